@@ -1,0 +1,27 @@
+"""Classify the nodes of a graph too big for graph neural networks."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gamlp.graph import Graph as Graph
+
+try:
+    __version__ = version("gamlp")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0"
+
+# Imported when first asked for, so that `import gamlp` stays fast.
+_WHERE = {"Graph": "gamlp.graph", "GamlpError": "gamlp.errors"}
+
+__all__ = ["GamlpError", "Graph", "__version__"]  # noqa: F822
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        from importlib import import_module
+
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'gamlp' has no attribute '{name}'")

@@ -1,0 +1,111 @@
+"""Files that are never half-written: write beside, then rename; checksums; arrays on disk that have their space."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+
+_CHUNK = 8 << 20
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file, read in chunks."""
+    crc = 0
+    buffer = bytearray(_CHUNK)
+    view = memoryview(buffer)
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            crc = zlib.crc32(view[:count], crc)
+    return crc
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON beside, flush it to disk, then rename: a reader sees all of it or nothing."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+@contextmanager
+def told_when_full(place: Path) -> Iterator[None]:
+    """Turn 'no space left on device' into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise GamlpError(
+                "no space left on the device", file=place, hint="free some space or write to another disk"
+            ) from error
+        raise
+
+
+@contextmanager
+def folder_beside(out: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A temporary folder beside `out` that becomes `out` when the block ends well, and vanishes when it does not."""
+    if out.exists() and not replace and (not out.is_dir() or any(out.iterdir())):
+        raise GamlpError("already exists", file=out, hint="choose another --out or remove it first")
+    if out.exists() and not out.is_dir():
+        raise GamlpError("is a file where a folder is to be written", file=out, hint="choose another --out")
+    beside = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    with told_when_full(out):
+        try:
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir(parents=True)
+        except (PermissionError, NotADirectoryError, FileExistsError) as error:
+            raise GamlpError(f"cannot write here ({error.strerror})", file=out.parent) from error
+        try:
+            yield beside
+            _replace_folder(beside, out)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def _replace_folder(beside: Path, out: Path) -> None:
+    old = out.with_name(f".{out.name}.old-{os.getpid()}")
+    if out.exists():
+        out.rename(old)
+    beside.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def create_array(path: Path, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray[Any, Any]:
+    """A new .npy file, mapped for writing, with its blocks reserved.
+
+    Writing through a map into a file without reserved blocks ends in SIGBUS when the disk is full; reserving first
+    turns that into an OSError.
+    """
+    dtype = np.dtype(dtype)
+    with path.open("wb") as file:
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        offset = file.tell()
+        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        if size:
+            os.posix_fallocate(file.fileno(), 0, offset + size)
+    if size == 0:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype=dtype, mode="r+", offset=offset, shape=shape)
+
+
+def map_array(path: Path) -> np.ndarray[Any, Any]:
+    """Map a .npy file for reading; a damaged one is refused with a sentence. Never unpickles."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except FileNotFoundError as error:
+        raise GamlpError("file is missing", file=path, hint="the folder is incomplete; build it again") from error
+    except (ValueError, EOFError, OSError) as error:
+        raise GamlpError(f"not a readable .npy array ({error})", file=path) from error

@@ -1,0 +1,235 @@
+"""A graph on disk: write it beside and rename, map it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from gamlp.errors import GamlpError
+from gamlp.files import checksum, create_array, folder_beside, map_array, write_json
+from gamlp.graph.graph import Array, Block, Features, FloatName, Graph, Ids, Labels, Nodes, Relation, Split
+from gamlp.graph.manifest import (
+    MANIFEST,
+    BlockEntry,
+    FeaturesEntry,
+    FileEntry,
+    GraphManifest,
+    LabelsEntry,
+    NodesEntry,
+    RelationEntry,
+    block_folder,
+    nodes_folder,
+    read_manifest,
+)
+
+_NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+
+
+class GraphWriter:
+    """Writes a graph part by part into a folder beside its destination. Use `writing(out)`."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.source: dict[str, Any] = {}
+        self._nodes: dict[str, NodesEntry] = {}
+        self._relations: dict[str, RelationEntry] = {}
+
+    def nodes(self, count: int, kind: str = "node") -> None:
+        """Declare a node type."""
+        _check_name(kind)
+        (self.folder / nodes_folder(kind)).mkdir(parents=True)
+        self._nodes[kind] = NodesEntry(count=count)
+
+    def features(self, width: int, dtype: FloatName = "float32", kind: str = "node") -> Array:
+        """Reserve `[count, width]` and return it mapped for writing (bfloat16 as uint16 bits)."""
+        entry = self._nodes[kind]
+        entry.features = FeaturesEntry(width=width, dtype=dtype)
+        return create_array(self._nodes_file(kind, "features"), (entry.count, width), _NUMPY[dtype])
+
+    def labels(self, labels: Labels, kind: str = "node") -> None:
+        self._nodes[kind].labels = LabelsEntry(many=labels.many, classes=list(labels.classes))
+        self._save(kind, "labels", labels.values.astype(np.int8 if labels.many else np.int32, copy=False))
+
+    def split(self, split: Split, kind: str = "node") -> None:
+        self._nodes[kind].split = True
+        self._save(kind, "split", split.roles.astype(np.int8, copy=False))
+
+    def ids(self, values: Array | pa.Array | pa.ChunkedArray | None, kind: str = "node") -> None:
+        """Original ids: None (row numbers), int64 array, or Arrow strings."""
+        if values is None:
+            return
+        if isinstance(values, np.ndarray):
+            self._nodes[kind].ids = "integers"
+            self._save(kind, "ids", values.astype(np.int64, copy=False))
+            return
+        self._nodes[kind].ids = "strings"
+        table = pa.table({"id": values.cast(pa.large_string())})
+        with pa.OSFile(str(self.folder / nodes_folder(kind) / "ids.arrow"), "wb") as sink:
+            with pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table.combine_chunks())
+
+    def relation(
+        self, *, directed: bool, weighted: bool, name: str = "edge", source: str = "node", target: str = "node"
+    ) -> None:
+        """Declare a relation; its blocks follow in order of rows."""
+        _check_name(name)
+        self._relations[name] = RelationEntry(
+            source=source, target=target, directed=directed, weighted=weighted, blocks=[]
+        )
+
+    def block(self, block: Block, relation: str = "edge") -> None:
+        """Append the next rows of a relation: offsets from 0, neighbours ascending, no self-loops."""
+        entry = self._relations[relation]
+        folder = self.folder / block_folder(relation, len(entry.blocks))
+        folder.mkdir(parents=True)
+        np.save(folder / "offsets.npy", block.offsets.astype(np.int64, copy=False))
+        np.save(folder / "neighbours.npy", block.neighbours.astype(np.int32, copy=False))
+        if entry.weighted:
+            assert block.weights is not None
+            np.save(folder / "weights.npy", block.weights.astype(np.float32, copy=False))
+        entry.blocks.append(BlockEntry(start=block.start, stop=block.stop, entries=len(block.neighbours)))
+
+    def finish(self, target: str) -> None:
+        """Checksums, then the manifest, last."""
+        files = {}
+        for path in sorted(self.folder.rglob("*")):
+            if path.is_file():
+                entry = FileEntry(bytes=path.stat().st_size, crc32=checksum(path))
+                files[path.relative_to(self.folder).as_posix()] = entry
+        manifest = GraphManifest(
+            name=self.name, target=target, nodes=self._nodes, relations=self._relations, source=self.source, files=files
+        )
+        write_json(self.folder / MANIFEST, manifest.model_dump())
+
+    def _nodes_file(self, kind: str, part: str) -> Path:
+        return self.folder / nodes_folder(kind) / f"{part}.npy"
+
+    def _save(self, kind: str, part: str, values: Array) -> None:
+        if len(values) != self._nodes[kind].count:
+            raise ValueError(f"{part} of '{kind}' has {len(values)} rows, not {self._nodes[kind].count}")
+        np.save(self._nodes_file(kind, part), values)
+
+
+@contextmanager
+def writing(out: Path, name: str, *, target: str = "node", replace: bool = False) -> Iterator[GraphWriter]:
+    """Write a graph folder: all of it appears at `out` when the block ends well, nothing otherwise."""
+    with folder_beside(out, replace=replace) as folder:
+        writer = GraphWriter(folder, name)
+        yield writer
+        writer.finish(target)
+
+
+def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
+    """Write any graph as a folder."""
+    with writing(out, graph.name, target=graph.target, replace=replace) as writer:
+        writer.source = graph.source
+        for kind, nodes in graph.node_types.items():
+            writer.nodes(nodes.count, kind)
+            writer.ids(nodes.ids.values, kind)
+            if nodes.features is not None:
+                writer.features(nodes.features.width, nodes.features.dtype, kind)[:] = nodes.features.values
+            if nodes.labels is not None:
+                writer.labels(nodes.labels, kind)
+            if nodes.split is not None:
+                writer.split(nodes.split, kind)
+        for name, relation in graph.relations.items():
+            writer.relation(
+                directed=relation.directed,
+                weighted=relation.weighted,
+                name=name,
+                source=relation.source,
+                target=relation.target,
+            )
+            for block in relation.blocks:
+                writer.block(block, name)
+    return open_graph(out)
+
+
+def open_graph(folder: Path) -> Graph:
+    """Map a graph folder; sizes are checked, contents are not (`gamlp info` verifies them)."""
+    manifest = read_manifest(folder)
+    for name, file in manifest.files.items():
+        path = folder / name
+        size = path.stat().st_size if path.is_file() else None
+        if size != file.bytes:
+            found = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
+            raise GamlpError(f"file {found}", file=path, hint="the graph folder is damaged; build it again")
+    return Graph(
+        name=manifest.name,
+        node_types={kind: _open_nodes(folder, kind, entry) for kind, entry in manifest.nodes.items()},
+        relations={name: _open_relation(folder, name, entry) for name, entry in manifest.relations.items()},
+        target=manifest.target,
+        folder=folder,
+        source=manifest.source,
+        checksums={name: (file.bytes, file.crc32) for name, file in manifest.files.items()},
+    )
+
+
+def damaged_files(graph: Graph) -> list[str]:
+    """Names of files whose bytes are not those that were written."""
+    assert graph.folder is not None
+    return [name for name, (_, crc) in graph.checksums.items() if checksum(graph.folder / name) != crc]
+
+
+def _open_nodes(folder: Path, kind: str, entry: NodesEntry) -> Nodes:
+    def part(name: str, shape: Sequence[int]) -> Array:
+        path = folder / nodes_folder(kind) / f"{name}.npy"
+        values = map_array(path)
+        if list(values.shape) != list(shape):
+            raise GamlpError(f"shape is {values.shape}, not {tuple(shape)}", file=path)
+        return values
+
+    features = labels = split = None
+    if entry.features is not None:
+        values = part("features", (entry.count, entry.features.width))
+        if values.dtype != _NUMPY[entry.features.dtype]:
+            raise GamlpError(f"features are {values.dtype}, not {entry.features.dtype}", file=folder)
+        features = Features(values, entry.features.dtype)
+    if entry.labels is not None:
+        shape = (entry.count, len(entry.labels.classes)) if entry.labels.many else (entry.count,)
+        labels = Labels(part("labels", shape), tuple(entry.labels.classes))
+    if entry.split:
+        split = Split(part("split", (entry.count,)))
+    ids: Any = None
+    if entry.ids == "integers":
+        ids = part("ids", (entry.count,))
+    elif entry.ids == "strings":
+        source = pa.memory_map(str(folder / nodes_folder(kind) / "ids.arrow"))
+        ids = pa.ipc.open_file(source).read_all().column("id").combine_chunks()
+    return Nodes(kind, entry.count, Ids(entry.count, ids), features, labels, split)
+
+
+def _open_relation(folder: Path, name: str, entry: RelationEntry) -> Relation:
+    blocks = []
+    row = 0
+    for index, block in enumerate(entry.blocks):
+        place = folder / block_folder(name, index)
+        offsets, neighbours = map_array(place / "offsets.npy"), map_array(place / "neighbours.npy")
+        weights = map_array(place / "weights.npy") if entry.weighted else None
+        fits = (
+            block.start == row
+            and offsets.shape == (block.stop - block.start + 1,)
+            and offsets.dtype == np.int64
+            and neighbours.shape == (block.entries,)
+            and neighbours.dtype == np.int32
+            and int(offsets[-1]) == block.entries
+            and (weights is None or (weights.shape == neighbours.shape and weights.dtype == np.float32))
+        )
+        if not fits:
+            raise GamlpError("block does not fit its manifest", file=place, hint="build the graph again")
+        blocks.append(Block(block.start, block.stop, offsets, neighbours, weights))
+        row = block.stop
+    return Relation(name, entry.source, entry.target, entry.directed, tuple(blocks))
+
+
+def _check_name(name: str) -> None:
+    if not name or not all(char.isalnum() or char in "-_." for char in name) or name.startswith("."):
+        raise GamlpError(
+            f"'{name}' cannot name a node type or relation", hint="use letters, digits, '-', '_' and '.'"
+        )

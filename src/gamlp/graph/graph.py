@@ -1,0 +1,233 @@
+"""Graph: a folder of memory-mapped arrays with a manifest, or the same arrays held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from gamlp.errors import GamlpError
+
+Array = np.ndarray[Any, Any]
+FloatName = Literal["float32", "float16", "bfloat16"]
+
+ROLES = ("", "train", "valid", "test")
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which rows train, validate and test: `roles[n]`, int8, an index into ROLES."""
+
+    roles: Array
+
+    @classmethod
+    def of(cls, count: int, *, train: Any, valid: Any, test: Any) -> Split:
+        """From row numbers or boolean masks."""
+        roles = np.zeros(count, np.int8)
+        for role, rows in enumerate((train, valid, test), start=1):
+            roles[np.asarray(rows)] = role
+        return cls(roles)
+
+    def rows(self, *names: str) -> Array:
+        """Row numbers, ascending, of the named parts: `split.rows("train", "valid")`."""
+        return np.flatnonzero(np.isin(self.roles, [ROLES.index(name) for name in names]))
+
+    @property
+    def train(self) -> Array:
+        return self.rows("train")
+
+    @property
+    def valid(self) -> Array:
+        return self.rows("valid")
+
+    @property
+    def test(self) -> Array:
+        return self.rows("test")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One label a node (`values[n]` int32, -1 unknown) or many (`values[n, c]` int8 0/1, a row of -1 unknown)."""
+
+    values: Array
+    classes: tuple[str, ...]
+
+    @property
+    def many(self) -> bool:
+        return self.values.ndim == 2
+
+    def known(self) -> Array:
+        """Boolean mask of labelled nodes."""
+        return (self.values[:, 0] if self.many else self.values) != UNKNOWN
+
+    def hot(self, rows: Array) -> Array:
+        """One-hot (multi-hot) float32 rows `[len(rows), c]`; an unknown label is a zero row."""
+        values = self.values[rows]
+        if self.many:
+            return np.maximum(values, 0).astype(np.float32)
+        hot = np.zeros((len(rows), len(self.classes)), np.float32)
+        known = np.flatnonzero(values != UNKNOWN)
+        hot[known, values[known]] = 1.0
+        return hot
+
+
+@dataclass(frozen=True)
+class Features:
+    """`values[n, d]`, float32 or float16; bfloat16 is held as the uint16 of its bits."""
+
+    values: Array
+    dtype: FloatName = "float32"
+
+    @property
+    def width(self) -> int:
+        return int(self.values.shape[1])
+
+    def read(self, rows: Any, columns: slice = slice(None)) -> Array:
+        """Rows (slice or row numbers) as float32."""
+        values = self.values[rows, columns]
+        if self.dtype == "bfloat16":
+            return (values.astype(np.uint32) << 16).view(np.float32)
+        return np.asarray(values, np.float32)
+
+
+@dataclass(frozen=True)
+class Ids:
+    """A node's original id: the row number itself (`values=None`), an int64 array or an Arrow array of strings."""
+
+    count: int
+    values: Array | pa.Array | None = None
+
+    def take(self, rows: Array) -> pa.Array:
+        """Original ids of rows, as an Arrow array of int64 or string."""
+        if self.values is None:
+            return pa.array(np.asarray(rows, np.int64))
+        if isinstance(self.values, np.ndarray):
+            return pa.array(self.values[rows])
+        return self.values.take(pa.array(np.asarray(rows, np.int64)))
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of one type."""
+
+    name: str
+    count: int
+    ids: Ids
+    features: Features | None = None
+    labels: Labels | None = None
+    split: Split | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """CSR of the rows `start <= row < stop`: `neighbours[offsets[i]:offsets[i+1]]` ascending, no self-loops."""
+
+    start: int
+    stop: int
+    offsets: Array
+    neighbours: Array
+    weights: Array | None = None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Row = target node, neighbours = source nodes: an edge src → dst carries src's row to dst."""
+
+    name: str
+    source: str
+    target: str
+    directed: bool
+    blocks: tuple[Block, ...]
+
+    @property
+    def entries(self) -> int:
+        """Stored entries: an undirected edge counts twice."""
+        return sum(len(block.neighbours) for block in self.blocks)
+
+    @property
+    def weighted(self) -> bool:
+        return any(block.weights is not None for block in self.blocks)
+
+    @property
+    def count(self) -> int:
+        return self.blocks[-1].stop if self.blocks else 0
+
+    def degrees(self) -> Array:
+        """Number of stored neighbours of every row, int64."""
+        return np.concatenate([np.diff(block.offsets) for block in self.blocks]) if self.blocks else np.zeros(0, np.int64)
+
+    def edges(self) -> Iterator[tuple[Array, Array, Array | None]]:
+        """(row, neighbour, weight) arrays, block by block: for tests and peers, not for the hot loop."""
+        for block in self.blocks:
+            rows = np.repeat(np.arange(block.start, block.stop), np.diff(block.offsets))
+            yield rows, np.asarray(block.neighbours), None if block.weights is None else np.asarray(block.weights)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes by type and relations by name. Homogeneous: one type `node`, one relation `edge`.
+
+    >>> graph = Graph.from_arrays([[0, 1], [1, 2]], np.eye(3))
+    >>> graph.relation.entries, graph.nodes.count
+    (4, 3)
+    """
+
+    name: str
+    node_types: dict[str, Nodes]
+    relations: dict[str, Relation]
+    target: str = "node"
+    folder: Path | None = None
+    source: dict[str, Any] = field(default_factory=dict)
+    checksums: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+
+    @property
+    def nodes(self) -> Nodes:
+        """Nodes of the type whose labels are asked for."""
+        return self.node_types[self.target]
+
+    @property
+    def relation(self) -> Relation:
+        """The one relation of a homogeneous graph."""
+        if len(self.relations) != 1:
+            names = ", ".join(self.relations)
+            raise GamlpError(
+                f"graph '{self.name}' has {len(self.relations)} relations ({names}) where one is expected",
+                hint="give a graph with a single relation",
+            )
+        return next(iter(self.relations.values()))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        edge_index: Any,
+        features: Any = None,
+        labels: Any = None,
+        *,
+        weights: Any = None,
+        split: Split | None = None,
+        count: int | None = None,
+        directed: bool = False,
+        name: str = "arrays",
+    ) -> Graph:
+        """A graph in memory from `edge_index[2, m]` (source, target) and arrays of nodes."""
+        from gamlp.graph.arrays import graph_from_arrays
+
+        return graph_from_arrays(edge_index, features, labels, weights, split, count, directed, name)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Graph:
+        """Map a graph folder; nothing is read but the manifest."""
+        from gamlp.graph.folder import open_graph
+
+        return open_graph(Path(folder))
+
+    def save(self, folder: str | Path, *, replace: bool = False) -> Graph:
+        """Write the graph as a folder and open it."""
+        from gamlp.graph.folder import save_graph
+
+        return save_graph(self, Path(folder), replace=replace)

@@ -1,0 +1,94 @@
+"""The manifest of a graph folder, validated on reading: what is in it and which file holds it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gamlp.errors import GamlpError
+
+MANIFEST = "graph.json"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FeaturesEntry(_Strict):
+    width: int
+    dtype: Literal["float32", "float16", "bfloat16"]
+
+
+class LabelsEntry(_Strict):
+    many: bool
+    classes: list[str]
+
+
+class NodesEntry(_Strict):
+    count: int
+    ids: Literal["range", "integers", "strings"] = "range"
+    features: FeaturesEntry | None = None
+    labels: LabelsEntry | None = None
+    split: bool = False
+
+
+class BlockEntry(_Strict):
+    start: int
+    stop: int
+    entries: int
+
+
+class RelationEntry(_Strict):
+    source: str
+    target: str
+    directed: bool
+    weighted: bool
+    blocks: list[BlockEntry]
+
+
+class FileEntry(_Strict):
+    bytes: int
+    crc32: int
+
+
+class GraphManifest(_Strict):
+    format: Literal["gamlp-graph"] = "gamlp-graph"
+    version: Literal[1] = 1
+    name: str
+    target: str
+    nodes: dict[str, NodesEntry]
+    relations: dict[str, RelationEntry]
+    source: dict[str, Any]
+    files: dict[str, FileEntry]
+
+
+def nodes_folder(kind: str) -> str:
+    return f"nodes/{kind}"
+
+
+def block_folder(relation: str, index: int) -> str:
+    return f"relations/{relation}/{index:05d}"
+
+
+def read_manifest(folder: Path) -> GraphManifest:
+    """Read and check a graph's manifest."""
+    path = folder / MANIFEST
+    try:
+        return GraphManifest.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise GamlpError(
+            f"not a graph folder (no {MANIFEST})", file=folder, hint="make one with: gamlp ingest --edges E --nodes N --out GRAPH"
+        ) from error
+    except (ValidationError, UnicodeDecodeError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
+        place = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise GamlpError(f"damaged or foreign manifest: {place}: {first['msg']}", file=path) from error
+
+
+def digest(content: Any) -> str:
+    """A short, stable name for JSON content."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

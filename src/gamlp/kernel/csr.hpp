@@ -1,0 +1,27 @@
+// Edge list → CSR rows, neighbours ascending, duplicates merged.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+namespace gamlp {
+
+struct Edges {
+    const void *rows, *columns;  // int32 or int64
+    bool wide;                   // int64
+    const float *weights;        // or null
+    int64_t count;
+    int64_t start, stop;  // rows outside are passed over
+    bool symmetric;       // also the reversed edge
+    bool drop_loops;
+};
+
+struct Csr {
+    std::unique_ptr<int64_t[]> offsets;     // [stop - start + 1]
+    std::unique_ptr<int32_t[]> neighbours;  // [offsets[stop - start]]
+    std::unique_ptr<float[]> weights;       // the same, or null
+};
+
+// Unweighted duplicates merge to one entry; weighted ones add up in double, in the order of the list.
+Csr build_csr(const Edges &edges, int threads);
+
+}  // namespace gamlp

@@ -1,0 +1,36 @@
+// One hop over a range of rows: dst[i] = left[i] * sum_j w[i,j] * right[j] * src[j], neighbours in ascending order.
+#pragma once
+#include <cstdint>
+
+namespace gamlp {
+
+enum class Storage : int { float32 = 0, float16 = 1, bfloat16 = 2 };
+
+constexpr int kLanes = 8;  // floats in a vector; a row's width is a multiple of it
+
+struct Hop {
+    const int64_t *offsets;     // [rows + 1] of this block, from 0
+    const int32_t *neighbours;  // [entries], ascending within a row, no self-loops
+    const float *weights;       // [entries] or null
+    const float *left;          // [n] or null: D^(r-1)
+    const float *right;         // [n] or null: D^(-r)
+    const int64_t *rows;        // global row numbers to compute, or null for all of begin..end
+    int64_t entries;
+    int64_t start;       // global number of the block's first row
+    int64_t begin, end;  // rows of the block, or positions in `rows`
+    bool loops;          // add the row itself, weight 1, in its ascending place
+    const void *src;     // row g at src + g * src_stride
+    int64_t src_stride;  // in elements
+    void *dst;           // row g at dst + g * dst_stride; with `rows`, position i at dst + i * dst_stride
+    int64_t dst_stride;
+    int64_t width;  // columns, a multiple of kLanes
+};
+
+// Returns the number of values that the storage cannot hold (float16 only).
+using HopFunction = int64_t (*)(const Hop &, Storage);
+
+int64_t hop_baseline(const Hop &, Storage);
+int64_t hop_avx2(const Hop &, Storage);
+int64_t hop_avx512(const Hop &, Storage);
+
+}  // namespace gamlp

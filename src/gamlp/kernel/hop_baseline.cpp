@@ -1,0 +1,2 @@
+#define GAMLP_HOP hop_baseline
+#include "hop_rows.hpp"

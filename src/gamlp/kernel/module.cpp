@@ -1,0 +1,120 @@
+// The Python door of the kernel. Every call releases the interpreter lock.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <stdexcept>
+
+#include "csr.hpp"
+#include "hop.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+template <class T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<nb::ndim<2>, nb::device::cpu>;
+using ConstMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
+
+gamlp::HopFunction best_hop(std::string &name) {
+#if defined(GAMLP_AVX512)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx2")) {
+        name = "avx512";
+        return gamlp::hop_avx512;
+    }
+#endif
+#if defined(GAMLP_AVX2)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+        name = "avx2";
+        return gamlp::hop_avx2;
+    }
+#endif
+    name = "baseline";
+    return gamlp::hop_baseline;
+}
+
+std::string hop_name;
+const gamlp::HopFunction hop_function = best_hop(hop_name);
+
+template <class A>
+auto data_or_null(const std::optional<A> &array) {
+    return array ? array->data() : nullptr;
+}
+
+int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<Vector<float>> weights,
+            std::optional<Vector<float>> left, std::optional<Vector<float>> right,
+            std::optional<Vector<int64_t>> rows, int64_t start, int64_t begin, int64_t end, bool loops, ConstMatrix src,
+            Matrix dst, int storage, bool baseline) {
+    const size_t bytes = storage == 0 ? 4 : 2;
+    if (src.itemsize() != bytes || dst.itemsize() != bytes) throw std::invalid_argument("storage does not fit the arrays");
+    if (src.stride(1) != 1 || dst.stride(1) != 1) throw std::invalid_argument("columns must lie side by side");
+    if (src.shape(1) != dst.shape(1) || src.shape(1) % gamlp::kLanes) throw std::invalid_argument("width");
+    const int64_t block = int64_t(offsets.shape(0)) - 1;
+    if (begin < 0 || end > (rows ? int64_t(rows->shape(0)) : block)) throw std::invalid_argument("rows");
+    const int64_t least = rows ? end : start + end;
+    if (int64_t(dst.shape(0)) < least || (loops && int64_t(src.shape(0)) < start + block))
+        throw std::invalid_argument("too few rows");
+    for (const auto *factor : {&left, &right})
+        if (*factor && int64_t((*factor)->shape(0)) < start + block) throw std::invalid_argument("factors");
+    if (weights && weights->shape(0) != neighbours.shape(0)) throw std::invalid_argument("weights");
+    gamlp::Hop h{offsets.data(),
+                 neighbours.data(),
+                 data_or_null(weights),
+                 data_or_null(left),
+                 data_or_null(right),
+                 data_or_null(rows),
+                 int64_t(neighbours.shape(0)),
+                 start,
+                 begin,
+                 end,
+                 loops,
+                 src.data(),
+                 src.stride(0),
+                 dst.data(),
+                 dst.stride(0),
+                 int64_t(src.shape(1))};
+    nb::gil_scoped_release release;
+    return (baseline ? gamlp::hop_baseline : hop_function)(h, static_cast<gamlp::Storage>(storage));
+}
+
+template <class T>
+nb::object hand_over(std::unique_ptr<T[]> &data, size_t count) {
+    T *raw = data.release();
+    nb::capsule owner(raw, [](void *p) noexcept { delete[] static_cast<T *>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(raw, {count}, owner));
+}
+
+template <class Index>
+nb::tuple csr(Vector<Index> rows, Vector<Index> columns, std::optional<Vector<float>> weights, int64_t start,
+              int64_t stop, bool symmetric, bool drop_loops, int threads) {
+    if (rows.shape(0) != columns.shape(0) || (weights && weights->shape(0) != rows.shape(0)))
+        throw std::invalid_argument("rows, columns and weights differ in length");
+    gamlp::Edges edges{rows.data(), columns.data(), sizeof(Index) == 8, data_or_null(weights), int64_t(rows.shape(0)),
+                       start,       stop,           symmetric,          drop_loops};
+    gamlp::Csr built;
+    {
+        nb::gil_scoped_release release;
+        built = gamlp::build_csr(edges, threads);
+    }
+    const size_t total = size_t(built.offsets[stop - start]);
+    nb::object values = weights ? hand_over(built.weights, total) : nb::none();
+    nb::object neighbours = hand_over(built.neighbours, total);
+    return nb::make_tuple(hand_over(built.offsets, size_t(stop - start + 1)), neighbours, values);
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.attr("instructions") = hop_name;
+    m.def("hop", &hop, "offsets"_a, "neighbours"_a, "weights"_a.none(), "left"_a.none(), "right"_a.none(),
+          "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a, "baseline"_a = false);
+    const char *text = "Edge list to CSR: (offsets, neighbours, weights or None).";
+    m.def("csr", &csr<int32_t>, text, "rows"_a, "columns"_a, "weights"_a.none(), "start"_a, "stop"_a, "symmetric"_a,
+          "drop_loops"_a, "threads"_a);
+    m.def("csr", &csr<int64_t>, text, "rows"_a, "columns"_a, "weights"_a.none(), "start"_a, "stop"_a, "symmetric"_a,
+          "drop_loops"_a, "threads"_a);
+}

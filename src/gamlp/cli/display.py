@@ -1,0 +1,90 @@
+"""Progress bars on a terminal, JSON Lines for machines, nothing otherwise; tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from gamlp.progress import Progress as ProgressFunction
+from gamlp.progress import silent
+
+console = Console(highlight=False)
+stderr = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def progress(as_json: bool = False) -> Iterator[ProgressFunction]:
+    """Show stages as they advance: bars with rate and time left on a terminal, JSON Lines on stderr with --json."""
+    if as_json:
+        yield _JsonLines()
+    elif stderr.is_terminal:
+        with _bars() as bars:
+            yield bars
+    else:
+        yield silent
+
+
+class _JsonLines:
+    """At most five lines a second, and the last of each stage."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, stage: str, done: float, total: float | None = None, unit: str = "") -> None:
+        now = time.monotonic()
+        if now - self._last >= 0.2 or done == total:
+            self._last = now
+            print_json({"stage": stage, "done": done, "total": total, "unit": unit}, file=sys.stderr)
+
+
+@contextmanager
+def _bars() -> Iterator[ProgressFunction]:
+    columns = [
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %  {task.fields[rate]:<18}"),
+        TimeRemainingColumn(),
+    ]
+    with Progress(*columns, console=stderr, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, done: float, total: float | None = None, unit: str = "") -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total, rate="")
+            speed = bars.tasks[tasks[stage]].speed
+            rate = f"{_short(speed)} {unit}/s" if speed and unit else ""
+            bars.update(tasks[stage], completed=done, total=total, rate=rate)
+
+        yield show
+
+
+def _short(count: float) -> str:
+    for unit in ("", "k", "M"):
+        if count < 1000:
+            return f"{count:.3g}{unit}"
+        count /= 1000
+    return f"{count:.3g}G"
+
+
+def print_json(content: Any, file: Any = None) -> None:
+    """One JSON value on one line."""
+    print(json.dumps(content), file=file or sys.stdout, flush=True)  # noqa: T201
+
+
+def table(*columns: str, rows: list[tuple[Any, ...]], title: str | None = None) -> None:
+    """Print a small table; numbers to the right."""
+    shown = Table(title=title, box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(isinstance(row[index], int | float) for row in rows)
+        shown.add_column(column, justify="right" if numeric else "left")
+    for row in rows:
+        shown.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    console.print(shown)

@@ -1,0 +1,76 @@
+"""`gamlp`: verbs, and errors as one sentence with exit code 2."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+
+from gamlp.cli import datasets, generate, info, ingest, propagate
+from gamlp.errors import GamlpError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (ingest, datasets, generate, propagate, info):
+    verb.register(app)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"gamlp {version('gamlp')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _about(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Classify the nodes of a graph too big for graph neural networks.
+
+    From two tables to hops on disk:
+
+      gamlp ingest --edges edges.csv --nodes nodes.csv --out graph
+      gamlp propagate graph --out hops --hops 5
+      gamlp info hops
+
+    No tables at hand? Bundled data: gamlp propagate digits --out hops
+    """
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    print(f"gamlp: warning: {message}", file=sys.stderr)  # noqa: T201
+
+
+def main() -> None:
+    """Run the command line."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except GamlpError as error:
+        _fail(str(error), 2)
+    except KeyboardInterrupt:
+        _fail("interrupted; run the same command again to go on where it can", 130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}.", 2)
+
+
+def _fail(sentence: str, code: int) -> None:
+    print(f"gamlp: {sentence}", file=sys.stderr)  # noqa: T201
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
-"""The hot loops: one hop over a range of rows, and edge list → CSR. In C++ where it could be built, else numpy and torch."""
+"""The hot loops: one hop, rows between storage types, edge list → CSR. In C++ where it could be built, else torch."""
 
 from gamlp.kernel.csr import build_csr
-from gamlp.kernel.hop import HopTask, hop, instructions
+from gamlp.kernel.hop import LANES, HopTask, hop, instructions
+from gamlp.kernel.storage import NUMPY, scale
 
-__all__ = ["HopTask", "build_csr", "hop", "instructions"]
+__all__ = ["LANES", "NUMPY", "HopTask", "build_csr", "hop", "instructions", "scale"]

@@ -1,4 +1,5 @@
-// One hop over a range of rows: dst[i] = left[i] * sum_j w[i,j] * right[j] * src[j], neighbours in ascending order.
+// One hop over a range of rows: dst[i] = factors[i] * sum_j w[i,j] * src[j], neighbours in ascending order.
+// And rows from one storage to another: dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].
 #pragma once
 #include <cstdint>
 
@@ -12,8 +13,7 @@ struct Hop {
     const int64_t *offsets;     // [rows + 1] of this block, from 0
     const int32_t *neighbours;  // [entries], ascending within a row, no self-loops
     const float *weights;       // [entries] or null
-    const float *left;          // [n] or null: D^(r-1)
-    const float *right;         // [n] or null: D^(-r)
+    const float *factors;       // [n] or null
     const int64_t *rows;        // global row numbers to compute, or null for all of begin..end
     int64_t entries;
     int64_t start;       // global number of the block's first row
@@ -26,11 +26,26 @@ struct Hop {
     int64_t width;  // columns, a multiple of kLanes
 };
 
-// Returns the number of values that the storage cannot hold (float16 only).
+struct Scale {
+    const void *src;
+    int64_t src_stride;
+    void *dst;
+    int64_t dst_stride;
+    const int64_t *rows;          // rows of src, or null for the same rows
+    const float *row_factors;     // or null
+    const float *column_factors;  // or null
+    int64_t begin, end, width;    // any width
+};
+
+// Both return the number of values that the storage cannot hold (float16 only).
 using HopFunction = int64_t (*)(const Hop &, Storage);
+using ScaleFunction = int64_t (*)(const Scale &, Storage in, Storage out);
 
 int64_t hop_baseline(const Hop &, Storage);
 int64_t hop_avx2(const Hop &, Storage);
 int64_t hop_avx512(const Hop &, Storage);
+int64_t scale_baseline(const Scale &, Storage, Storage);
+int64_t scale_avx2(const Scale &, Storage, Storage);
+int64_t scale_avx512(const Scale &, Storage, Storage);
 
 }  // namespace gamlp

@@ -1,4 +1,4 @@
-"""One hop over a range of rows: dst[i] = left[i] · Σ_j w_ij · right[j] · src[j], neighbours in ascending order."""
+"""One hop over a range of rows: dst[i] = factors[i] · Σ_j w_ij · src[j], neighbours in ascending order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gamlp.kernel.native import native
+from gamlp.kernel.storage import CODES, as_torch
 
 Array = np.ndarray[Any, Any]
-STORAGE = {"float32": 0, "float16": 1, "bfloat16": 2}
 LANES = 8  # a matrix's width is a multiple of it
 
 
@@ -18,14 +18,14 @@ LANES = 8  # a matrix's width is a multiple of it
 class HopTask:
     """Everything a hop needs but its rows. `src[n, w]` and `dst` are float32, or uint16 bits of a half type.
 
-    With `rows` (ascending, inside the block) position i of dst receives row rows[i]; otherwise dst is indexed by node.
+    With `rows` (node numbers, ascending, inside the block) position i of dst receives row rows[i]; otherwise dst is
+    indexed by node.
     """
 
     offsets: Array
     neighbours: Array
     weights: Array | None
-    left: Array | None
-    right: Array | None
+    factors: Array | None
     start: int
     loops: bool
     src: Array
@@ -40,7 +40,7 @@ def instructions() -> str:
     return "torch" if module is None else str(module.instructions)
 
 
-def hop(task: HopTask, begin: int, end: int) -> int:
+def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
     """Compute rows begin..end of the block (or of `rows`); returns how many values the storage could not hold."""
     module = native()
     if module is None:
@@ -50,8 +50,7 @@ def hop(task: HopTask, begin: int, end: int) -> int:
             task.offsets,
             task.neighbours,
             task.weights,
-            task.left,
-            task.right,
+            task.factors,
             task.rows,
             task.start,
             begin,
@@ -59,7 +58,8 @@ def hop(task: HopTask, begin: int, end: int) -> int:
             task.loops,
             task.src,
             task.dst,
-            STORAGE[task.storage],
+            CODES[task.storage],
+            baseline,
         )
     )
 
@@ -73,32 +73,22 @@ def _hop_with_torch(task: HopTask, begin: int, end: int) -> int:
     inside = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     entries = np.repeat(first, counts) + inside
     columns = np.asarray(task.neighbours[entries], np.int64)
-    factors = np.ones(len(columns), np.float32) if task.weights is None else np.asarray(task.weights[entries])
-    if task.right is not None:
-        factors = factors * task.right[columns]
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    matrix = torch.sparse_csr_tensor(
-        torch.from_numpy(offsets),
-        torch.from_numpy(columns),
-        torch.from_numpy(np.ascontiguousarray(factors)),
-        size=(len(rows), len(task.src)),
-    )
-    src = _as_torch(task.src, task.storage)
-    total = (matrix @ src.float()).contiguous()
+    values = np.ones(len(columns), np.float32) if task.weights is None else np.asarray(task.weights[entries])
+    # Rows are independent here too: a chunk's neighbours alone are gathered, so half types are widened chunk by chunk.
+    src = as_torch(task.src, task.storage)
+    total = torch.zeros(len(rows), task.src.shape[1])
+    owner = torch.from_numpy(np.repeat(np.arange(len(rows)), counts))
+    step = max(1, (64 << 20) // (4 * task.src.shape[1]))
+    for at in range(0, len(columns), step):
+        part = slice(at, at + step)
+        gathered = src[torch.from_numpy(columns[part])].float() * torch.from_numpy(values[part])[:, None]
+        total.index_add_(0, owner[part], gathered)
     nodes = rows + task.start
     if task.loops:
-        own = torch.from_numpy(np.ones(len(rows), np.float32) if task.right is None else task.right[nodes])
-        total += src[torch.from_numpy(nodes)].float() * own[:, None]
-    if task.left is not None:
-        total *= torch.from_numpy(task.left[nodes])[:, None]
+        total += src[torch.from_numpy(nodes)].float()
+    if task.factors is not None:
+        total *= torch.from_numpy(task.factors[nodes])[:, None]
     into = slice(begin, end) if task.rows is not None else slice(task.start + begin, task.start + end)
-    dst = _as_torch(task.dst, task.storage)[into]
+    dst = as_torch(task.dst, task.storage)[into]
     dst.copy_(total)
     return int((~torch.isfinite(dst)).sum()) if task.storage == "float16" else 0
-
-
-def _as_torch(values: Array, storage: str) -> Any:
-    import torch
-
-    tensor = torch.from_numpy(values.view(np.int16) if storage != "float32" else values)
-    return tensor if storage == "float32" else tensor.view(getattr(torch, storage))

@@ -1,4 +1,4 @@
-// The hot loop, compiled once per instruction set: a translation unit names GAMLP_HOP and includes this file.
+// The hot loop, compiled once per instruction set: a translation unit names GAMLP_HOP and GAMLP_SCALE and includes this file.
 // Multiplication and addition are not contracted (-ffp-contract=off), so every instruction set gives the same bytes.
 // No standard library templates here: a copy compiled for AVX must not be picked by the linker for all machines.
 #include "hop.hpp"
@@ -97,19 +97,19 @@ struct Float16 {
 constexpr int64_t kAhead = 16;  // edges; the best of 8, 16, 24, 32 on two machines
 constexpr int kMost = 12;       // vectors in a tile: accumulators stay in registers
 
-template <class S, int V, bool Scaled>
-inline int sum_tile(const Hop &h, int64_t first, int64_t own, int64_t last, int64_t self, int64_t column, float left,
+template <class S, int V, bool Weighted>
+inline int sum_tile(const Hop &h, int64_t first, int64_t own, int64_t last, int64_t self, int64_t column, float factor,
                     typename S::Element *dst) {
     using Element = typename S::Element;
     const Element *src = static_cast<const Element *>(h.src) + column;
     Floats sum[V] = {};
-    auto add = [&](int64_t node, float factor) {
+    auto add = [&](int64_t node, float weight) {
         const Element *row = src + node * h.src_stride;
         for (int v = 0; v < V; ++v) {
             Floats x;
             S::load(row + v * kLanes, x);
-            if (Scaled)
-                sum[v] += x * factor;
+            if (Weighted)
+                sum[v] += x * weight;
             else
                 sum[v] += x;
         }
@@ -121,32 +121,26 @@ inline int sum_tile(const Hop &h, int64_t first, int64_t own, int64_t last, int6
             constexpr int kBytes = V * kLanes * int(sizeof(Element));
             for (int b = 0; b < kBytes; b += 64) __builtin_prefetch(next + b, 0, 3);
             if (kBytes % 64) __builtin_prefetch(next + kBytes - 1, 0, 3);
-            const int64_t node = h.neighbours[e];
-            float factor = 1.0f;
-            if (Scaled) {
-                if (h.weights) factor = h.weights[e];
-                if (h.right) factor *= h.right[node];
-            }
-            add(node, factor);
+            add(h.neighbours[e], Weighted ? h.weights[e] : 1.0f);
         }
     };
     edges(first, own);
-    if (self >= 0) add(self, Scaled && h.right ? h.right[self] : 1.0f);
+    if (self >= 0) add(self, 1.0f);
     edges(own, last);
     int overflown = 0;
     for (int v = 0; v < V; ++v) {
-        sum[v] *= left;
+        sum[v] *= factor;
         overflown += S::store(dst + v * kLanes, sum[v]);
     }
     return overflown;
 }
 
-template <class S, bool Scaled>
+template <class S, bool Weighted>
 inline int sum_vectors(int vectors, const Hop &h, int64_t first, int64_t own, int64_t last, int64_t self, int64_t column,
-                       float left, typename S::Element *dst) {
+                       float factor, typename S::Element *dst) {
     switch (vectors) {
 #define GAMLP_CASE(V) \
-    case V: return sum_tile<S, V, Scaled>(h, first, own, last, self, column, left, dst);
+    case V: return sum_tile<S, V, Weighted>(h, first, own, last, self, column, factor, dst);
         GAMLP_CASE(1) GAMLP_CASE(2) GAMLP_CASE(3) GAMLP_CASE(4) GAMLP_CASE(5) GAMLP_CASE(6)
         GAMLP_CASE(7) GAMLP_CASE(8) GAMLP_CASE(9) GAMLP_CASE(10) GAMLP_CASE(11) GAMLP_CASE(12)
         GAMLP_CASE(13)
@@ -166,7 +160,7 @@ inline int64_t place_of(const int32_t *neighbours, int64_t first, int64_t last, 
     return first;
 }
 
-template <class S, bool Scaled>
+template <class S, bool Weighted>
 int64_t sum_rows(const Hop &h) {
     const int vectors = int(h.width / kLanes);
     const int tiles = vectors <= 13 ? 1 : (vectors + kMost - 1) / kMost;
@@ -177,12 +171,12 @@ int64_t sum_rows(const Hop &h) {
         const int64_t self = h.start + row;
         const int64_t first = h.offsets[row], last = h.offsets[row + 1];
         const int64_t own = h.loops ? place_of(h.neighbours, first, last, self) : last;
-        const float left = h.left ? h.left[self] : 1.0f;
+        const float factor = h.factors ? h.factors[self] : 1.0f;
         auto *dst = static_cast<typename S::Element *>(h.dst) + (h.rows ? i : self) * h.dst_stride;
         for (int done = 0; done < vectors; done += wide) {
             const int now = vectors - done < wide ? vectors - done : wide;
-            overflown += sum_vectors<S, Scaled>(now, h, first, own, last, h.loops ? self : -1, int64_t(done) * kLanes,
-                                                left, dst + int64_t(done) * kLanes);
+            overflown += sum_vectors<S, Weighted>(now, h, first, own, last, h.loops ? self : -1, int64_t(done) * kLanes,
+                                                factor, dst + int64_t(done) * kLanes);
         }
     }
     return overflown;
@@ -190,10 +184,66 @@ int64_t sum_rows(const Hop &h) {
 
 template <class S>
 int64_t sum_any(const Hop &h) {
-    return h.weights || h.right ? sum_rows<S, true>(h) : sum_rows<S, false>(h);
+    return h.weights ? sum_rows<S, true>(h) : sum_rows<S, false>(h);
+}
+
+template <class In, class Out>
+int64_t scale_rows(const Scale &s) {
+    int64_t overflown = 0;
+    for (int64_t i = s.begin; i < s.end; ++i) {
+        const auto *src = static_cast<const typename In::Element *>(s.src) + (s.rows ? s.rows[i] : i) * s.src_stride;
+        auto *dst = static_cast<typename Out::Element *>(s.dst) + i * s.dst_stride;
+        const float factor = s.row_factors ? s.row_factors[i] : 1.0f;
+        int64_t column = 0;
+        Floats x, c;
+        for (; column + kLanes <= s.width; column += kLanes) {
+            In::load(src + column, x);
+            x *= factor;
+            if (s.column_factors) {
+                Float32::load(s.column_factors + column, c);
+                x *= c;
+            }
+            overflown += Out::store(dst + column, x);
+        }
+        if (const int64_t rest = s.width - column) {
+            typename In::Element in[kLanes] = {};
+            typename Out::Element out[kLanes];
+            float factors[kLanes] = {};
+            __builtin_memcpy(in, src + column, rest * sizeof in[0]);
+            In::load(in, x);
+            x *= factor;
+            if (s.column_factors) {
+                __builtin_memcpy(factors, s.column_factors + column, rest * sizeof factors[0]);
+                Float32::load(factors, c);
+                x *= c;
+            }
+            overflown += Out::store(out, x);
+            __builtin_memcpy(dst + column, out, rest * sizeof out[0]);
+        }
+    }
+    return overflown;
+}
+
+template <class In>
+int64_t scale_from(const Scale &s, Storage out) {
+    switch (out) {
+        case Storage::float32: return scale_rows<In, Float32>(s);
+        case Storage::float16: return scale_rows<In, Float16>(s);
+        case Storage::bfloat16: return scale_rows<In, BFloat16>(s);
+    }
+    return 0;
 }
 
 }  // namespace
+
+int64_t GAMLP_SCALE(const Scale &s, Storage in, Storage out) {
+    switch (in) {
+        case Storage::float32: return scale_from<Float32>(s, out);
+        case Storage::float16: return scale_from<Float16>(s, out);
+        case Storage::bfloat16: return scale_from<BFloat16>(s, out);
+    }
+    return 0;
+}
 
 int64_t GAMLP_HOP(const Hop &h, Storage storage) {
     switch (storage) {

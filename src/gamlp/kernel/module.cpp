@@ -20,52 +20,55 @@ using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<nb::ndim<2>, nb::device::cpu>;
 using ConstMatrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
 
-gamlp::HopFunction best_hop(std::string &name) {
+struct Loops {
+    const char *name;
+    gamlp::HopFunction hop;
+    gamlp::ScaleFunction scale;
+};
+
+constexpr Loops kBaseline{"baseline", gamlp::hop_baseline, gamlp::scale_baseline};
+
+Loops best_loops() {
 #if defined(GAMLP_AVX512)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx2")) {
-        name = "avx512";
-        return gamlp::hop_avx512;
-    }
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("f16c"))
+        return {"avx512", gamlp::hop_avx512, gamlp::scale_avx512};
 #endif
 #if defined(GAMLP_AVX2)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
-        name = "avx2";
-        return gamlp::hop_avx2;
-    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+        return {"avx2", gamlp::hop_avx2, gamlp::scale_avx2};
 #endif
-    name = "baseline";
-    return gamlp::hop_baseline;
+    return kBaseline;
 }
 
-std::string hop_name;
-const gamlp::HopFunction hop_function = best_hop(hop_name);
+const Loops kLoops = best_loops();
 
 template <class A>
 auto data_or_null(const std::optional<A> &array) {
     return array ? array->data() : nullptr;
 }
 
+void check_matrix(const ConstMatrix &matrix, int storage) {
+    if (storage < 0 || storage > 2 || matrix.itemsize() != (storage == 0 ? 4 : 2))
+        throw std::invalid_argument("storage does not fit the array");
+    if (matrix.shape(1) > 1 && matrix.stride(1) != 1) throw std::invalid_argument("columns must lie side by side");
+}
+
 int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<Vector<float>> weights,
-            std::optional<Vector<float>> left, std::optional<Vector<float>> right,
-            std::optional<Vector<int64_t>> rows, int64_t start, int64_t begin, int64_t end, bool loops, ConstMatrix src,
-            Matrix dst, int storage, bool baseline) {
-    const size_t bytes = storage == 0 ? 4 : 2;
-    if (src.itemsize() != bytes || dst.itemsize() != bytes) throw std::invalid_argument("storage does not fit the arrays");
-    if (src.stride(1) != 1 || dst.stride(1) != 1) throw std::invalid_argument("columns must lie side by side");
+            std::optional<Vector<float>> factors, std::optional<Vector<int64_t>> rows, int64_t start, int64_t begin,
+            int64_t end, bool loops, ConstMatrix src, Matrix dst, int storage, bool baseline) {
+    check_matrix(src, storage);
+    check_matrix(ConstMatrix(dst), storage);
     if (src.shape(1) != dst.shape(1) || src.shape(1) % gamlp::kLanes) throw std::invalid_argument("width");
     const int64_t block = int64_t(offsets.shape(0)) - 1;
     if (begin < 0 || end > (rows ? int64_t(rows->shape(0)) : block)) throw std::invalid_argument("rows");
-    const int64_t least = rows ? end : start + end;
-    if (int64_t(dst.shape(0)) < least || (loops && int64_t(src.shape(0)) < start + block))
+    if (int64_t(dst.shape(0)) < (rows ? end : start + end) || (loops && int64_t(src.shape(0)) < start + block))
         throw std::invalid_argument("too few rows");
-    for (const auto *factor : {&left, &right})
-        if (*factor && int64_t((*factor)->shape(0)) < start + block) throw std::invalid_argument("factors");
+    if (factors && int64_t(factors->shape(0)) < start + block) throw std::invalid_argument("factors");
     if (weights && weights->shape(0) != neighbours.shape(0)) throw std::invalid_argument("weights");
     gamlp::Hop h{offsets.data(),
                  neighbours.data(),
                  data_or_null(weights),
-                 data_or_null(left),
-                 data_or_null(right),
+                 data_or_null(factors),
                  data_or_null(rows),
                  int64_t(neighbours.shape(0)),
                  start,
@@ -78,7 +81,30 @@ int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<V
                  dst.stride(0),
                  int64_t(src.shape(1))};
     nb::gil_scoped_release release;
-    return (baseline ? gamlp::hop_baseline : hop_function)(h, static_cast<gamlp::Storage>(storage));
+    return (baseline ? kBaseline : kLoops).hop(h, static_cast<gamlp::Storage>(storage));
+}
+
+int64_t scale(ConstMatrix src, int in, Matrix dst, int out, std::optional<Vector<int64_t>> rows,
+              std::optional<Vector<float>> row_factors, std::optional<Vector<float>> column_factors, bool baseline) {
+    check_matrix(src, in);
+    check_matrix(ConstMatrix(dst), out);
+    const size_t count = dst.shape(0), width = dst.shape(1);
+    if (src.shape(1) != width || (column_factors && column_factors->shape(0) != width))
+        throw std::invalid_argument("width");
+    if ((rows ? rows->shape(0) : src.shape(0)) != count || (row_factors && row_factors->shape(0) != count))
+        throw std::invalid_argument("rows");
+    gamlp::Scale s{src.data(),
+                   src.stride(0),
+                   dst.data(),
+                   dst.stride(0),
+                   data_or_null(rows),
+                   data_or_null(row_factors),
+                   data_or_null(column_factors),
+                   0,
+                   int64_t(count),
+                   int64_t(width)};
+    nb::gil_scoped_release release;
+    return (baseline ? kBaseline : kLoops).scale(s, static_cast<gamlp::Storage>(in), static_cast<gamlp::Storage>(out));
 }
 
 template <class T>
@@ -109,9 +135,13 @@ nb::tuple csr(Vector<Index> rows, Vector<Index> columns, std::optional<Vector<fl
 }  // namespace
 
 NB_MODULE(_native, m) {
-    m.attr("instructions") = hop_name;
-    m.def("hop", &hop, "offsets"_a, "neighbours"_a, "weights"_a.none(), "left"_a.none(), "right"_a.none(),
-          "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a, "baseline"_a = false);
+    m.attr("instructions") = kLoops.name;
+    m.def("hop", &hop, "dst[i] = factors[i] * sum of neighbours' rows.", "offsets"_a, "neighbours"_a, "weights"_a.none(),
+          "factors"_a.none(), "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a,
+          "baseline"_a = false);
+    m.def("scale", &scale, "dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].", "src"_a, "src_storage"_a,
+          "dst"_a, "dst_storage"_a, "rows"_a.none(), "row_factors"_a.none(), "column_factors"_a.none(),
+          "baseline"_a = false);
     const char *text = "Edge list to CSR: (offsets, neighbours, weights or None).";
     m.def("csr", &csr<int32_t>, text, "rows"_a, "columns"_a, "weights"_a.none(), "start"_a, "stop"_a, "symmetric"_a,
           "drop_loops"_a, "threads"_a);

@@ -1,0 +1,145 @@
+"""Ids, integers or strings → row numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gamlp.graph.columns import Column, is_null, is_text, numbers
+from gamlp.graph.graph import Array
+
+_SPARSEST = (
+    4  # a lookup table may have this many places an id: 16 bytes, what sorted ids with their order take
+)
+UNKNOWN_ROW = -1
+
+
+class IdColumn:
+    """Gathers the ids of a node table: integers as long as every id is written as one, else strings."""
+
+    def __init__(self) -> None:
+        self._integers: list[Array] = []
+        self._strings: list[Column] | None = None
+
+    def add(self, column: Column) -> None:
+        """Append ids, none missing."""
+        integers = None if self._strings is not None else _as_integers(column)
+        if integers is not None:
+            self._integers.append(integers)
+            return
+        if self._strings is None:
+            # Lossless: ids were taken for integers only where the text is how an integer is written.
+            self._strings = [_text(pa.array(part)) for part in self._integers]
+            self._integers = []
+        self._strings.append(_text(column))
+
+    def values(self) -> Array | Column:
+        """int64 numpy array, or an Arrow array of large strings."""
+        if self._strings is not None:
+            return pa.concat_arrays(self._strings)
+        return np.concatenate([np.zeros(0, np.int64), *self._integers])
+
+
+def first_rows(ids: Array | Column) -> Array:
+    """For every row, the first row with the same id."""
+    if not isinstance(ids, np.ndarray):
+        found: Column = pc.index_in(ids, value_set=ids)
+        return np.asarray(found.to_numpy(zero_copy_only=False))
+    if np.all(ids[1:] > ids[:-1]):
+        return np.arange(len(ids))
+    order = np.argsort(ids, kind="stable")
+    ascending = ids[order]
+    head = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
+    first = np.empty(len(ids), np.int64)
+    first[order] = np.repeat(order[head], np.diff(np.append(head, len(ids))))
+    return first
+
+
+class IdMap:
+    """id → row. Compact integers by a table, others by binary search, strings by Arrow's hash tables."""
+
+    def __init__(self, ids: Array | Column) -> None:
+        self.count = len(ids)
+        self._table: Array | None = None
+        self._strings: Column | None = None
+        self._low = 0
+        if not isinstance(ids, np.ndarray):
+            self._strings = ids
+            return
+        self._low = int(ids.min(initial=0)) if len(ids) else 0
+        span = (int(ids.max()) - self._low + 1) if len(ids) else 0
+        if span <= _SPARSEST * len(ids) + 1024:
+            self._table = np.full(span, UNKNOWN_ROW, np.int32)
+            self._table[ids - self._low] = np.arange(len(ids), dtype=np.int32)
+        else:
+            self._order = np.argsort(ids, kind="stable").astype(np.int32)
+            self._sorted = ids[self._order]
+
+    @property
+    def by_hash(self) -> bool:
+        """Whether a lookup builds a hash table of all ids: then few large lookups beat many small ones."""
+        return self._strings is not None
+
+    def rows(self, column: Column) -> Array:
+        """Rows of ids, int32; UNKNOWN_ROW for an id that no node has."""
+        if self._strings is not None:
+            found: Column = pc.index_in(_text(column), value_set=self._strings)
+            return np.asarray(found.fill_null(UNKNOWN_ROW).to_numpy(zero_copy_only=False), np.int32)
+        ids, readable = numbers(column, pa.int64())
+        if self._table is not None:
+            place = ids - self._low
+            # The difference may wrap around at the ends of int64; a wrapped one is out of the table too.
+            outside = (place < 0) | (place >= len(self._table)) | ~readable
+            if not outside.any():
+                return np.asarray(self._table[place])
+            place[outside] = 0
+            rows = self._table[place] if len(self._table) else np.full(len(ids), UNKNOWN_ROW, np.int32)
+            rows[outside] = UNKNOWN_ROW
+            return rows
+        return np.where(readable, self._search(ids), np.int32(UNKNOWN_ROW))
+
+    def _search(self, ids: Array) -> Array:
+        # Sorted queries walk the table in order: three times as fast as in the order of the edges.
+        order = np.argsort(ids)
+        queries = ids[order]
+        place = np.minimum(np.searchsorted(self._sorted, queries), self.count - 1)
+        rows = np.empty(len(ids), np.int32)
+        rows[order] = np.where(self._sorted[place] == queries, self._order[place], UNKNOWN_ROW)
+        return rows
+
+
+def is_id(kind: pa.DataType) -> bool:
+    """Whether a column of this (plain) type can hold ids."""
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_large_string(kind) or types.is_null(kind))
+
+
+def _as_integers(column: Column) -> Array | None:
+    """int64, or None where an id is not an integer written plainly (007 and +7 are strings)."""
+    if is_text(column):
+        try:
+            integers = column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return None
+        if not integers.cast(pa.large_string()).equals(column):
+            return None
+    else:
+        try:
+            integers = column.cast(pa.int64())
+        except pa.ArrowInvalid:  # uint64 beyond int64
+            return None
+    return np.asarray(integers.to_numpy(zero_copy_only=False))
+
+
+def _text(column: Column) -> Column:
+    return column if is_text(column) else column.cast(pa.large_string())
+
+
+def missing(column: Column) -> Array:
+    """Mask of ids that are not there: null or an empty string."""
+    absent = is_null(column)
+    if is_text(column):
+        empty: Column = pc.equal(pc.binary_length(column), pa.scalar(0, pa.int64()))
+        absent |= np.asarray(empty.fill_null(True).to_numpy(zero_copy_only=False))
+    return absent

@@ -1,0 +1,26 @@
+"""float32 → the dtypes that features are stored in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gamlp.graph.graph import Array, FloatName
+
+
+def store_as(values: Array, dtype: FloatName) -> Array:
+    """Finite float32 values as float32, float16 or the uint16 bits of bfloat16, rounded to nearest even.
+
+    A value too large becomes infinite: see `too_large`.
+    """
+    if dtype == "bfloat16":
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+        return ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype)
+
+
+def too_large(stored: Array, dtype: FloatName) -> Array:
+    """Mask of stored values that the dtype could not hold."""
+    if dtype == "bfloat16":
+        return np.asarray((stored & 0x7F80) == 0x7F80)
+    return ~np.isfinite(stored)

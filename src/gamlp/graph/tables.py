@@ -1,0 +1,238 @@
+"""Files or folders of Parquet, CSV, CSV.gz and Arrow → batches of rows that know their file and row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as parquet
+
+from gamlp.errors import GamlpError
+
+_CSV, _GZIP, _PARQUET, _ARROW = "CSV", "gzipped CSV", "Parquet", "Arrow"
+_FORMATS = {
+    ".csv": _CSV,
+    ".csv.gz": _GZIP,
+    ".parquet": _PARQUET,
+    ".pq": _PARQUET,
+    ".arrow": _ARROW,
+    ".feather": _ARROW,
+    ".ipc": _ARROW,
+}
+_SMALLEST_BLOCK = 1 << 18  # a CSV row must fit a block
+_READ_AHEAD = 1 << 20
+
+# Called for a CSV row with too few or too many columns that is to be passed over.
+PassOver = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of one file. Rows are counted from 1, the header and blank lines of a CSV not counted."""
+
+    columns: pa.RecordBatch
+    file: Path
+    start: int  # rows of the file before these
+
+    def row(self, index: int) -> int:
+        """The number of a row as people count it."""
+        return self.start + int(index) + 1
+
+
+class Table:
+    """A table in one file or in the files of a folder, read in order of their names."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.files = _files(place)
+        self._schemas: dict[Path, pa.Schema] = {}
+
+    def schema(self, file: Path | None = None) -> pa.Schema:
+        """Columns of a file (the first one); those of a CSV are strings."""
+        file = file or self.files[0]
+        if file not in self._schemas:
+            self._schemas[file] = _reading(file, _read_schema, file)
+        return self._schemas[file]
+
+    def need(self, names: Sequence[str]) -> None:
+        """Refuse a file that lacks one of these columns, or has it twice."""
+        for file in self.files:
+            schema = self.schema(file)
+            for name in names:
+                if name not in schema.names:
+                    has = ", ".join(schema.names)
+                    raise GamlpError(f"no column '{name}'", file=file, hint=f"there are: {has}")
+                if schema.names.count(name) > 1:
+                    raise GamlpError(f"two columns are called '{name}'", file=file, hint="rename one")
+
+    def count(self) -> int | None:
+        """Number of rows where the files say it (Parquet), else None."""
+        if any(_format(file) != _PARQUET for file in self.files):
+            return None
+        return sum(int(_reading(file, parquet.read_metadata, file).num_rows) for file in self.files)
+
+    def count_at_most(self) -> int:
+        """A guess at the number of rows that is rarely too low."""
+        known = self.count()
+        if known is not None:
+            return known
+        least = {_CSV: 6.0, _GZIP: 2.0, _PARQUET: 1.0, _ARROW: 8.0}  # bytes of a row, about
+        return int(sum(file.stat().st_size / least[_format(file)] for file in self.files))
+
+    def batches(
+        self, names: Sequence[str], size: int, pass_over: PassOver | None = None, most_rows: int = 1 << 22
+    ) -> Iterator[Batch]:
+        """All rows of these columns in batches of about `size` bytes and no more than `most_rows` rows."""
+        self.need(names)
+        for file in self.files:
+            start = 0
+            stream = _open(file, list(names), size, pass_over)
+            while (columns := _reading(file, next, stream, None)) is not None:
+                for at in range(0, columns.num_rows, most_rows):
+                    yield Batch(columns.slice(at, most_rows), file, start + at)
+                start += columns.num_rows
+
+
+def _files(place: Path) -> list[Path]:
+    if place.is_dir():
+        # Spark and others leave _SUCCESS and .crc files among the parts.
+        files = sorted(path for path in place.iterdir() if not path.name.startswith((".", "_")))
+        if not files:
+            raise GamlpError("folder holds no tables", file=place)
+        inner = next((path for path in files if path.is_dir()), None)
+        if inner is not None:
+            raise GamlpError(
+                "a folder within a folder of tables", file=inner, hint="give one folder of files"
+            )
+    elif place.exists():
+        files = [place]
+    else:
+        raise GamlpError("no such file or folder", file=place)
+    for file in files:
+        _format(file)
+        if file.stat().st_size == 0:
+            raise GamlpError("empty file", file=file)
+    return files
+
+
+def _format(file: Path) -> str:
+    name = file.name.lower()
+    ending = next((ending for ending in _FORMATS if name.endswith(ending)), None)
+    if ending is None:
+        raise GamlpError("unknown kind of file", file=file, hint=f"names end in {', '.join(_FORMATS)}")
+    return _FORMATS[ending]
+
+
+def _reading(file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
+    """Run one reading step; what Arrow says of a damaged file becomes a sentence."""
+    try:
+        return read(*arguments)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise GamlpError(f"cannot be read ({error.strerror})", file=file) from error
+        said = " ".join(str(error).split())
+        row = re.search(r"Row #(\d+): ", said)
+        said = re.sub(r"Row #\d+: |CSV parse error: |\.$", "", said)[:200]
+        raise GamlpError(
+            f"truncated, damaged or not {_format(file)} ({said})",
+            file=file,
+            row=int(row[1]) - 1 if row else None,
+        ) from error
+
+
+def _read_schema(file: Path) -> pa.Schema:
+    kind = _format(file)
+    if kind == _PARQUET:
+        return parquet.read_schema(file)
+    if kind == _ARROW:
+        schema: pa.Schema = _open_arrow(file).schema
+        return schema
+    # Ragged rows of the first block are told when they are read, not here.
+    options = csv.ParseOptions(invalid_row_handler=lambda _: "skip")
+    with _open_csv(file, {}, _SMALLEST_BLOCK, options) as reader:
+        return pa.schema([(name, pa.string()) for name in reader.schema.names])
+
+
+def _open(file: Path, names: list[str], size: int, pass_over: PassOver | None) -> Iterator[pa.RecordBatch]:
+    kind = _format(file)
+    if kind == _PARQUET:
+        return _parquet_batches(file, names, size)
+    if kind == _ARROW:
+        return _arrow_batches(file, names, size)
+    return _csv_batches(file, names, size, pass_over)
+
+
+def _parquet_batches(file: Path, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
+    # Without threads and read-ahead memory is one batch and its pages, however large a row group is.
+    with parquet.ParquetFile(file, pre_buffer=False, buffer_size=_READ_AHEAD) as source:
+        rows = max(1, size // _bytes_of_a_row(source.metadata, names))
+        yield from source.iter_batches(batch_size=rows, columns=names, use_threads=False)
+
+
+def _bytes_of_a_row(metadata: Any, names: list[str]) -> int:
+    total = 0
+    for group in range(min(metadata.num_row_groups, 1)):
+        groups = metadata.row_group(group)
+        columns = [groups.column(index) for index in range(groups.num_columns)]
+        wanted = [c for c in columns if c.path_in_schema in names or c.path_in_schema.split(".")[0] in names]
+        total = sum(c.total_uncompressed_size for c in wanted) // max(1, groups.num_rows)
+    return max(total, 16 * len(names))
+
+
+def _open_arrow(file: Path) -> Any:
+    source = pa.memory_map(str(file))
+    try:
+        return pa.ipc.open_file(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_stream(source)
+
+
+def _arrow_batches(file: Path, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
+    reader = _open_arrow(file)
+    stored = (
+        (reader.get_batch(index) for index in range(reader.num_record_batches))
+        if hasattr(reader, "num_record_batches")
+        else reader
+    )
+    for batch in stored:
+        batch = batch.select(names)
+        batch.validate(full=True)  # a damaged file must not end in a crash
+        rows = max(1, size * batch.num_rows // max(1, batch.nbytes))
+        yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
+
+
+def _open_csv(file: Path, types: dict[str, pa.DataType], size: int, options: csv.ParseOptions) -> Any:
+    compression: Any = "gzip" if _format(file) == _GZIP else None
+    stream: Any = pa.input_stream(str(file), compression)
+    return csv.open_csv(
+        stream,
+        read_options=csv.ReadOptions(use_threads=False, block_size=size),
+        parse_options=options,
+        convert_options=csv.ConvertOptions(
+            column_types=types, include_columns=list(types), null_values=[""], strings_can_be_null=True
+        ),
+    )
+
+
+def _csv_batches(
+    file: Path, names: list[str], size: int, pass_over: PassOver | None
+) -> Iterator[pa.RecordBatch]:
+    """Columns as strings: Arrow would decide on types block by block, and not say which row breaks one."""
+
+    def ragged(_: Any) -> Any:
+        if pass_over is None:
+            return "error"
+        pass_over()
+        return "skip"
+
+    options = csv.ParseOptions(invalid_row_handler=ragged)
+    size = min(max(size, _SMALLEST_BLOCK), 1 << 26)
+    with _open_csv(file, dict.fromkeys(names, pa.string()), size, options) as reader:
+        yield from chain(reader)

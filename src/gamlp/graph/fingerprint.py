@@ -1,0 +1,58 @@
+"""What a result depends on, as short names: the structure, the features, the training labels."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest, nodes_folder
+
+Array = np.ndarray[Any, Any]
+
+
+def structure(graph: Graph) -> str:
+    """Changes with any edge, weight or direction; not with features, labels or split."""
+    relations: dict[str, Any] = {}
+    for name, relation in graph.relations.items():
+        files = _files(graph, f"relations/{name}/") or [
+            [_crc(block.offsets), _crc(block.neighbours), None if block.weights is None else _crc(block.weights)]
+            for block in relation.blocks
+        ]
+        relations[name] = [relation.source, relation.target, relation.directed, files]
+    return digest({"nodes": {kind: nodes.count for kind, nodes in graph.node_types.items()}, "relations": relations})
+
+
+def features(graph: Graph) -> str:
+    """Changes with any feature of the target type."""
+    values = graph.nodes.features
+    assert values is not None
+    files = _files(graph, f"{nodes_folder(graph.target)}/features.npy")
+    return digest([values.dtype, values.width, files or _crc(values.values)])
+
+
+def training_labels(graph: Graph) -> str:
+    """Changes with the training rows or their labels; not with any other label."""
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None
+    train = split.train
+    return digest([_crc(train), _crc(labels.values[train]), list(labels.classes)])
+
+
+def answers(graph: Graph) -> str:
+    """Changes with any label or role: what a store copies beside its hops."""
+    labels, split = graph.nodes.labels, graph.nodes.split
+    return digest([labels and [_crc(labels.values), list(labels.classes)], split and _crc(split.roles)])
+
+
+def _files(graph: Graph, prefix: str) -> list[Any]:
+    return [[name, *entry] for name, entry in sorted(graph.checksums.items()) if name.startswith(prefix)]
+
+
+def _crc(values: Array) -> list[Any]:
+    crc, rows = 0, max(1, (8 << 20) // max(1, values[:1].nbytes))
+    for begin in range(0, len(values), rows):
+        crc = zlib.crc32(np.ascontiguousarray(values[begin : begin + rows]).view(np.uint8).data, crc)
+    return [str(values.dtype), list(values.shape), crc]

@@ -1,0 +1,9 @@
+"""Propagation: what to propagate, the engine that does it, the store that holds it."""
+
+from gamlp.propagation.engine import Engine
+from gamlp.propagation.local import LocalEngine
+from gamlp.propagation.operator import Operator
+from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
+from gamlp.propagation.store import Hops, HopStore
+
+__all__ = ["Engine", "FeatureSignal", "HopStore", "Hops", "LabelSignal", "LocalEngine", "Operator", "Plan"]

@@ -1,0 +1,99 @@
+"""The local engine: a plan over a graph on one machine, in a memory budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gamlp.graph.graph import Graph
+from gamlp.memory import available_memory
+from gamlp.progress import Progress, silent
+from gamlp.propagation.moving import CHECKPOINT_SECONDS, PassRun, Slab
+from gamlp.propagation.operator import Factors, factors
+from gamlp.propagation.passes import Pass, plan_passes
+from gamlp.propagation.plan import Plan
+from gamlp.propagation.shards import Assembly, Shard, Source
+from gamlp.propagation.signals import Signal, resolve
+from gamlp.propagation.store import HopStore
+from gamlp.propagation.workers import usable_cores
+from gamlp.propagation.writing import StoreWriter, writing
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Threads and a budget in bytes of anonymous memory (None: half of what is available).
+
+    The bytes written depend on neither.
+    """
+
+    memory: int | None = None
+    threads: int | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+    def run(self, graph: Graph, plan: Plan, store: Path, progress: Progress = silent) -> HopStore:
+        """Propagate what the store lacks. Interrupted at any moment, run again: the same bytes."""
+        signals = resolve(graph, plan)
+        with writing(store, graph, signals) as writer:
+            missing = writer.begin()
+            if missing:
+                groups = plan_passes(missing, graph.nodes.count, self.memory or available_memory() // 2)
+                _drop_strangers(writer, graph, groups)
+                for passes in groups:
+                    self._run_group(graph, passes, writer, progress)
+            if missing or not writer.up_to_date():
+                writer.finish()
+        return HopStore.open(store)
+
+    def _run_group(self, graph: Graph, passes: list[Pass], writer: StoreWriter, progress: Progress) -> None:
+        signals = list({piece.signal.name: piece.signal for spec in passes for piece in spec.pieces}.values())
+        diagonal = factors(graph.relation, passes[0].operator, graph.nodes.count)
+        sources: dict[str, list[Source]] = {signal.name: [] for signal in signals}
+        for index, spec in enumerate(passes):
+            label = f"columns {index + 1} of {len(passes)}, " if len(passes) > 1 else ""
+            run = PassRun(
+                graph.relation,
+                graph.nodes.count,
+                diagonal,
+                spec,
+                writer.work,
+                self.threads or usable_cores(),
+                progress,
+                label,
+                keep_all=len(passes) > 1,
+                checkpoint_seconds=self.checkpoint_seconds,
+            )
+            slabs = run.run()
+            for piece in spec.pieces:
+                own: dict[int, Slab] = {k: slabs[piece.name, k] for k in range(1, piece.signal.hops + 1)}
+                sources[piece.signal.name].append(Source(piece, own, run.half_factors(piece)))
+            del slabs, run
+        for signal in signals:
+            self._assemble(graph, signal, sources.pop(signal.name), diagonal, writer, progress)
+
+    def _assemble(
+        self,
+        graph: Graph,
+        signal: Signal,
+        sources: list[Source],
+        diagonal: Factors,
+        writer: StoreWriter,
+        progress: Progress,
+    ) -> None:
+        folder = writer.folder_of(signal)
+        assembly = Assembly(signal, tuple(sources), diagonal.leave, graph.nodes.count, folder)
+        total = len(assembly.planned())
+        shards: list[Shard] = []
+        for shard in assembly.write(self.threads or usable_cores()):
+            shards.append(shard)
+            progress(f"write {signal.name}", len(shards), total, "shards")
+        writer.record(signal, shards)
+
+
+def _drop_strangers(writer: StoreWriter, graph: Graph, groups: list[list[Pass]]) -> None:
+    """Remove half-written files, and slabs that another budget's column blocks left behind."""
+    known = {
+        f"{piece.name}-" for passes in groups for spec in passes for piece in spec.pieces
+    }
+    for path in writer.work.iterdir():
+        if path.name != "boot" and (path.suffix == ".part" or not any(path.name.startswith(name) for name in known)):
+            path.unlink()

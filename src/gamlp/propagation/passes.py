@@ -1,0 +1,113 @@
+"""Which columns go through the hops together: signals share a pass where they can, blocks where memory demands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gamlp.errors import GamlpError
+from gamlp.kernel import LANES
+from gamlp.propagation.operator import Operator
+from gamlp.propagation.signals import Part, Signal
+from gamlp.sizes import format_size
+
+FIXED = 64 << 20  # buffers and bookkeeping that do not grow with the graph
+RESIDENT = 3  # state matrices of a run with one pass: the last three hops need not be spilled to disk
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Columns `first..last` of a part, at `at..at+padded` of the state matrix."""
+
+    signal: Signal
+    part: Part
+    first: int
+    last: int
+    at: int
+
+    @property
+    def width(self) -> int:
+        return self.last - self.first
+
+    @property
+    def padded(self) -> int:
+        return _pad(self.width)
+
+    @property
+    def name(self) -> str:
+        return f"{self.signal.name}-{self.signal.key}-{self.part.index}-{self.first}-{self.last}"
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Pieces in one state matrix, deepest first, so that the columns still moving at hop k are its first ones."""
+
+    operator: Operator
+    dtype: str
+    pieces: tuple[Piece, ...]
+    buffers: int
+
+    @property
+    def depth(self) -> int:
+        return self.pieces[0].signal.hops
+
+    @property
+    def width(self) -> int:
+        return sum(piece.padded for piece in self.pieces)
+
+    def moving(self, hop: int) -> tuple[Piece, ...]:
+        """Pieces that have this hop."""
+        return tuple(piece for piece in self.pieces if piece.signal.hops >= hop)
+
+
+def plan_passes(signals: Sequence[Signal], count: int, budget: int) -> list[list[Pass]]:
+    """Groups of passes, a group for each operator and dtype; a group's signals are complete after its passes."""
+    groups: dict[tuple[Operator, str], list[Signal]] = {}
+    for signal in signals:
+        groups.setdefault((signal.operator, signal.dtype), []).append(signal)
+    return [_group(key, members, count, budget) for key, members in groups.items()]
+
+
+def _group(key: tuple[Operator, str], signals: list[Signal], count: int, budget: int) -> list[Pass]:
+    operator, dtype = key
+    row_bytes = max(1, count) * (4 if dtype == "float32" else 2)
+    room = budget - FIXED - 20 * count  # factors: three float32, one float64 while they are made
+    widest = room // (2 * row_bytes) // LANES * LANES
+    if widest < LANES:
+        need = FIXED + 20 * count + 2 * LANES * row_bytes
+        raise GamlpError(
+            f"a memory budget of {format_size(budget)} is too small for {count:,} nodes",
+            hint=f"give --memory {-(-need // 2**20)}MiB or more",
+        )
+    ordered = sorted(signals, key=lambda signal: -signal.hops)
+    total = sum(_pad(signal.width) for signal in ordered for _ in signal.parts)
+    if total <= widest:
+        buffers = RESIDENT if RESIDENT * total * row_bytes <= room else 2
+        return [Pass(operator, dtype, tuple(_pieces(ordered, total)), buffers)]
+    blocks = -(-total // widest)
+    even = min(widest, _pad(-(-total // blocks)))
+    passes: list[list[Piece]] = []
+    for piece in _pieces(ordered, even):
+        if piece.at == 0:
+            passes.append([])
+        passes[-1].append(piece)
+    return [Pass(operator, dtype, tuple(pieces), 2) for pieces in passes]
+
+
+def _pieces(signals: list[Signal], widest: int) -> Iterator[Piece]:
+    """Cut the signals' columns into pieces that fill matrices of `widest` columns; `at` = 0 begins a new one."""
+    at = 0
+    for signal in signals:
+        for part in signal.parts:
+            first = 0
+            while first < signal.width:
+                if at >= widest:
+                    at = 0
+                last = min(signal.width, first + widest - at)
+                yield Piece(signal, part, first, last, at)
+                at += _pad(last - first)
+                first = last
+
+
+def _pad(width: int) -> int:
+    return -(-width // LANES) * LANES

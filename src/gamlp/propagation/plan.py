@@ -1,0 +1,78 @@
+"""Plan: what to propagate: signals × hops × operator × rows × dtype."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph
+from gamlp.propagation.operator import Operator
+
+Array = np.ndarray[Any, Any]
+Dtype = Literal["float32", "float16", "bfloat16"]
+Scaling = Literal["none", "row", "l2", "standard"]
+ROW_SETS = ("all", "labelled", "split", "train", "valid", "test")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FeatureSignal(_Frozen):
+    """X^(k) = Â X^(k-1), k = 0..hops, from features scaled before propagation.
+
+    `row`: rows whose absolute values sum to one; `l2`: rows of unit length; `standard`: columns of mean 0 and
+    deviation 1 over all rows.
+    """
+
+    hops: int = Field(default=5, ge=0, le=1000)
+    operator: Operator = Operator()
+    scaling: Scaling = "none"
+    dtype: Dtype = "float32"
+
+
+class LabelSignal(_Frozen):
+    """Y^(l) = Â Y^(l-1), l = 0..hops; Y^(0) is one-hot on training rows and zero elsewhere.
+
+    `folds` > 1 also stores cross-fitted hops of the training rows: each from the other folds' labels alone.
+    """
+
+    hops: int = Field(default=5, ge=0, le=1000)
+    operator: Operator = Operator()
+    dtype: Dtype = "float32"
+    folds: int = Field(default=0, ge=0, le=100)
+    fold_seed: int = 0
+
+
+class Plan(_Frozen):
+    """Both signals over the kept rows: a name or names joined by '+' out of all, labelled, split, train, valid, test."""
+
+    features: FeatureSignal | None = FeatureSignal()
+    labels: LabelSignal | None = None
+    rows: str = "all"
+
+    def kept_rows(self, graph: Graph) -> Array | None:
+        """Row numbers to keep, ascending; None for all."""
+        names = [name.strip() for name in self.rows.split("+")]
+        unknown = [name for name in names if name not in ROW_SETS]
+        if unknown:
+            raise GamlpError(f"unknown rows '{unknown[0]}'", hint=f"choose from {', '.join(ROW_SETS)}, joined by '+'")
+        nodes = graph.nodes
+        if "all" in names:
+            return None
+        keep = np.zeros(nodes.count, bool)
+        for name in names:
+            if name == "labelled":
+                if nodes.labels is None:
+                    raise GamlpError(f"graph '{graph.name}' has no labels", hint="use --rows all")
+                keep |= nodes.labels.known()
+                continue
+            if nodes.split is None:
+                raise GamlpError(f"graph '{graph.name}' has no split", hint="use --rows all or --rows labelled")
+            keep |= (nodes.split.roles > 0) if name == "split" else np.isin(nodes.split.roles, ROW_SETS.index(name) - 2)
+        if not keep.any():
+            raise GamlpError(f"no rows are '{self.rows}' in graph '{graph.name}'", hint="use --rows all")
+        return None if keep.all() else np.flatnonzero(keep)

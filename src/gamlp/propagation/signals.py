@@ -1,0 +1,152 @@
+"""A plan over a graph, resolved: signals with their keys, kept rows, and first values X^(0), Y^(0)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Features, Graph
+from gamlp.graph.manifest import digest
+from gamlp.propagation.operator import Operator
+from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
+
+Array = np.ndarray[Any, Any]
+_CHUNK = 1 << 14  # rows read at a time
+
+# (rows, columns) → float32 first values of a contiguous range of rows, or of row numbers
+Read = Callable[[Any, slice], Array]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Columns that propagate alike. Features and labels have one part; cross-fitted labels one for each fold."""
+
+    index: int
+    read: Read
+    rows: Array | None  # rows that are kept of this part; None: all nodes
+    positions: Array | None = None  # where they lie among the signal's rows; None: the same
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What is stored under one name: `[rows, hops + 1, width]`."""
+
+    name: str
+    key: str  # changes with anything that changes a stored value, but not with hops or rows
+    settings: dict[str, Any]
+    hops: int
+    width: int
+    operator: Operator
+    dtype: str
+    rows: Array | None
+    parts: tuple[Part, ...]
+
+
+def resolve(graph: Graph, plan: Plan) -> list[Signal]:
+    """The plan's signals; a graph that lacks what the plan asks for is told."""
+    rows = plan.kept_rows(graph)
+    structure = fingerprint.structure(graph)
+    signals = []
+    if plan.features is not None:
+        signals.append(_features(graph, plan.features, rows, structure))
+    if plan.labels is not None:
+        signals += _labels(graph, plan.labels, rows, structure)
+    if not signals:
+        raise GamlpError("the plan has no signal", hint="propagate features, labels or both")
+    return signals
+
+
+def _features(graph: Graph, plan: FeatureSignal, rows: Array | None, structure: str) -> Signal:
+    features = graph.nodes.features
+    if features is None:
+        raise GamlpError(f"graph '{graph.name}' has no features", hint="give node features, or propagate labels alone")
+    settings = plan.model_dump(exclude={"hops"})
+    key = digest([structure, fingerprint.features(graph), settings])
+    part = Part(0, scaled(features, plan.scaling), rows)
+    return Signal("features", key, settings, plan.hops, features.width, plan.operator, plan.dtype, rows, (part,))
+
+
+def scaled(features: Features, scaling: str) -> Read:
+    """Features as float32, scaled: `none`, `row`, `l2` or `standard`."""
+    if scaling == "none":
+        return features.read
+    count = len(features.values)
+    chunks = [slice(begin, min(begin + _CHUNK, count)) for begin in range(0, count, _CHUNK)]
+    if scaling in ("row", "l2"):
+        lengths = np.empty(count, np.float32)
+        for chunk in chunks:
+            values = features.read(chunk)
+            lengths[chunk] = np.abs(values).sum(1) if scaling == "row" else np.sqrt(np.square(values).sum(1))
+        inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return lambda rows, columns: features.read(rows, columns) * inverse[rows, None]
+    mean = sum((features.read(chunk).sum(0, dtype=np.float64) for chunk in chunks), np.zeros(features.width)) / count
+    square = np.zeros(features.width)
+    for chunk in chunks:
+        square += np.square(features.read(chunk) - mean).sum(0)
+    deviation = np.sqrt(square / count)
+    deviation[deviation == 0] = 1.0
+    shift, factor = mean.astype(np.float32), (1.0 / deviation).astype(np.float32)
+    return lambda rows, columns: (features.read(rows, columns) - shift[columns]) * factor[columns]
+
+
+def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str) -> list[Signal]:
+    labels, split = graph.nodes.labels, graph.nodes.split
+    if labels is None or split is None or len(split.train) == 0:
+        lacks = "labels" if labels is None else "split" if split is None else "training rows"
+        raise GamlpError(f"graph '{graph.name}' has no {lacks}", hint="propagate features alone (--label-hops 0)")
+    count, width, train = graph.nodes.count, len(labels.classes), split.train
+    folds = _folds(train, plan) if plan.folds > 1 else np.zeros(len(train), np.int64)
+
+    def reader(without: int | None) -> Read:
+        # Only training rows ever enter Y: an index of them alone is kept, never the other rows' labels.
+        inside = np.zeros(count, bool)
+        inside[train if without is None else train[folds != without]] = True
+
+        def read(rows: Any, columns: slice) -> Array:
+            numbers = np.arange(count)[rows] if isinstance(rows, slice) else rows
+            hot = np.zeros((len(numbers), width), np.float32)
+            known = np.flatnonzero(inside[numbers])
+            hot[known] = labels.hot(numbers[known])
+            return hot[:, columns]
+
+        return read
+
+    common = plan.model_dump(include={"operator", "dtype"})
+    source = [structure, fingerprint.training_labels(graph), common]
+    all_labels = Signal(
+        "labels",
+        digest(source),
+        common,
+        plan.hops,
+        width,
+        plan.operator,
+        plan.dtype,
+        rows,
+        (Part(0, reader(None), rows),),
+    )
+    if plan.folds < 2:
+        return [all_labels]
+    parts = []
+    for fold in range(plan.folds):
+        positions = np.flatnonzero(folds == fold)
+        parts.append(Part(fold, reader(fold), train[positions], positions))
+    key = digest([*source, plan.folds, plan.fold_seed])
+    crossfit = Signal(
+        "crossfit", key, common, plan.hops, width, plan.operator, plan.dtype, train, tuple(parts)
+    )
+    return [all_labels, crossfit]
+
+
+def _folds(train: Array, plan: LabelSignal) -> Array:
+    """A fold for every training row: equal sizes, by seed."""
+    if len(train) < plan.folds:
+        raise GamlpError(f"{plan.folds} folds for {len(train)} training rows", hint="use fewer folds")
+    order = np.random.default_rng(plan.fold_seed).permutation(len(train))
+    folds = np.empty(len(train), np.int64)
+    folds[order] = np.arange(len(train)) % plan.folds
+    return folds

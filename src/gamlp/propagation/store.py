@@ -1,0 +1,225 @@
+"""HopStore: hops by node, memory-mapped: `gather(rows) → Hops(x[b, channel, hop, d], y[b, channel, hop, c], target)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gamlp.errors import GamlpError
+from gamlp.files import checksum, map_array
+from gamlp.graph.graph import Labels, Split
+
+Array = np.ndarray[Any, Any]
+MANIFEST = "store.json"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FileEntry(_Strict):
+    name: str
+    bytes: int
+    crc32: int
+
+
+class ShardEntry(FileEntry):
+    start: int
+    stop: int
+
+
+class SignalEntry(_Strict):
+    """One stored signal, `[rows, hops + 1, width]` in shards of rows."""
+
+    key: str
+    settings: dict[str, Any]
+    hops: int
+    width: int
+    dtype: Literal["float32", "float16", "bfloat16"]
+    folder: str
+    count: int
+    rows: FileEntry | None  # None: all nodes
+    shards: list[ShardEntry]
+
+
+class AnswersEntry(_Strict):
+    """Labels and roles of the graph's nodes, copied so that a store can be trained on by itself."""
+
+    key: str
+    classes: list[str] | None
+    files: list[FileEntry]
+
+
+class StoreManifest(_Strict):
+    format: Literal["gamlp-store"] = "gamlp-store"
+    version: Literal[1] = 1
+    graph: str
+    graph_folder: str | None
+    structure: str
+    nodes: int
+    answers: AnswersEntry
+    signals: dict[str, SignalEntry]
+
+
+@dataclass(frozen=True)
+class Hops:
+    """A batch: `x[b, channel, hop, d]`, `y[b, channel, hop, c]` (or None), `target[b]` (many labels: `[b, c]`; or None)."""
+
+    x: Array | None
+    y: Array | None
+    target: Array | None
+
+
+class StoredSignal:
+    """One signal's shards, mapped."""
+
+    def __init__(self, folder: Path, name: str, entry: SignalEntry, nodes: int) -> None:
+        self.name = name
+        self.entry = entry
+        self.rows = None if entry.rows is None else map_array(folder / entry.folder / entry.rows.name)
+        self._nodes = nodes
+        self._starts = np.array([shard.start for shard in entry.shards])
+        self._shards = [map_array(folder / entry.folder / shard.name) for shard in entry.shards]
+        for shard, values in zip(entry.shards, self._shards):
+            if values.shape != (shard.stop - shard.start, entry.hops + 1, entry.width):
+                raise GamlpError(f"shard has shape {values.shape}", file=folder / entry.folder / shard.name)
+
+    def positions(self, rows: Array) -> Array:
+        """Where node numbers lie among the stored rows; an unstored one is told."""
+        rows = np.asarray(rows, np.int64)
+        if rows.size and (rows.min() < 0 or rows.max() >= self._nodes):
+            bad = rows[(rows < 0) | (rows >= self._nodes)][0]
+            raise GamlpError(f"row {bad} is not among the graph's {self._nodes} nodes")
+        if self.rows is None:
+            return rows
+        at = np.searchsorted(self.rows, rows)
+        missing = self.rows[np.minimum(at, len(self.rows) - 1)] != rows
+        if missing.any():
+            raise GamlpError(
+                f"node {rows[missing][0]} was not kept in the store's {self.name}",
+                hint="propagate again with more --rows",
+            )
+        return at
+
+    def gather(self, rows: Array, hops: int | None = None) -> Array:
+        """`[b, hops + 1, width]` of node numbers in any order, repeats allowed; bfloat16 comes as float32."""
+        positions = self.positions(rows)
+        depth = self._depth(hops)
+        out = np.empty((len(positions), depth + 1, self.entry.width), self._dtype())
+        owner = np.searchsorted(self._starts, positions, side="right") - 1
+        order = np.argsort(owner, kind="stable")
+        bounds = np.searchsorted(owner[order], np.arange(len(self._shards) + 1))
+        for index, (first, last) in enumerate(zip(bounds[:-1], bounds[1:])):
+            if first < last:
+                into = order[first:last]
+                out[into] = self._float(self._shards[index][positions[into] - self._starts[index], : depth + 1])
+        return out
+
+    def read(self, start: int, stop: int, hops: int | None = None) -> Array:
+        """Contiguous positions start..stop: a view of the map where they lie in one shard."""
+        depth = self._depth(hops)
+        parts = [
+            self._float(values[max(start - shard.start, 0) : stop - shard.start, : depth + 1])
+            for shard, values in zip(self.entry.shards, self._shards)
+            if shard.start < stop and shard.stop > start
+        ]
+        if not parts:
+            return np.empty((0, depth + 1, self.entry.width), self._dtype())
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _depth(self, hops: int | None) -> int:
+        if hops is not None and hops > self.entry.hops:
+            raise GamlpError(
+                f"the store holds {self.entry.hops} hops of {self.name}, not {hops}", hint="propagate further"
+            )
+        return self.entry.hops if hops is None else hops
+
+    def _dtype(self) -> Any:
+        return np.float16 if self.entry.dtype == "float16" else np.float32
+
+    def _float(self, values: Array) -> Array:
+        if self.entry.dtype != "bfloat16":
+            return values
+        return (values.astype(np.uint32) << 16).view(np.float32)
+
+
+class HopStore:
+    """A finished store. A deeper one serves a shallower plan: `gather(rows, hops=2)`."""
+
+    def __init__(self, folder: Path, manifest: StoreManifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.signals = {
+            name: StoredSignal(folder, name, entry, manifest.nodes) for name, entry in manifest.signals.items()
+        }
+
+    @classmethod
+    def open(cls, folder: str | Path) -> HopStore:
+        """Map a finished store; one that is foreign, damaged or unfinished is refused with a sentence."""
+        folder = Path(folder)
+        return cls(folder, read_manifest(folder))
+
+    @property
+    def labels(self) -> Labels | None:
+        """The graph's labels as they were when the store was written."""
+        classes = self.manifest.answers.classes
+        return None if classes is None else Labels(map_array(self.folder / "labels.npy"), tuple(classes))
+
+    @property
+    def split(self) -> Split | None:
+        """The graph's split as it was when the store was written."""
+        path = self.folder / "split.npy"
+        return Split(map_array(path)) if path.name in {file.name for file in self.manifest.answers.files} else None
+
+    def gather(
+        self, rows: Array, *, hops: int | None = None, label_hops: int | None = None, crossfit: bool = False
+    ) -> Hops:
+        """A batch of node numbers in any order. With `crossfit`, y comes from the other folds' labels alone."""
+        x = self.signals["features"].gather(rows, hops)[:, None] if "features" in self.signals else None
+        name = "crossfit" if crossfit else "labels"
+        if crossfit and name not in self.signals:
+            raise GamlpError("the store has no cross-fitted labels", file=self.folder, hint="propagate with --label-folds 5")
+        y = self.signals[name].gather(rows, label_hops)[:, None] if name in self.signals else None
+        labels = self.labels
+        return Hops(x, y, None if labels is None else labels.values[np.asarray(rows)])
+
+    def files(self) -> list[tuple[Path, FileEntry]]:
+        """Every file with what is known of it."""
+        found = [(self.folder / file.name, file) for file in self.manifest.answers.files]
+        for entry in self.manifest.signals.values():
+            own: list[FileEntry] = [*entry.shards, *([entry.rows] if entry.rows else [])]
+            found += [(self.folder / entry.folder / file.name, file) for file in own]
+        return found
+
+    def damaged(self) -> list[str]:
+        """Names of files whose bytes are not those that were written."""
+        return [
+            path.relative_to(self.folder).as_posix() for path, file in self.files() if checksum(path) != file.crc32
+        ]
+
+
+def read_manifest(folder: Path) -> StoreManifest:
+    """Read and check a store's manifest and the sizes of its files."""
+    path = folder / MANIFEST
+    try:
+        manifest = StoreManifest.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if (folder / "plan.json").exists():
+            raise GamlpError(
+                "the store is unfinished", file=folder, hint="run the same gamlp propagate again: it goes on"
+            ) from error
+        raise GamlpError(
+            f"not a store (no {MANIFEST})", file=folder, hint="make one with: gamlp propagate GRAPH --out STORE"
+        ) from error
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise GamlpError("damaged or foreign store manifest", file=path, hint="propagate into another folder") from error
+    for signal in manifest.signals.values():
+        for file in [*signal.shards, *([signal.rows] if signal.rows else [])]:
+            found = folder / signal.folder / file.name
+            if not found.is_file() or found.stat().st_size != file.bytes:
+                raise GamlpError("a shard is missing or has another size", file=found, hint="propagate again elsewhere")
+    return manifest

@@ -1,0 +1,227 @@
+"""A store being written: locked, refused when it belongs to another graph or plan, manifest last."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+from gamlp.files import checksum, told_when_full, write_json
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph
+from gamlp.propagation.shards import Shard
+from gamlp.propagation.signals import Signal
+from gamlp.propagation.store import (
+    MANIFEST,
+    AnswersEntry,
+    FileEntry,
+    ShardEntry,
+    SignalEntry,
+    StoreManifest,
+    read_manifest,
+)
+
+Array = np.ndarray[Any, Any]
+PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is there
+
+
+class StoreWriter:
+    """Decides what is missing and records what was written. Use `writing(...)`."""
+
+    def __init__(self, folder: Path, graph: Graph, signals: Sequence[Signal]) -> None:
+        self.folder = folder
+        self.work = folder / "work"
+        self._graph = graph
+        self._signals = signals
+        self._structure = fingerprint.structure(graph)
+        self._entries: dict[str, SignalEntry] = {}
+
+    def begin(self) -> list[Signal]:
+        """Signals that are still to be written, after refusing a store of another graph or plan."""
+        wanted = {signal.name: _wanted(signal) for signal in self._signals}
+        if (self.folder / MANIFEST).exists():
+            manifest = read_manifest(self.folder)
+            self._refuse_other(manifest.structure, manifest.graph)
+            self._entries = dict(manifest.signals)
+            missing = [signal for signal in self._signals if not self._serves(signal)]
+        else:
+            missing = list(self._signals)
+        self._check_plan(wanted)
+        if not missing:
+            return []
+        self._prepare_work()
+        write_json(self.folder / PLAN, {"structure": self._structure, "graph": self._graph.name, "signals": wanted})
+        return missing
+
+    def folder_of(self, signal: Signal) -> Path:
+        """A folder of its own for every key: an old one stays valid until the manifest names the new one."""
+        return self.folder / f"{signal.name}-{signal.key}"
+
+    def record(self, signal: Signal, shards: Sequence[Shard]) -> None:
+        """Note a signal whose shards are all on disk."""
+        folder, rows = self.folder_of(signal), None
+        if signal.rows is not None:
+            np.save(folder / "rows.npy", signal.rows.astype(np.int64))
+            rows = _file_entry(folder / "rows.npy")
+        self._entries[signal.name] = SignalEntry(
+            key=signal.key,
+            settings=signal.settings,
+            hops=signal.hops,
+            width=signal.width,
+            dtype=signal.dtype,  # type: ignore[arg-type]
+            folder=folder.name,
+            count=self._graph.nodes.count if signal.rows is None else len(signal.rows),
+            rows=rows,
+            shards=[ShardEntry(**vars(shard)) for shard in sorted(shards, key=lambda shard: shard.start)],
+        )
+
+    def finish(self) -> None:
+        """Labels and roles, the manifest, then what is no longer needed."""
+        manifest = StoreManifest(
+            graph=self._graph.name,
+            graph_folder=None if self._graph.folder is None else str(self._graph.folder.resolve()),
+            structure=self._structure,
+            nodes=self._graph.nodes.count,
+            answers=self._write_answers(),
+            signals=self._entries,
+        )
+        write_json(self.folder / MANIFEST, manifest.model_dump())
+        (self.folder / PLAN).unlink(missing_ok=True)
+        shutil.rmtree(self.work, ignore_errors=True)
+        used = {entry.folder for entry in self._entries.values()}
+        for folder in self.folder.iterdir():
+            if folder.is_dir() and folder.name.startswith(("features-", "labels-", "crossfit-")) and folder.name not in used:
+                shutil.rmtree(folder)
+
+    def up_to_date(self) -> bool:
+        """Whether the copied labels and roles are those of the graph."""
+        return read_manifest(self.folder).answers.key == fingerprint.answers(self._graph)
+
+    def _refuse_other(self, structure: str, name: str) -> None:
+        if structure != self._structure:
+            raise GamlpError(
+                f"holds hops of another graph ('{name}')", file=self.folder, hint="choose another --out or remove it"
+            )
+
+    def _serves(self, signal: Signal) -> bool:
+        """A stored signal serves the same key, as deep or deeper, for the same rows or some of them."""
+        entry = self._entries.get(signal.name)
+        if entry is None:
+            return False
+        different = [
+            f"{field} {stored} where {asked} is asked for"
+            for field, stored, asked in _differences(entry.settings, signal.settings)
+        ]
+        if different:
+            self._refuse_plan(f"{signal.name} with {', '.join(different)}")
+        if entry.key != signal.key:
+            if signal.name == "features":
+                self._refuse_plan("other features")
+            return False  # other training labels or folds: these hops alone are made anew
+        if entry.hops < signal.hops:
+            self._refuse_plan(f"{entry.hops} hops of {signal.name} where {signal.hops} are asked for")
+        if entry.rows is not None:
+            stored = np.load(self.folder / entry.folder / entry.rows.name, mmap_mode="r", allow_pickle=False)
+            if signal.rows is None or not np.isin(signal.rows, stored, assume_unique=True).all():
+                self._refuse_plan(f"{entry.count:,} rows of {signal.name} and lacks some that are asked for")
+        return True
+
+    def _refuse_plan(self, what: str) -> None:
+        raise GamlpError(f"holds {what}", file=self.folder, hint="choose another --out or remove it")
+
+    def _check_plan(self, wanted: dict[str, Any]) -> None:
+        path = self.folder / PLAN
+        if not path.exists():
+            foreign = [name.name for name in self.folder.iterdir() if name.name not in {".lock", MANIFEST}]
+            if foreign and not (self.folder / MANIFEST).exists():
+                raise GamlpError(
+                    f"is not empty and not a store (it holds {sorted(foreign)[0]})",
+                    file=self.folder,
+                    hint="choose another --out",
+                )
+            return
+        try:
+            plan = json.loads(path.read_bytes())
+            structure, name, signals = plan["structure"], plan["graph"], plan["signals"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise GamlpError("not a plan of a store", file=path, hint="remove the folder") from error
+        self._refuse_other(structure, name)
+        for name, asked in wanted.items():
+            if name in signals and {**signals[name], "key": ""} != {**asked, "key": ""}:
+                self._refuse_plan(f"an unfinished run of another plan for {name}")
+            if name == "features" and name in signals and signals[name]["key"] != asked["key"]:
+                self._refuse_plan("an unfinished run of other features")
+
+    def _prepare_work(self) -> None:
+        """Slabs are not flushed to disk, so those from before a restart of the machine are not trusted."""
+        boot = self.work / "boot"
+        if self.work.exists() and (not boot.exists() or boot.read_text() != _boot()):
+            shutil.rmtree(self.work)
+        if not self.work.exists():
+            self.work.mkdir()
+            boot.write_text(_boot())
+
+    def _write_answers(self) -> AnswersEntry:
+        labels, split = self._graph.nodes.labels, self._graph.nodes.split
+        files = []
+        for name, values in (("labels.npy", labels and labels.values), ("split.npy", split and split.roles)):
+            if values is None:
+                (self.folder / name).unlink(missing_ok=True)
+                continue
+            beside = self.folder / f".{name}"
+            with beside.open("wb") as file:
+                np.save(file, np.asarray(values))
+            beside.replace(self.folder / name)
+            files.append(_file_entry(self.folder / name))
+        key = fingerprint.answers(self._graph)
+        return AnswersEntry(key=key, classes=None if labels is None else list(labels.classes), files=files)
+
+
+@contextmanager
+def writing(folder: Path, graph: Graph, signals: Sequence[Signal]) -> Iterator[StoreWriter]:
+    """Lock the folder (made if need be) while it is written; a second writer is refused."""
+    try:
+        with told_when_full(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise GamlpError(f"cannot be a store ({error.strerror})", file=folder, hint="choose another --out") from error
+    with (folder / ".lock").open("w") as lock, told_when_full(folder):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise GamlpError("another run is writing this store", file=folder, hint="wait for it to end") from error
+        yield StoreWriter(folder, graph, signals)
+
+
+def _wanted(signal: Signal) -> dict[str, Any]:
+    rows = None if signal.rows is None else int(np.bitwise_xor.reduce(signal.rows * 0x9E3779B1 + 1))
+    return {"key": signal.key, "settings": signal.settings, "hops": signal.hops, "rows": rows}
+
+
+def _differences(stored: dict[str, Any], asked: dict[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
+    found = []
+    for field, value in asked.items():
+        if isinstance(value, dict):
+            found += _differences(stored.get(field, {}), value, f"{field}.")
+        elif stored.get(field) != value:
+            found.append((prefix + field, stored.get(field), value))
+    return found
+
+
+def _file_entry(path: Path) -> FileEntry:
+    return FileEntry(name=path.name, bytes=path.stat().st_size, crc32=checksum(path))
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not Linux: trust nothing across processes that may span a restart
+        return str(os.getpid())

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.files import checksum, create_array, folder_beside, map_array, write_json
+from gamlp.files import checksum, create_array, folder_beside, map_array, save_array, write_json
 from gamlp.graph.graph import Array, Block, Features, FloatName, Graph, Ids, Labels, Nodes, Relation, Split
 from gamlp.graph.manifest import (
     MANIFEST,
@@ -88,11 +88,11 @@ class GraphWriter:
         entry = self._relations[relation]
         folder = self.folder / block_folder(relation, len(entry.blocks))
         folder.mkdir(parents=True)
-        np.save(folder / "offsets.npy", block.offsets.astype(np.int64, copy=False))
-        np.save(folder / "neighbours.npy", block.neighbours.astype(np.int32, copy=False))
+        save_array(folder / "offsets.npy", block.offsets.astype(np.int64, copy=False))
+        save_array(folder / "neighbours.npy", block.neighbours.astype(np.int32, copy=False))
         if entry.weighted:
             assert block.weights is not None
-            np.save(folder / "weights.npy", block.weights.astype(np.float32, copy=False))
+            save_array(folder / "weights.npy", block.weights.astype(np.float32, copy=False))
         entry.blocks.append(BlockEntry(start=block.start, stop=block.stop, entries=len(block.neighbours)))
 
     def finish(self, target: str) -> None:
@@ -113,7 +113,7 @@ class GraphWriter:
     def _save(self, kind: str, part: str, values: Array) -> None:
         if len(values) != self._nodes[kind].count:
             raise ValueError(f"{part} of '{kind}' has {len(values)} rows, not {self._nodes[kind].count}")
-        np.save(self._nodes_file(kind, part), values)
+        save_array(self._nodes_file(kind, part), values)
 
 
 @contextmanager

@@ -201,6 +201,12 @@ class Graph:
             )
         return next(iter(self.relations.values()))
 
+    @property
+    def trainable(self) -> bool:
+        """Whether there are labelled training rows."""
+        labels, split = self.nodes.labels, self.nodes.split
+        return labels is not None and split is not None and len(split.train) > 0
+
     @classmethod
     def from_arrays(
         cls,

@@ -1,0 +1,128 @@
+"""`gamlp info`: what is inside a store or a graph folder, and whether its bytes are intact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gamlp.cli import display
+from gamlp.errors import GamlpError
+from gamlp.sizes import format_size
+
+if TYPE_CHECKING:
+    from gamlp.graph import Graph
+    from gamlp.propagation import HopStore
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("info")(_info)
+
+
+def _info(
+    folder: Annotated[Path, typer.Argument(help="Store or graph folder.", metavar="STORE_OR_GRAPH")],
+    verify: Annotated[bool, typer.Option(help="Read every byte and compare checksums.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show what a store or a graph folder holds, and verify its checksums.
+
+      gamlp info hops
+
+    Damage ends with exit code 2 and the names of the damaged files.
+    """
+    from gamlp.graph.folder import damaged_files
+    from gamlp.graph.graph import Graph
+    from gamlp.graph.manifest import MANIFEST
+    from gamlp.propagation import HopStore
+
+    if (folder / MANIFEST).exists():
+        graph = Graph.open(folder)
+        damaged = damaged_files(graph) if verify else []
+        _refuse(folder, damaged)
+        _show_graph(graph, as_json, verify)
+        return
+    store = HopStore.open(folder)
+    _refuse(folder, store.damaged() if verify else [])
+    show_store(store, as_json, verified=verify)
+
+
+def _refuse(folder: Path, damaged: list[str]) -> None:
+    if damaged:
+        raise GamlpError(
+            f"{len(damaged)} damaged: {', '.join(damaged[:5])}", file=folder, hint="remove the folder and make it again"
+        )
+
+
+def show_store(store: HopStore, as_json: bool, *, seconds: float | None = None, verified: bool | None = None) -> None:
+    """Print a store's signals."""
+    manifest = store.manifest
+    size = sum(file.bytes for _, file in store.files())
+    if as_json:
+        content: dict[str, Any] = {
+            "store": str(store.folder),
+            "graph": manifest.graph,
+            "nodes": manifest.nodes,
+            "bytes": size,
+            "signals": {
+                name: entry.model_dump(include={"hops", "width", "dtype", "count", "settings", "key"})
+                for name, entry in manifest.signals.items()
+            },
+        }
+        content |= {} if seconds is None else {"seconds": round(seconds, 3)}
+        display.print_json(content | ({} if verified is None else {"verified": verified}))
+        return
+    rows = []
+    for name, entry in manifest.signals.items():
+        operator = entry.settings["operator"]
+        about = f"r = {operator['r']:g}, {'with' if operator['loops'] else 'without'} self-loops"
+        about += f", scaling {entry.settings['scaling']}" if entry.settings.get("scaling", "none") != "none" else ""
+        stored = sum(shard.bytes for shard in entry.shards)
+        rows.append((name, entry.hops, entry.width, entry.dtype, entry.count, format_size(stored), about))
+    display.table("signal", "hops", "columns", "stored as", "rows", "size", "operator", rows=rows)
+    ended = f" in {seconds:.1f} s" if seconds is not None else ""
+    ended += "; every checksum is right" if verified else ""
+    display.console.print(
+        f"{store.folder}: hops of graph '{manifest.graph}', {manifest.nodes:,} nodes, {format_size(size)}{ended}",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def _show_graph(graph: Graph, as_json: bool, verified: bool) -> None:
+    size = sum(count for count, _ in graph.checksums.values())
+    nodes = [
+        {
+            "type": kind,
+            "nodes": entry.count,
+            "features": 0 if entry.features is None else entry.features.width,
+            "classes": 0 if entry.labels is None else len(entry.labels.classes),
+            "train": 0 if entry.split is None else len(entry.split.train),
+            "valid": 0 if entry.split is None else len(entry.split.valid),
+            "test": 0 if entry.split is None else len(entry.split.test),
+        }
+        for kind, entry in graph.node_types.items()
+    ]
+    relations = [
+        {
+            "relation": name,
+            "entries": entry.entries,
+            "from": entry.source,
+            "to": entry.target,
+            "kind": ("directed" if entry.directed else "undirected") + (", weighted" if entry.weighted else ""),
+            "blocks": len(entry.blocks),
+        }
+        for name, entry in graph.relations.items()
+    ]
+    if as_json:
+        content = {"graph": graph.name, "bytes": size, "nodes": nodes, "relations": relations, "verified": verified}
+        display.print_json(content | {"source": graph.source})
+        return
+    for listing in (nodes, relations):
+        if listing:
+            display.table(*listing[0], rows=[tuple(row.values()) for row in listing])
+    ended = "; every checksum is right" if verified else ""
+    display.console.print(
+        f"{graph.folder}: graph '{graph.name}', {format_size(size)}{ended}", soft_wrap=True, markup=False
+    )

@@ -1,0 +1,113 @@
+"""Raw files that are not here, fetched by PyG or OGB: bounded, silent, never asking."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gamlp.errors import GamlpError, MissingExtra
+from gamlp.graph.catalogue import Dataset, Download
+
+_ANSWER = 5.0  # seconds to find out whether there is a network
+_STALL = 60.0  # seconds without a byte before a download is given up
+
+
+def fetch(dataset: Dataset, root: Path) -> None:
+    """Put the raw files of a dataset below `root`, whole or not at all."""
+    plan = dataset.download
+    if plan is None or os.environ.get("GAMLP_OFFLINE"):
+        raise GamlpError("there is no download of it")
+    # Asked first: without a network a missing library is not the user's problem.
+    if not _answers(
+        "https://github.com" if plan.library == "torch_geometric" else "http://snap.stanford.edu"
+    ):
+        raise GamlpError("the network does not answer")
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as folder, _quiet_and_bounded():
+        try:
+            (_with_pyg if plan.library == "torch_geometric" else _with_ogb)(plan, Path(folder))
+        except GamlpError:
+            raise
+        except Exception as error:  # whatever a server or a library does, the user hears where files go
+            raise GamlpError(f"the download failed ({type(error).__name__}: {error})") from error
+        for found in sorted(Path(folder).glob("*/*" if plan.root else "*")):
+            place = root / found.relative_to(folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(place, ignore_errors=True)
+            found.rename(place)
+
+
+def _with_pyg(plan: Download, folder: Path) -> None:
+    library = _library("torch_geometric.datasets", "torch-geometric")
+    kind = getattr(library, plan.name)
+    # Its constructor would also process the files: we only want them.
+    dataset = kind.__new__(kind)
+    dataset.root = str(folder / plan.root)
+    for name, value in plan.attributes.items():
+        setattr(dataset, name, value)
+    Path(dataset.raw_dir).mkdir(parents=True, exist_ok=True)
+    dataset.download()
+
+
+def _with_ogb(plan: Download, folder: Path) -> None:
+    url = _library("ogb.utils.url", "ogb")
+    master = Path(_library("ogb.nodeproppred", "ogb").__file__).with_name("master.csv")
+    import pandas  # comes with ogb
+
+    about = pandas.read_csv(master, index_col=0)[plan.name]
+    archive = url.download_url(about["url"], str(folder), log=False)
+    url.extract_zip(archive, str(folder))
+    Path(archive).unlink()
+    (folder / about["download_name"]).rename(folder / plan.name.replace("-", "_"))
+
+
+def _library(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(package, "datasets") from error
+
+
+@contextlib.contextmanager
+def _quiet_and_bounded() -> Iterator[None]:
+    """Libraries print, and their sockets wait for ever."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_STALL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _answers(address: str) -> bool:
+    """Whether the host, or the proxy on the way, accepts a connection soon; looking its name up may hang."""
+    target = urllib.parse.urlsplit(address)
+    proxy = urllib.request.getproxies().get(target.scheme)
+    if proxy:
+        target = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    port = target.port or (443 if target.scheme == "https" else 80)
+    answered = threading.Event()
+
+    def ask() -> None:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((target.hostname or "", port), timeout=_ANSWER),
+        ):
+            answered.set()
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_ANSWER)
+    return answered.is_set()

@@ -41,7 +41,7 @@ def _info(
         graph = Graph.open(folder)
         damaged = damaged_files(graph) if verify else []
         _refuse(folder, damaged)
-        _show_graph(graph, as_json, verify)
+        show_graph(graph, as_json, verify)
         return
     store = HopStore.open(folder)
     _refuse(folder, store.damaged() if verify else [])
@@ -90,7 +90,8 @@ def show_store(store: HopStore, as_json: bool, *, seconds: float | None = None, 
     )
 
 
-def _show_graph(graph: Graph, as_json: bool, verified: bool) -> None:
+def show_graph(graph: Graph, as_json: bool, verified: bool = False) -> None:
+    """Print a graph's node types and relations."""
     size = sum(count for count, _ in graph.checksums.values())
     nodes = [
         {
@@ -124,5 +125,5 @@ def _show_graph(graph: Graph, as_json: bool, verified: bool) -> None:
             display.table(*listing[0], rows=[tuple(row.values()) for row in listing])
     ended = "; every checksum is right" if verified else ""
     display.console.print(
-        f"{graph.folder}: graph '{graph.name}', {format_size(size)}{ended}", soft_wrap=True, markup=False
+        f"{graph.folder or 'in memory'}: graph '{graph.name}', {format_size(size)}{ended}", soft_wrap=True, markup=False
     )

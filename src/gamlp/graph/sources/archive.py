@@ -17,8 +17,8 @@ MOST_BYTES = 4 << 30
 def unpack(archive: Path, names: Iterable[str], folder: Path) -> None:
     """Put the files `names` of a zip, in whatever folder they lie there, into `folder`.
 
-    A member's own path is never used to write, so it cannot lead anywhere else; a member that grows beyond the
-    size it states, or states too much, is refused.
+    A member's own path is never used to write, so it cannot lead anywhere else; a member that grows beyond
+    the size it states, or states too much, is refused.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:

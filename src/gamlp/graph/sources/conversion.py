@@ -51,7 +51,7 @@ class Conversion:
         self.write_dense(parts, width, count, kind)
 
     def write_edges(self, chunks: Iterable[tuple[Array, Array]], nodes: int, most: int) -> None:
-        """The undirected relation of a homogeneous graph from chunks of (source, target), `most` edges in all."""
+        """The undirected relation of a homogeneous graph from chunks of (source, target): `most` in all."""
         self.writer.relation(directed=False, weighted=False)
         count = bucket_count(2 * most, nodes, False, self.memory // 2)
         buckets = Buckets(self.writer.folder / ".buckets", nodes, False, count, self.memory // 2)

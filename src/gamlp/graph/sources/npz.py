@@ -15,7 +15,7 @@ from gamlp.graph.sources.conversion import Conversion
 
 
 def read(raw: Conversion) -> None:
-    """Binary features; with the option `component` the largest connected one, whose ids are the file's rows."""
+    """Binary features; with the option `component` the largest one, whose ids are the file's rows."""
     path = raw.file("{file}")
     try:
         with np.load(path, allow_pickle=False) as stored:

@@ -1,8 +1,8 @@
 """OGB's node property datasets, from the raw files that its zip holds.
 
 They are read here and not through `ogb`: it keeps its own cache as a pickle, which ogb 1.3.6 cannot reload
-with today's torch (torch.load without weights_only), it asks questions on the terminal, and it holds the whole
-graph in memory.
+with today's torch (torch.load without weights_only), it asks questions on the terminal, and it holds the
+whole graph in memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_binary(raw: Conversion) -> None:
 
 
 def read_types(raw: Conversion) -> None:
-    """ogbn-mag: several node types, and relations directed as OGB has them; papers have features and labels."""
+    """ogbn-mag: several node types, relations directed as OGB has them; papers have features and labels."""
     nodes = _named(raw.file("raw/num-node-dict.csv.gz"))
     target = raw.options["target"]
     for kind, count in nodes.items():

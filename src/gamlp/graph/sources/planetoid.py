@@ -22,7 +22,7 @@ _VALID = 500
 
 
 def read(raw: Conversion) -> None:
-    """Rows: `allx` (whose first are the training rows `x`), then the test rows in the order of their numbers."""
+    """Rows: `allx` (the training rows `x` first), then the test rows in the order of their numbers."""
     names = ("y", "tx", "ty", "allx", "ally", "graph")
     y, tx, ty, allx, ally, graph = (_unpickle(raw.file("ind.{prefix}." + name)) for name in names)
     test = np.loadtxt(raw.file("ind.{prefix}.test.index"), dtype=np.int64)

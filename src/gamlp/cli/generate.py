@@ -1,0 +1,86 @@
+"""`gamlp generate`: synthetic graphs of any size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gamlp.cli import display
+from gamlp.cli.info import show_graph
+
+_OUT = typer.Option(help="Graph folder to write; must not exist.")
+_SEED = typer.Option(help="The same seed gives the same bytes.", min=0)
+_JSON = typer.Option("--json", help="Report as JSON.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb and its two graphs."""
+    verb = typer.Typer(no_args_is_help=True, help=_HELP, rich_markup_mode="rich")
+    verb.command("communities")(_communities)
+    verb.command("short-video")(_short_video)
+    app.add_typer(verb, name="generate")
+
+
+_HELP = """Make a synthetic graph of any size.
+
+  gamlp generate communities --nodes 100000 --edges 1000000 --out graph
+
+  gamlp generate short-video --scale 0.1 --out graph
+"""
+
+
+def _communities(
+    out: Annotated[Path, _OUT],
+    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 100_000,
+    edges: Annotated[int, typer.Option(help="Undirected edges; stored twice.")] = 1_000_000,
+    features: Annotated[int, typer.Option(help="Features a node.")] = 64,
+    classes: Annotated[int, typer.Option(help="Communities, which are the classes.")] = 10,
+    homophily: Annotated[float, typer.Option(help="Share of edges kept inside a class.")] = 0.6,
+    signal: Annotated[float, typer.Option(help="Length of a class's centre; noise has deviation 1.")] = 1.0,
+    train: Annotated[float, typer.Option(help="Share of nodes that train.")] = 0.1,
+    valid: Annotated[float, typer.Option(help="Share of nodes that validate; the others test.")] = 0.1,
+    seed: Annotated[int, _SEED] = 0,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Communities as classes, power-law degrees, features that hint at the class.
+
+      gamlp generate communities --nodes 100000 --edges 1000000 --features 64 --classes 10 --out graph
+
+    The shape of ogbn-products at a tenth: --nodes 244903 --edges 6185914 --features 100 --classes 47
+    """
+    from gamlp.graph.synthetic import communities
+
+    with display.progress(as_json) as progress:
+        graph = communities(
+            out,
+            nodes=nodes,
+            edges=edges,
+            features=features,
+            classes=classes,
+            homophily=homophily,
+            signal=signal,
+            train=train,
+            valid=valid,
+            seed=seed,
+            progress=progress,
+        )
+    show_graph(graph, as_json)
+
+
+def _short_video(
+    out: Annotated[Path, _OUT],
+    scale: Annotated[float, typer.Option(help="1 is a million nodes, 0.1 a tenth of it.")] = 1.0,
+    seed: Annotated[int, _SEED] = 0,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Users and the videos they watched: few popular, most cold; 253 classes, few labels.
+
+    gamlp generate short-video --scale 0.1 --out graph
+    """
+    from gamlp.graph.synthetic import short_video
+
+    with display.progress(as_json) as progress:
+        graph = short_video(out, scale=scale, seed=seed, progress=progress)
+    show_graph(graph, as_json)

@@ -1,0 +1,145 @@
+"""HGB's heterogeneous graphs, from a zip or a raw folder, against PyG's reading of the same files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gamlp.errors import GamlpError
+from gamlp.graph.catalogue import DATASETS
+from gamlp.graph.datasets import load
+from gamlp.graph.sources import archive
+
+
+@pytest.mark.parametrize("name", ["acm", "imdb"])
+def test_counts_are_those_of_the_catalogue(name: str, data_dir: Path) -> None:
+    graph, counts = load(f"hgb-{name}", data_dir), DATASETS[f"hgb-{name}"].counts
+    assert graph.nodes.features is not None and graph.nodes.labels is not None
+    assert sum(nodes.count for nodes in graph.node_types.values()) == counts.nodes
+    # Of ACM's 547,872 links 16 lead from a paper to itself: loops are dropped.
+    assert sum(relation.entries for relation in graph.relations.values()) == counts.edges
+    assert (graph.nodes.features.width, len(graph.nodes.labels.classes)) == (counts.features, counts.classes)
+
+
+def test_acm_reads_as_pyg_reads_it(data_dir: Path, tmp_path: Path) -> None:
+    pyg = pytest.importorskip("torch_geometric.datasets")
+    raw = tmp_path / "acm" / "raw" / "ACM"
+    archive.unpack(data_dir / "HGBDataset" / "acm.zip", DATASETS["hgb-acm"].files, raw)
+    theirs = pyg.HGBDataset(str(tmp_path), "acm")[0]
+    graph = load("hgb-acm", data_dir)
+    assert set(graph.node_types) == set(theirs.node_types) and graph.target == "paper"
+    for kind in ("paper", "author", "subject"):
+        features = graph.node_types[kind].features
+        assert features is not None and np.array_equal(features.values, theirs[kind].x.numpy())
+    assert (
+        graph.node_types["term"].features is None
+        and graph.node_types["term"].count == theirs["term"].num_nodes
+    )
+    for source, relation, target in theirs.edge_types:
+        name = f"{source}-{target}" if relation == "to" else f"{source}-{relation}-{target}"
+        mine = graph.relations[name]
+        assert (mine.source, mine.target, mine.directed) == (source, target, True)
+        pairs = {
+            (a, b)
+            for a, b in theirs[source, relation, target].edge_index.t().tolist()
+            if a != b or source != target
+        }
+        rows, columns, _ = next(mine.edges())
+        assert {(int(b), int(a)) for a, b in zip(rows, columns)} == pairs
+    paper, split = theirs["paper"], graph.nodes.split
+    assert graph.nodes.labels is not None and split is not None
+    assert np.array_equal(graph.nodes.labels.values, paper.y.numpy())
+    assert np.array_equal(split.rows("train", "valid"), np.flatnonzero(paper.train_mask))
+    assert np.array_equal(split.test, np.flatnonzero(paper.test_mask))
+
+
+def test_a_fifth_of_the_training_rows_validates_by_seed(data_dir: Path) -> None:
+    one, other = (load("hgb-acm", data_dir, seed=seed).nodes.split for seed in (0, 1))
+    assert one is not None and other is not None
+    assert len(one.valid) == round(0.2 * (len(one.train) + len(one.valid)))
+    assert not np.array_equal(one.valid, other.valid)
+    assert np.array_equal(one.rows("train", "valid"), other.rows("train", "valid"))
+
+
+def test_imdb_has_many_labels_and_unknown_ones_are_marked(data_dir: Path) -> None:
+    graph = load("hgb-imdb", data_dir)
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None and labels.many
+    assert np.array_equal(np.flatnonzero(labels.known()), split.rows("train", "valid", "test"))
+    assert (labels.values[split.train].sum(1) >= 1).all() and labels.values[split.train].sum(1).max() > 1
+
+
+INFO = {
+    "node.dat": {"node type": {"0": "paper", "1": "author"}},
+    "link.dat": {"link type": {"0": {"start": 0, "end": 1, "meaning": "paper-author"}}},
+    "label.dat": {"node type": {"0": {"0": "x", "1": "y"}}},
+}
+FILES = {
+    "info.dat": json.dumps(INFO),
+    "node.dat": "0\tone\t0\t1,2.5\n1\ttwo\t0\t3,4\n2\tann\t1\n",
+    "link.dat": "0\t2\t0\t1.0\n1\t2\t0\t2.0\n",
+    "label.dat": "0\tone\t0\t1\n",
+    "label.dat.test": "1\ttwo\t0\t0\n",
+}
+
+
+def make(root: Path, inside: str = "ACM/", **changed: str) -> Path:
+    (root / "HGBDataset").mkdir(parents=True)
+    with zipfile.ZipFile(root / "HGBDataset" / "acm.zip", "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in {**FILES, **changed}.items():
+            made.writestr(inside + name, content)
+    return root
+
+
+def test_links_between_types_keep_equal_numbers_and_weights(tmp_path: Path) -> None:
+    graph = load("hgb-acm", make(tmp_path))
+    rows, columns, weights = next(graph.relations["paper-author"].edges())
+    assert weights is not None
+    # Author 0 is linked with paper 0: the same number in two types is no self-loop.
+    assert (rows.tolist(), columns.tolist(), weights.tolist()) == ([0, 0], [0, 1], [1.0, 2.0])
+    assert graph.nodes.features is not None and graph.nodes.features.values.tolist() == [[1, 2.5], [3, 4]]
+
+
+def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
+    graph = load("hgb-acm", make(tmp_path / "data", inside="../../../../escaped/"))
+    assert graph.nodes.count == 2
+    assert not list(tmp_path.rglob("escaped*"))
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "MOST_BYTES", 1000)
+    with pytest.raises(GamlpError, match=r"node\.dat would unpack to"):
+        load("hgb-acm", make(tmp_path, **{"node.dat": "0" * 2000}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"node.dat": "0\tone\t7\t1\n"}, r"node\.dat, row 1: not a node"),
+        ({"node.dat": "0\tone\n"}, r"node\.dat, row 1: 2 fields"),
+        ({"node.dat": "0\tone\t0\t1,2\n1\ttwo\t0\tx,4\n2\tann\t1\n"}, r"node\.dat: features of type 'paper'"),
+        (
+            {"node.dat": "0\tone\t0\t1,2\n1\ttwo\t0\n2\tann\t1\n"},
+            "some nodes of type 'paper' have no features",
+        ),
+        ({"link.dat": "0\t9\t0\t1.0\n"}, r"link\.dat: not a list of links"),
+        ({"label.dat": "0\tone\t0\tz\n"}, r"label\.dat, row 1: not a label"),
+        ({"info.dat": "{"}, r"info\.dat: not readable JSON"),
+    ],
+)
+def test_files_that_do_not_fit_are_named(changed: dict[str, str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(GamlpError, match=told):
+        load("hgb-acm", make(tmp_path, **changed))
+
+
+def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "HGBDataset" / "acm.zip").write_bytes(b"PK\x03\x04 not a zip")
+    with pytest.raises(GamlpError, match=r"acm\.zip: not a readable zip"):
+        load("hgb-acm", tmp_path)

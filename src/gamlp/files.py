@@ -14,19 +14,20 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.direct import DirectReader
 from gamlp.errors import GamlpError
 
 _CHUNK = 8 << 20
 
 
 def checksum(path: Path) -> int:
-    """CRC-32 of a file, read in chunks."""
-    crc = 0
-    buffer = bytearray(_CHUNK)
-    view = memoryview(buffer)
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(buffer):
-            crc = zlib.crc32(view[:count], crc)
+    """CRC-32 of a file; a large one is read past the page cache."""
+    if path.stat().st_size < _CHUNK:
+        return zlib.crc32(path.read_bytes())
+    crc, position = 0, 0
+    with DirectReader(path) as reader:
+        while len(data := reader.read(position, position + _CHUNK)):
+            crc, position = zlib.crc32(data, crc), position + len(data)
     return crc
 
 

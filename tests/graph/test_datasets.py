@@ -1,4 +1,4 @@
-"""Datasets by name: published counts, the readings of PyG, protocols, the cache, and what is told when files lack."""
+"""Datasets by name: published counts, PyG's readings, protocols, the cache, and missing files."""
 
 from __future__ import annotations
 

@@ -37,8 +37,9 @@ def _datasets(
 
       gamlp datasets digits --out graph
 
-    Raw files are looked for below --data-dir (or GAMLP_DATA), for example Planetoid/Cora/raw, and fetched if they
-    are not there and the network answers. A dataset is converted once; the result is kept in GAMLP_CACHE.
+    Raw files are looked for below --data-dir (or GAMLP_DATA), for example in Planetoid/Cora/raw,
+    and fetched if they are not there and the network answers. A dataset is converted once;
+    the result is kept in GAMLP_CACHE.
     """
     from gamlp.graph import datasets
     from gamlp.sizes import parse_size
@@ -79,7 +80,7 @@ def _list(found: list[Any], as_json: bool) -> None:
         counts = one.dataset.counts
         numbers = (counts.nodes, counts.edges, counts.features, counts.classes)
         rows.append((one.dataset.name, *numbers, one.dataset.source, "missing" if one.missing else "present"))
-    display.table("name", "nodes", "edges", "features", "classes", "source", "files", rows=rows)
+    display.table("name", "nodes", "edges", "feats", "classes", "source", "files", rows=rows)
     for one in found:
         if one.missing:
             display.console.print(f"{one.dataset.name} is {one.told}", soft_wrap=True)

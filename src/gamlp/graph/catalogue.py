@@ -62,7 +62,7 @@ def _planetoid(name: str, folder: str, counts: Counts) -> Dataset:
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
     return Dataset(
         name=name,
-        source="Planetoid (PyG)",
+        source="PyG",
         counts=counts,
         split=PUBLIC,
         reader="planetoid",
@@ -76,7 +76,7 @@ def _planetoid(name: str, folder: str, counts: Counts) -> Dataset:
 def _npz(name: str, kind: str, folder: str, file: str, counts: Counts) -> Dataset:
     return Dataset(
         name=name,
-        source=f"{kind} (PyG)",
+        source="PyG",
         counts=counts,
         split=PER_CLASS,
         reader="npz",
@@ -108,7 +108,7 @@ def _ogb(
 def _twitch(country: str, nodes: int, edges: int, role: str) -> Dataset:
     return Dataset(
         name=f"twitch-{country.lower()}",
-        source="MUSAE Twitch",
+        source="MUSAE",
         counts=Counts(nodes, edges, 3170, 2),
         split=f"every row: {role}",
         reader="twitch",
@@ -121,7 +121,7 @@ def _twitch(country: str, nodes: int, edges: int, role: str) -> Dataset:
 def _hgb(name: str, folder: str, counts: Counts, target: str, many: bool = False) -> Dataset:
     return Dataset(
         name=f"hgb-{name}",
-        source="HGB (PyG)",
+        source="PyG",
         counts=counts,
         split="HGB's test rows; a fifth of its training rows validates, by seed",
         reader="hgb",
@@ -150,14 +150,12 @@ DATASETS: dict[str, Dataset] = {
     for dataset in (
         Dataset(
             "digits",
-            "bundled (scikit-learn)",
+            "bundled",
             Counts(1797, 12_339, 64, 10),
             "20 / 30 / rest a class, fixed",
             "digits",
         ),
-        Dataset(
-            "karate", "bundled (Zachary 1977)", Counts(34, 78, 34, 4), "1 / 1 / rest a class, fixed", "karate"
-        ),
+        Dataset("karate", "bundled", Counts(34, 78, 34, 4), "1 / 1 / rest a class, fixed", "karate"),
         _planetoid("cora", "Cora", Counts(2708, 5278, 1433, 7)),
         _planetoid("citeseer", "CiteSeer", Counts(3327, 4552, 3703, 6)),
         _planetoid("pubmed", "PubMed", Counts(19717, 44324, 500, 3)),
@@ -177,7 +175,7 @@ DATASETS: dict[str, Dataset] = {
         ),
         Dataset(
             "ppi",
-            "PPI (PyG)",
+            "PyG",
             Counts(56_944, 818_716, 50, 121),
             "20 / 2 / 2 graphs",
             "ppi",
@@ -191,7 +189,7 @@ DATASETS: dict[str, Dataset] = {
         ),
         Dataset(
             "flickr",
-            "Flickr (PyG)",
+            "PyG",
             Counts(89_250, 449_878, 500, 7),
             PUBLIC,
             "flickr",
@@ -202,7 +200,7 @@ DATASETS: dict[str, Dataset] = {
         ),
         Dataset(
             "reddit",
-            "Reddit (PyG)",
+            "PyG",
             Counts(232_965, 57_307_946, 602, 41),
             PUBLIC,
             "reddit",
@@ -271,7 +269,7 @@ DATASETS: dict[str, Dataset] = {
         ),
         Dataset(
             "short-video",
-            "generated (Tencent Video's shape)",
+            "generated",
             Counts(1_000_000, 1_434_382, 64, 253),
             "5k / 10k / 30k by seed",
             "short-video",
@@ -285,5 +283,5 @@ def find(name: str) -> Dataset:
     if (dataset := DATASETS.get(name.lower())) is not None:
         return dataset
     near = difflib.get_close_matches(name.lower(), DATASETS, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "gamlp datasets lists the names"
+    hint = f"did you mean {' or '.join(near)}" if near else "gamlp datasets lists the names"
     raise GamlpError(f"no dataset is called '{name}'", hint=hint)

@@ -1,9 +1,20 @@
 """Propagation: what to propagate, the engine that does it, the store that holds it."""
 
+from gamlp.propagation.arrays import hops_in_memory
 from gamlp.propagation.engine import Engine
 from gamlp.propagation.local import LocalEngine
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
 from gamlp.propagation.store import Hops, HopStore
 
-__all__ = ["Engine", "FeatureSignal", "HopStore", "Hops", "LabelSignal", "LocalEngine", "Operator", "Plan"]
+__all__ = [
+    "Engine",
+    "FeatureSignal",
+    "HopStore",
+    "Hops",
+    "LabelSignal",
+    "LocalEngine",
+    "Operator",
+    "Plan",
+    "hops_in_memory",
+]

@@ -8,12 +8,13 @@ from pathlib import Path
 from gamlp.graph.graph import Graph
 from gamlp.memory import available_memory
 from gamlp.progress import Progress, silent
-from gamlp.propagation.moving import CHECKPOINT_SECONDS, PassRun, Slab
+from gamlp.propagation.moving import CHECKPOINT_SECONDS, PassRun
 from gamlp.propagation.operator import Factors, factors
 from gamlp.propagation.passes import Pass, plan_passes
 from gamlp.propagation.plan import Plan
 from gamlp.propagation.shards import Assembly, Shard, Source
 from gamlp.propagation.signals import Signal, resolve
+from gamlp.propagation.slabs import Slab
 from gamlp.propagation.store import HopStore
 from gamlp.propagation.workers import usable_cores
 from gamlp.propagation.writing import StoreWriter, writing
@@ -91,9 +92,7 @@ class LocalEngine:
 
 def _drop_strangers(writer: StoreWriter, graph: Graph, groups: list[list[Pass]]) -> None:
     """Remove half-written files, and slabs that another budget's column blocks left behind."""
-    known = {
-        f"{piece.name}-" for passes in groups for spec in passes for piece in spec.pieces
-    }
+    known = {f"{piece.name}-" for passes in groups for spec in passes for piece in spec.pieces}
     for path in writer.work.iterdir():
-        if path.name != "boot" and (path.suffix == ".part" or not any(path.name.startswith(name) for name in known)):
+        if path.suffix == ".part" or not any(path.name.startswith(name) for name in known):
             path.unlink()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,24 +12,17 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Relation
-from gamlp.kernel import NUMPY, HopTask, hop, scale
+from gamlp.kernel import HopTask, hop, scale
 from gamlp.progress import Progress
 from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
+from gamlp.propagation.slabs import OnDisk, Resident, Slab, spill
 from gamlp.propagation.state import allocate
 from gamlp.propagation.workers import each, even_ranges
 
 Array = np.ndarray[Any, Any]
 CHECKPOINT_SECONDS = 60.0
 _HALF_TOP = 2.0**12  # float16 state: each column's largest first value is brought just below this
-
-
-@dataclass(frozen=True)
-class Slab:
-    """Rows of one piece at one hop, as state (Z, not X): indexed by node, or by position among the part's rows."""
-
-    values: Array
-    by_node: bool
 
 
 @dataclass
@@ -51,22 +44,29 @@ class PassRun:
 
     def run(self) -> dict[tuple[str, int], Slab]:
         """Z^(k+1) = step ∘ (Ã Z^(k)); goes on from the last hop whose state is on disk."""
-        pieces = self.spec.pieces
-        wanted = [(piece, k) for piece in pieces for k in range(1, piece.signal.hops + 1)]
-        if all(self._slab_path(piece, k).exists() for piece, k in wanted):
-            return {(piece.name, k): self._open_slab(piece, k) for piece, k in wanted}
-        # With several passes everything is spilled, and two matrices are enough.
+        wanted = [(piece, k) for piece in self.spec.pieces for k in range(1, piece.signal.hops + 1)]
+        on_disk = {(piece.name, k): self._on_disk(piece, k) for piece, k in wanted}
+        if all(slab.path.exists() for slab in on_disk.values()):
+            return dict(on_disk)
         buffers = [allocate(self.count, self.spec.width, self.spec.dtype) for _ in range(self.spec.buffers)]
         begun = self._load_state(buffers[0])
         if begun == 0:
             self._enter(buffers[0])
-        slabs = {(piece.name, k): self._open_slab(piece, k) for piece, k in wanted if k <= begun}
+        slabs: dict[tuple[str, int], Slab] = {key: slab for key, slab in on_disk.items() if key[1] <= begun}
         self._saved = time.monotonic()
-        current = 0
-        for k in range(begun + 1, self.spec.depth + 1):
-            following = (current + 1) % len(buffers)
-            slabs |= self._hop(k, buffers[current], buffers[following], reused=k + len(buffers) <= self.spec.depth)
-            current = following
+        # Hop k is spilled by a thread of its own while hop k + 1 reads it, and is waited for before its buffer is
+        # written to again.
+        with ThreadPoolExecutor(1) as spiller:
+            spills: dict[int, list[Future[None]]] = {}
+            for k in range(begun + 1, self.spec.depth + 1):
+                src, dst = buffers[(k - 1 - begun) % len(buffers)], buffers[(k - begun) % len(buffers)]
+                for spilling in spills.pop(k - len(buffers), []):
+                    spilling.result()
+                found, files = self._hop(k, src, dst)
+                slabs |= found
+                spills[k] = [spiller.submit(spill, *file) for file in files]
+            for spilling in (future for futures in spills.values() for future in futures):
+                spilling.result()
         return slabs
 
     def _enter(self, state: Array) -> None:
@@ -88,34 +88,41 @@ class PassRun:
 
         self._refuse_lost(sum(each(self.threads, fill, range(0, self.count, step))), 0)
 
-    def _hop(self, k: int, src: Array, dst: Array, *, reused: bool) -> dict[tuple[str, int], Slab]:
+    def _hop(
+        self, k: int, src: Array, dst: Array
+    ) -> tuple[dict[tuple[str, int], Slab], list[tuple[Path, Array, Array | None]]]:
+        """Compute hop k into dst; returns where its slabs are, and (path, state, rows) of those to be spilled."""
         moving = self.spec.moving(k)
         width = moving[-1].at + moving[-1].padded
         rows = self._only_rows(k, moving)
         if rows is not None:
             compact = dst.reshape(-1)[: len(rows) * width].reshape(len(rows), width)
-            self._sum_rows(k, src[:, :width], compact, rows, [])
-            done = {(piece.name, k): self._view(compact, piece, by_node=False) for piece in moving}
-            return self._save_compact(k, moving, done) if self.keep_all else done
+            self._sum_rows(k, src[:, :width], compact, rows)
+            return self._slabs_of(k, moving, compact, by_node=False, spilled=self.keep_all)
+        self._sum_rows(k, src[:, :width], dst[:, :width], None)
+        overwritten = k + self.spec.buffers <= self.spec.depth
         slow = time.monotonic() - self._saved > self.checkpoint_seconds
-        spilled = moving if self.keep_all or reused or slow else ()
-        checkpoint = slow and k < self.spec.depth and any(piece.part.rows is not None for piece in moving)
-        files = [_SlabFile(self._slab_path(piece, k), piece.part.rows, piece, self.count) for piece in spilled]
-        if checkpoint:
-            files.append(_SlabFile(self._state_path(k), None, None, self.count))
-        self._sum_rows(k, src[:, :width], dst[:, :width], None, files)
-        for file in files:
-            file.finish()
-        if checkpoint:
-            for old in range(1, k):
-                self._state_path(old).unlink(missing_ok=True)
+        spilled = self.keep_all or overwritten or slow
+        slabs, files = self._slabs_of(k, moving, dst, by_node=True, spilled=spilled)
         if slow:
             self._saved = time.monotonic()
-        if self.keep_all or reused:
-            return {(piece.name, k): self._open_slab(piece, k) for piece in moving}
-        return {(piece.name, k): self._view(dst, piece, by_node=True) for piece in moving}
+            if k < self.spec.depth and any(piece.part.rows is not None for piece in moving):
+                files.append((self._state_path(k), dst, None))
+        return slabs, files
 
-    def _sum_rows(self, k: int, src: Array, dst: Array, rows: Array | None, files: list[_SlabFile]) -> None:
+    def _slabs_of(
+        self, k: int, moving: tuple[Piece, ...], state: Array, *, by_node: bool, spilled: bool
+    ) -> tuple[dict[tuple[str, int], Slab], list[tuple[Path, Array, Array | None]]]:
+        slabs: dict[tuple[str, int], Slab] = {}
+        files: list[tuple[Path, Array, Array | None]] = []
+        for piece in moving:
+            values = state[:, piece.at : piece.at + piece.padded]
+            slabs[piece.name, k] = self._on_disk(piece, k) if spilled else Resident(values, by_node)
+            if spilled:
+                files.append((self._on_disk(piece, k).path, values, piece.part.rows if by_node else None))
+        return slabs, files
+
+    def _sum_rows(self, k: int, src: Array, dst: Array, rows: Array | None) -> None:
         total = max(1, self.relation.entries)
         done = 0
         for block in self.relation.blocks:
@@ -142,10 +149,8 @@ class PassRun:
                 inside,
             )
 
-            def work(limits: tuple[int, int], task: HopTask = task, start: int = block.start) -> tuple[int, int]:
+            def work(limits: tuple[int, int], task: HopTask = task) -> tuple[int, int]:
                 lost = hop(task, *limits)
-                for file in files:
-                    file.write(dst, start + limits[0], start + limits[1])
                 if task.rows is not None:
                     return lost, (limits[1] - limits[0]) * len(task.neighbours) // max(1, len(task.rows))
                 return lost, int(task.offsets[limits[1]] - task.offsets[limits[0]])
@@ -167,32 +172,33 @@ class PassRun:
             return None
         return rows
 
-    def _save_compact(self, k: int, moving: tuple[Piece, ...], done: dict[tuple[str, int], Slab]) -> dict[Any, Slab]:
-        for piece in moving:
-            file = _SlabFile(self._slab_path(piece, k), None, None, len(done[piece.name, k].values))
-            file.write(done[piece.name, k].values, 0, len(done[piece.name, k].values))
-            file.finish()
-        return {(piece.name, k): self._open_slab(piece, k) for piece in moving}
-
     def _load_state(self, state: Array) -> int:
         """Bring back the newest complete state on disk; 0 when there is none."""
         for k in range(self.spec.depth - 1, 0, -1):
-            complete = all(
-                self._slab_path(piece, j).exists()
+            earlier = [
+                self._on_disk(piece, j).path
                 for piece in self.spec.pieces
                 for j in range(1, min(k, piece.signal.hops) + 1)
-            )
-            if not complete:
+            ]
+            if not all(path.exists() for path in earlier):
                 continue
-            if (path := self._state_path(k)).exists():
-                state[:] = self._map(path, self.spec.width)
+            if self._state_path(k).exists():
+                self._read_slab(OnDisk(self._state_path(k), self.spec.width, self.spec.dtype), state)
                 return k
             moving = self.spec.moving(k + 1)
             if all(piece.part.rows is None for piece in moving):
                 for piece in moving:
-                    state[:, piece.at : piece.at + piece.padded] = self._open_slab(piece, k).values
+                    self._read_slab(self._on_disk(piece, k), state[:, piece.at : piece.at + piece.padded])
                 return k
         return 0
+
+    def _read_slab(self, slab: OnDisk, into: Array) -> None:
+        reader = slab.open()
+        step = max(1, (4 << 20) // (into.shape[1] * into.dtype.itemsize))
+        for begin in range(0, len(into), step):
+            end = min(begin + step, len(into))
+            into[begin:end] = reader.rows(begin, end, None)[0]
+        reader.close()
 
     def _up(self, piece: Piece) -> Array | None:
         """float16: powers of two that bring a column's largest |Z^(0)| near 2^12, so that hubs keep their digits."""
@@ -226,59 +232,13 @@ class PassRun:
     def _refuse_lost(self, lost: int, k: int) -> None:
         if lost:
             raise GamlpError(
-                f"{lost} values at hop {k} are beyond what float16 holds", hint="use --dtype bfloat16 or float32"
+                f"{lost} values at hop {k} are beyond what float16 holds",
+                hint="use --dtype bfloat16 or float32",
             )
 
-    def _slab_path(self, piece: Piece, k: int) -> Path:
-        return self.work / f"{piece.name}-hop{k}.slab"
+    def _on_disk(self, piece: Piece, k: int) -> OnDisk:
+        return OnDisk(self.work / f"{piece.name}-hop{k}.slab", piece.padded, self.spec.dtype)
 
     def _state_path(self, k: int) -> Path:
         first, last = self.spec.pieces[0], self.spec.pieces[-1]
         return self.work / f"{first.name}-{last.name}-state{k}.slab"
-
-    def files(self) -> set[str]:
-        """Names of all files this pass may leave in the work folder."""
-        slabs = {self._slab_path(piece, k).name for piece in self.spec.pieces for k in range(1, self.spec.depth + 1)}
-        return slabs | {self._state_path(k).name for k in range(1, self.spec.depth + 1)}
-
-    def _map(self, path: Path, width: int) -> Array:
-        if path.stat().st_size == 0:
-            return np.zeros((0, width), NUMPY[self.spec.dtype])
-        return np.asarray(np.memmap(path, NUMPY[self.spec.dtype], "r")).reshape(-1, width)
-
-    def _open_slab(self, piece: Piece, k: int) -> Slab:
-        return Slab(self._map(self._slab_path(piece, k), piece.padded), by_node=piece.part.rows is None)
-
-    @staticmethod
-    def _view(state: Array, piece: Piece, *, by_node: bool) -> Slab:
-        return Slab(state[:, piece.at : piece.at + piece.padded], by_node)
-
-
-class _SlabFile:
-    """Rows written by several threads at their places; renamed when all are there."""
-
-    def __init__(self, path: Path, rows: Array | None, piece: Piece | None, count: int) -> None:
-        self._path = path
-        self._rows = rows
-        self._columns = slice(None) if piece is None else slice(piece.at, piece.at + piece.padded)
-        self._beside = path.with_suffix(".part")
-        self._file = os.open(self._beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
-
-    def write(self, state: Array, begin: int, end: int) -> None:
-        """Write the kept ones of the state rows begin..end."""
-        if self._rows is None:
-            position, values = begin, state[begin:end, self._columns]
-        else:
-            position, last = (int(at) for at in np.searchsorted(self._rows, [begin, end]))
-            values = state[self._rows[position:last], self._columns]
-        if values.size == 0:
-            return
-        data = memoryview(np.ascontiguousarray(values)).cast("B")
-        offset = position * (len(data) // len(values))
-        while len(data):
-            written = os.pwrite(self._file, data, offset)
-            data, offset = data[written:], offset + written
-
-    def finish(self) -> None:
-        os.close(self._file)
-        self._beside.rename(self._path)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import io
-import os
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gamlp.direct import DirectWriter
 from gamlp.errors import GamlpError
 from gamlp.files import checksum
 from gamlp.kernel import NUMPY, scale
-from gamlp.propagation.moving import Slab
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.signals import Signal
+from gamlp.propagation.slabs import Reader, Slab
 from gamlp.propagation.workers import each
 
 Array = np.ndarray[Any, Any]
@@ -65,7 +66,8 @@ class Assembly:
     def write(self, threads: int) -> Iterator[Shard]:
         """Write what is missing; a shard that is there from an earlier run is checksummed and kept."""
         self.folder.mkdir(exist_ok=True)
-        yield from each(threads, self._write_shard, self.planned())
+        # Two more than cores: while some wait for the disk, others interleave and checksum.
+        yield from each(threads + 2, self._write_shard, self.planned())
 
     def _row_bytes(self) -> int:
         return (self.signal.hops + 1) * self.signal.width * np.dtype(NUMPY[self.signal.dtype]).itemsize
@@ -75,54 +77,59 @@ class Assembly:
         if path.exists():
             return Shard(shard.name, shard.start, shard.stop, path.stat().st_size, checksum(path))
         beside = path.with_suffix(".part")
-        header = _header((shard.stop - shard.start, self.signal.hops + 1, self.signal.width), self.signal.dtype)
+        shape = (self.signal.hops + 1, self.signal.width)
+        header = _header((shard.stop - shard.start, *shape), self.signal.dtype)
         crc, size = zlib.crc32(header), len(header)
         step = max(1, _PIECE_BYTES // self._row_bytes())
-        shape = (min(step, shard.stop - shard.start), self.signal.hops + 1, self.signal.width)
-        buffer = np.zeros(shape, NUMPY[self.signal.dtype])
-        with beside.open("wb", buffering=0) as file:
-            _write_all(file, memoryview(header))
+        with DirectWriter(beside, _PIECE_BYTES) as file, ExitStack() as stack:
+            readers = [
+                {k: stack.enter_context(closing(slab.open())) for k, slab in source.slabs.items()}
+                for source in self.sources
+            ]
+            file.reserve(len(header))[:] = np.frombuffer(header, np.uint8)
             for begin in range(shard.start, shard.stop, step):
-                rows = buffer[: min(step, shard.stop - begin)]
-                self._fill(rows, begin)
-                data = memoryview(rows).cast("B")
+                count = min(step, shard.stop - begin)
+                data = file.reserve(count * self._row_bytes())
+                self._fill(data.view(NUMPY[self.signal.dtype]).reshape(count, *shape), begin, readers)
                 crc, size = zlib.crc32(data, crc), size + len(data)
-                _write_all(file, data)
-            os.fsync(file.fileno())
         beside.rename(path)
         return Shard(shard.name, shard.start, shard.stop, size, crc)
 
-    def _fill(self, out: Array, begin: int) -> None:
+    def _fill(self, out: Array, begin: int, readers: list[dict[int, Reader]]) -> None:
         """out[i, k] = leave[node] · Z^(k)[node], node = the signal's row at begin + i; hop 0 anew from its source."""
         end = begin + len(out)
-        for source in self.sources:
+        for source, hops in zip(self.sources, readers):
             part, columns = source.piece.part, slice(source.piece.first, source.piece.last)
             if part.positions is None:
                 nodes: Any = slice(begin, end) if part.rows is None else part.rows[begin:end]
-                self._fill_rows(out[:, :, columns], source, nodes, begin, end)
+                self._fill_rows(out[:, :, columns], source, hops, nodes, begin, end)
                 continue
             first, last = (int(at) for at in np.searchsorted(part.positions, [begin, end]))
             if first == last:
                 continue
             assert part.rows is not None
             some = np.zeros((last - first, out.shape[1], source.piece.width), out.dtype)
-            self._fill_rows(some, source, part.rows[first:last], first, last)
+            self._fill_rows(some, source, hops, part.rows[first:last], first, last)
             out[part.positions[first:last] - begin, :, columns] = some
 
-    def _fill_rows(self, out: Array, source: Source, nodes: Any, begin: int, end: int) -> None:
+    def _fill_rows(
+        self, out: Array, source: Source, readers: dict[int, Reader], nodes: Any, begin: int, end: int
+    ) -> None:
         piece, dtype = source.piece, self.signal.dtype
         values = piece.part.read(nodes, slice(piece.first, piece.last))
         self._refuse_lost(scale(values, "float32", out[:, 0], dtype), 0)
         leave = None if self.leave is None else np.ascontiguousarray(self.leave[nodes])
+        numbers = None if isinstance(nodes, slice) else nodes
         for k in range(1, self.signal.hops + 1):
-            slab = source.slabs[k]
-            state, rows = slab.values[:, : piece.width], None
-            if slab.by_node and not isinstance(nodes, slice):
-                rows = nodes
-            else:
-                state = state[begin:end]
+            state, rows = readers[k].rows(begin, end, numbers)
             lost = scale(
-                state, dtype, out[:, k], dtype, rows=rows, row_factors=leave, column_factors=source.column_factors
+                state[:, : piece.width],
+                dtype,
+                out[:, k],
+                dtype,
+                rows=rows,
+                row_factors=leave,
+                column_factors=source.column_factors,
             )
             self._refuse_lost(lost, k)
 
@@ -141,8 +148,3 @@ def _header(shape: tuple[int, ...], dtype: str) -> bytes:
     fields = {"descr": np.lib.format.dtype_to_descr(np.dtype(name)), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(text, fields)
     return text.getvalue()
-
-
-def _write_all(file: io.FileIO, data: memoryview) -> None:
-    while len(data):
-        data = data[file.write(data) :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gamlp.errors import GamlpError
 from gamlp.files import checksum, map_array
 from gamlp.graph.graph import Labels, Split
+from gamlp.propagation.workers import each, usable_cores
 
 Array = np.ndarray[Any, Any]
 MANIFEST = "store.json"
@@ -113,7 +115,7 @@ class StoredSignal:
         owner = np.searchsorted(self._starts, positions, side="right") - 1
         order = np.argsort(owner, kind="stable")
         bounds = np.searchsorted(owner[order], np.arange(len(self._shards) + 1))
-        for index, (first, last) in enumerate(zip(bounds[:-1], bounds[1:])):
+        for index, (first, last) in enumerate(itertools.pairwise(bounds)):
             if first < last:
                 into = order[first:last]
                 out[into] = self._float(self._shards[index][positions[into] - self._starts[index], : depth + 1])
@@ -182,7 +184,11 @@ class HopStore:
         x = self.signals["features"].gather(rows, hops)[:, None] if "features" in self.signals else None
         name = "crossfit" if crossfit else "labels"
         if crossfit and name not in self.signals:
-            raise GamlpError("the store has no cross-fitted labels", file=self.folder, hint="propagate with --label-folds 5")
+            raise GamlpError(
+                "the store has no cross-fitted labels",
+                file=self.folder,
+                hint="propagate with --label-folds 5",
+            )
         y = self.signals[name].gather(rows, label_hops)[:, None] if name in self.signals else None
         labels = self.labels
         return Hops(x, y, None if labels is None else labels.values[np.asarray(rows)])
@@ -197,9 +203,8 @@ class HopStore:
 
     def damaged(self) -> list[str]:
         """Names of files whose bytes are not those that were written."""
-        return [
-            path.relative_to(self.folder).as_posix() for path, file in self.files() if checksum(path) != file.crc32
-        ]
+        wrong = each(usable_cores(), lambda pair: (pair[0], checksum(pair[0]) != pair[1].crc32), self.files())
+        return sorted(path.relative_to(self.folder).as_posix() for path, damaged in wrong if damaged)
 
 
 def read_manifest(folder: Path) -> StoreManifest:
@@ -213,10 +218,14 @@ def read_manifest(folder: Path) -> StoreManifest:
                 "the store is unfinished", file=folder, hint="run the same gamlp propagate again: it goes on"
             ) from error
         raise GamlpError(
-            f"not a store (no {MANIFEST})", file=folder, hint="make one with: gamlp propagate GRAPH --out STORE"
+            f"not a store (no {MANIFEST})",
+            file=folder,
+            hint="make one with: gamlp propagate GRAPH --out STORE",
         ) from error
     except (ValidationError, UnicodeDecodeError) as error:
-        raise GamlpError("damaged or foreign store manifest", file=path, hint="propagate into another folder") from error
+        raise GamlpError(
+            "damaged or foreign store manifest", file=path, hint="propagate into another folder"
+        ) from error
     for signal in manifest.signals.values():
         for file in [*signal.shards, *([signal.rows] if signal.rows else [])]:
             found = folder / signal.folder / file.name

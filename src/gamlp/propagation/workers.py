@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -53,4 +54,4 @@ def even_ranges(offsets: np.ndarray[Any, Any], parts: int) -> list[tuple[int, in
                 high = middle
         inner.append(low)
     cuts = sorted({0, *inner, rows})
-    return list(zip(cuts[:-1], cuts[1:]))
+    return list(itertools.pairwise(cuts))

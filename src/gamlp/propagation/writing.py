@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -57,7 +56,7 @@ class StoreWriter:
         self._check_plan(wanted)
         if not missing:
             return []
-        self._prepare_work()
+        self.work.mkdir(exist_ok=True)
         write_json(self.folder / PLAN, {"structure": self._structure, "graph": self._graph.name, "signals": wanted})
         return missing
 
@@ -98,7 +97,11 @@ class StoreWriter:
         shutil.rmtree(self.work, ignore_errors=True)
         used = {entry.folder for entry in self._entries.values()}
         for folder in self.folder.iterdir():
-            if folder.is_dir() and folder.name.startswith(("features-", "labels-", "crossfit-")) and folder.name not in used:
+            if (
+                folder.is_dir()
+                and folder.name.startswith(("features-", "labels-", "crossfit-"))
+                and folder.name not in used
+            ):
                 shutil.rmtree(folder)
 
     def up_to_date(self) -> bool:
@@ -108,7 +111,9 @@ class StoreWriter:
     def _refuse_other(self, structure: str, name: str) -> None:
         if structure != self._structure:
             raise GamlpError(
-                f"holds hops of another graph ('{name}')", file=self.folder, hint="choose another --out or remove it"
+                f"holds hops of another graph ('{name}')",
+                file=self.folder,
+                hint="choose another --out or remove it",
             )
 
     def _serves(self, signal: Signal) -> bool:
@@ -160,15 +165,6 @@ class StoreWriter:
             if name == "features" and name in signals and signals[name]["key"] != asked["key"]:
                 self._refuse_plan("an unfinished run of other features")
 
-    def _prepare_work(self) -> None:
-        """Slabs are not flushed to disk, so those from before a restart of the machine are not trusted."""
-        boot = self.work / "boot"
-        if self.work.exists() and (not boot.exists() or boot.read_text() != _boot()):
-            shutil.rmtree(self.work)
-        if not self.work.exists():
-            self.work.mkdir()
-            boot.write_text(_boot())
-
     def _write_answers(self) -> AnswersEntry:
         labels, split = self._graph.nodes.labels, self._graph.nodes.split
         files = []
@@ -218,10 +214,3 @@ def _differences(stored: dict[str, Any], asked: dict[str, Any], prefix: str = ""
 
 def _file_entry(path: Path) -> FileEntry:
     return FileEntry(name=path.name, bytes=path.stat().st_size, crc32=checksum(path))
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # not Linux: trust nothing across processes that may span a restart
-        return str(os.getpid())

@@ -1,0 +1,62 @@
+"""Hops held in memory, for graphs small enough and for people who live in Python."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.graph.graph import Graph
+from gamlp.kernel import scale
+from gamlp.progress import silent
+from gamlp.propagation.moving import PassRun
+from gamlp.propagation.operator import factors
+from gamlp.propagation.passes import Pass, Piece
+from gamlp.propagation.plan import FeatureSignal, Plan
+from gamlp.propagation.signals import resolve
+from gamlp.propagation.slabs import Resident
+from gamlp.propagation.workers import each, usable_cores
+
+Array = np.ndarray[Any, Any]
+_STEP = 1 << 14
+
+
+def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None) -> list[Array]:
+    """[X^(0), …, X^(K)], each `[n, d]`; float16 as numpy's own, bfloat16 as the uint16 of its bits.
+
+    >>> graph = Graph.from_arrays([[0, 1], [1, 2]], np.eye(3))
+    >>> hops_in_memory(graph, FeatureSignal(hops=1))[1][0].round(3).tolist()
+    [0.5, 0.408, 0.0]
+    """
+    threads = threads or usable_cores()
+    count = graph.nodes.count
+    (signal,) = resolve(graph, Plan(features=plan))
+    piece = Piece(signal, signal.parts[0], 0, signal.width, 0)
+    diagonal = factors(graph.relation, plan.operator, count)
+    spec = Pass(plan.operator, plan.dtype, (piece,), buffers=plan.hops + 1)
+    with tempfile.TemporaryDirectory() as nowhere:  # as many matrices as hops: nothing is spilled
+        run = PassRun(graph.relation, count, diagonal, spec, Path(nowhere), threads, silent, "", keep_all=False)
+        slabs = run.run() if plan.hops else {}
+    down = run.half_factors(piece)
+    hops = [signal.parts[0].read(slice(None), slice(None))]
+    if plan.dtype != "float32":
+        first = np.empty(hops[0].shape, np.uint16)
+        scale(hops[0], "float32", first, plan.dtype)
+        hops[0] = first
+    for k in range(1, plan.hops + 1):
+        slab = slabs[piece.name, k]
+        assert isinstance(slab, Resident)
+        values = slab.values[:, : signal.width]
+
+        def leave(begin: int, values: Array = values) -> None:
+            part = slice(begin, begin + _STEP)
+            factor = None if diagonal.leave is None else diagonal.leave[part]
+            scale(values[part], plan.dtype, values[part], plan.dtype, row_factors=factor, column_factors=down)
+
+        if diagonal.leave is not None or down is not None:
+            for _ in each(threads, leave, range(0, count, _STEP)):
+                pass
+        hops.append(values)
+    return [values.view(np.float16) if plan.dtype == "float16" else values for values in hops]

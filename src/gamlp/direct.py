@@ -78,7 +78,7 @@ class DirectWriter:
         whole = self._filled // PAGE * PAGE
         done = 0
         while done < whole:
-            done += os.pwrite(self._file, self._buffer[done:whole], self._written + done)
+            done += os.pwrite(self._file, self._buffer[done:whole].data, self._written + done)
         rest = self._filled - whole
         self._buffer[:rest] = self._buffer[whole : self._filled]
         self._filled, self._written = rest, self._written + whole
@@ -99,7 +99,7 @@ class DirectReader:
         wanted = min(len(self._buffer), -(-(end - first) // PAGE) * PAGE)
         got = 0
         while got < wanted:
-            count = os.preadv(self._file, [self._buffer[got:wanted]], first + got)
+            count = os.preadv(self._file, [self._buffer[got:wanted].data], first + got)
             got += count
             if count == 0 or count % PAGE:  # the end of the file
                 break

@@ -27,7 +27,7 @@ def checksum(path: Path) -> int:
     crc, position = 0, 0
     with DirectReader(path) as reader:
         while len(data := reader.read(position, position + _CHUNK)):
-            crc, position = zlib.crc32(data, crc), position + len(data)
+            crc, position = zlib.crc32(data.data, crc), position + len(data)
     return crc
 
 

@@ -76,7 +76,7 @@ def _short(count: float) -> str:
 
 def print_json(content: Any, file: Any = None) -> None:
     """One JSON value on one line."""
-    print(json.dumps(content), file=file or sys.stdout, flush=True)  # noqa: T201
+    print(json.dumps(content), file=file or sys.stdout, flush=True)
 
 
 def table(*columns: str, rows: list[tuple[Any, ...]], title: str | None = None) -> None:

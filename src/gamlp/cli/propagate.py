@@ -39,7 +39,9 @@ def _propagate(
     graph: Annotated[str, typer.Argument(help="Graph folder, or the name of a dataset.", metavar="GRAPH_OR_DATASET")],
     out: Annotated[Path, typer.Option(help="Store to write, or to go on with.")],
     hops: Annotated[int, typer.Option(min=0, max=1000, help="Hops of features, K.")] = 5,
-    r: Annotated[float, typer.Option("--r", min=0, max=1, help="Â = D^(r-1) Ã D^(-r): 0.5 symmetric, 0 row mean.")] = 0.5,
+    r: Annotated[
+        float, typer.Option("--r", min=0, max=1, help="Â = D^(r-1) Ã D^(-r): 0.5 symmetric, 0 row mean.")
+    ] = 0.5,
     loops: Annotated[bool, typer.Option(help="One self-loop a node.")] = True,
     scaling: Annotated[Scaling, typer.Option(help="Of features, before propagation.")] = Scaling.none,
     dtype: Annotated[Precision, typer.Option(help="How hops are stored; sums are float32.")] = Precision.float32,
@@ -49,12 +51,16 @@ def _propagate(
     label_hops: Annotated[
         int | None,
         typer.Option(
-            min=0, max=1000, help="Hops of training labels, L; 0 for none. [default: --hops, if there are labels]",
-            rich_help_panel=_LABELS, show_default=False,
+            min=0,
+            max=1000,
+            help="Hops of training labels, L; 0 for none. [default: --hops, if there are labels]",
+            rich_help_panel=_LABELS,
+            show_default=False,
         ),
     ] = None,
     label_r: Annotated[
-        float | None, typer.Option(min=0, max=1, help="r for labels. [default: --r]", rich_help_panel=_LABELS, show_default=False)
+        float | None,
+        typer.Option(min=0, max=1, help="r for labels. [default: --r]", rich_help_panel=_LABELS, show_default=False),
     ] = None,
     label_folds: Annotated[
         int, typer.Option(min=0, max=100, help="Folds of cross-fitted labels; 0 for none.", rich_help_panel=_LABELS)
@@ -62,16 +68,23 @@ def _propagate(
     fold_seed: Annotated[int, typer.Option(min=0, help="Of the folds.", rich_help_panel=_LABELS)] = 0,
     memory: Annotated[
         str | None,
-        typer.Option(help="Memory to use, such as 4GiB. [default: half of what is free]", rich_help_panel=_MACHINE, show_default=False),
+        typer.Option(
+            help="Memory to use, such as 4GiB. [default: half of what is free]",
+            rich_help_panel=_MACHINE,
+            show_default=False,
+        ),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="[default: all cores]", rich_help_panel=_MACHINE, show_default=False)
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Raw files of datasets. [default: GAMLP_DATA]", rich_help_panel=_MACHINE, show_default=False)
+        Path | None,
+        typer.Option(help="Raw files of datasets. [default: GAMLP_DATA]", rich_help_panel=_MACHINE, show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of a dataset's random split.", rich_help_panel=_MACHINE)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)
+    ] = False,
 ) -> None:
     """Propagate features and training labels over a graph, and keep every hop by node.
 
@@ -98,7 +111,9 @@ def _propagate(
             folds=label_folds,
             fold_seed=fold_seed,
         )
-        features = FeatureSignal(hops=hops, operator=Operator(r=r, loops=loops), scaling=scaling.value, dtype=dtype.value)
+        features = FeatureSignal(
+            hops=hops, operator=Operator(r=r, loops=loops), scaling=scaling.value, dtype=dtype.value
+        )
         plan = Plan(
             features=features if opened.nodes.features is not None else None,
             labels=labels if label_hops else None,

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Array, Features, Graph, Ids, Labels, Nodes, Relation, Split
 from gamlp.graph.csr import csr_block
+from gamlp.graph.graph import Array, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
 
 def graph_from_arrays(
@@ -27,7 +27,8 @@ def graph_from_arrays(
     if edges.size == 0:
         edges = np.zeros((2, 0), np.int64)
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
-        raise GamlpError(f"edge_index is {edges.dtype} of shape {edges.shape}", hint="give integers of shape [2, edges]")
+        shown = f"{edges.dtype} of shape {edges.shape}"
+        raise GamlpError(f"edge_index is {shown}", hint="give integers of shape [2, edges]")
     features = None if features is None else dense(features)
     labels = None if labels is None else as_labels(labels)
     sizes = {len(part.values) for part in (features, labels) if part is not None}

@@ -70,9 +70,9 @@ class GraphWriter:
             return
         self._nodes[kind].ids = "strings"
         table = pa.table({"id": values.cast(pa.large_string())})
-        with pa.OSFile(str(self.folder / nodes_folder(kind) / "ids.arrow"), "wb") as sink:
-            with pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table.combine_chunks())
+        path = str(self.folder / nodes_folder(kind) / "ids.arrow")
+        with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
 
     def relation(
         self, *, directed: bool, weighted: bool, name: str = "edge", source: str = "node", target: str = "node"
@@ -230,6 +230,4 @@ def _open_relation(folder: Path, name: str, entry: RelationEntry) -> Relation:
 
 def _check_name(name: str) -> None:
     if not name or not all(char.isalnum() or char in "-_." for char in name) or name.startswith("."):
-        raise GamlpError(
-            f"'{name}' cannot name a node type or relation", hint="use letters, digits, '-', '_' and '.'"
-        )
+        raise GamlpError(f"'{name}' cannot name a node type or relation", hint="use letters, digits, '-', '_' and '.'")

@@ -63,7 +63,7 @@ class Labels:
 
     def known(self) -> Array:
         """Boolean mask of labelled nodes."""
-        return (self.values[:, 0] if self.many else self.values) != UNKNOWN
+        return np.asarray((self.values[:, 0] if self.many else self.values) != UNKNOWN)
 
     def hot(self, rows: Array) -> Array:
         """One-hot (multi-hot) float32 rows `[len(rows), c]`; an unknown label is a zero row."""
@@ -159,7 +159,7 @@ class Relation:
 
     def degrees(self) -> Array:
         """Number of stored neighbours of every row, int64."""
-        return np.concatenate([np.diff(block.offsets) for block in self.blocks]) if self.blocks else np.zeros(0, np.int64)
+        return np.concatenate([np.zeros(0, np.int64), *(np.diff(block.offsets) for block in self.blocks)])
 
     def edges(self) -> Iterator[tuple[Array, Array, Array | None]]:
         """(row, neighbour, weight) arrays, block by block: for tests and peers, not for the hot loop."""

@@ -81,7 +81,9 @@ def read_manifest(folder: Path) -> GraphManifest:
         return GraphManifest.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise GamlpError(
-            f"not a graph folder (no {MANIFEST})", file=folder, hint="make one with: gamlp ingest --edges E --nodes N --out GRAPH"
+            f"not a graph folder (no {MANIFEST})",
+            file=folder,
+            hint="make one with: gamlp ingest --edges E --nodes N --out GRAPH",
         ) from error
     except (ValidationError, UnicodeDecodeError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}

@@ -227,7 +227,7 @@ class PassRun:
         for found in each(self.threads, largest, range(0, self.count, step)):
             np.maximum(peak, found, out=peak)
         exponent = np.where(peak > 0, np.ceil(np.log2(np.where(peak > 0, peak, 1.0) / _HALF_TOP)), 0.0)
-        return np.exp2(np.clip(exponent, -100, 100)).astype(np.float32)
+        return np.asarray(np.exp2(np.clip(exponent, -100, 100)), np.float32)
 
     def _refuse_lost(self, lost: int, k: int) -> None:
         if lost:

@@ -48,7 +48,7 @@ class LabelSignal(_Frozen):
 
 
 class Plan(_Frozen):
-    """Both signals over the kept rows: a name or names joined by '+' out of all, labelled, split, train, valid, test."""
+    """Both signals over the kept rows: names out of ROW_SETS, joined by '+'."""
 
     features: FeatureSignal | None = FeatureSignal()
     labels: LabelSignal | None = None

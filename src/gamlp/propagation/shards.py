@@ -91,7 +91,7 @@ class Assembly:
                 count = min(step, shard.stop - begin)
                 data = file.reserve(count * self._row_bytes())
                 self._fill(data.view(NUMPY[self.signal.dtype]).reshape(count, *shape), begin, readers)
-                crc, size = zlib.crc32(data, crc), size + len(data)
+                crc, size = zlib.crc32(data.data, crc), size + len(data)
         beside.rename(path)
         return Shard(shard.name, shard.start, shard.stop, size, crc)
 

@@ -1,4 +1,4 @@
-"""HopStore: hops by node, memory-mapped: `gather(rows) → Hops(x[b, channel, hop, d], y[b, channel, hop, c], target)`."""
+"""HopStore: hops by node, memory-mapped: `gather(rows) → Hops(x, y, target)`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class StoreManifest(_Strict):
 
 @dataclass(frozen=True)
 class Hops:
-    """A batch: `x[b, channel, hop, d]`, `y[b, channel, hop, c]` (or None), `target[b]` (many labels: `[b, c]`; or None)."""
+    """A batch: `x[b, channel, hop, d]`, `y[b, channel, hop, c]`, `target[b]` (many labels: `[b, c]`), or None."""
 
     x: Array | None
     y: Array | None

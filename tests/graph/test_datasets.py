@@ -15,7 +15,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, datasets
 from gamlp.graph.catalogue import DATASETS
-from gamlp.graph.datasets import load, presence
+from gamlp.graph.datasets import load, open_or_load, presence
 
 
 def edge_set(graph: Graph) -> set[tuple[int, int]]:
@@ -37,9 +37,7 @@ def test_a_loaded_graph_has_the_counts_of_the_catalogue(name: str, data_dir: Pat
     assert set(np.unique(graph.nodes.labels.values)) == set(range(counts.classes))
 
 
-@pytest.mark.parametrize(
-    ("name", "folder"), [("cora", "Cora"), ("citeseer", "CiteSeer"), ("pubmed", "PubMed")]
-)
+@pytest.mark.parametrize(("name", "folder"), [("cora", "Cora"), ("citeseer", "CiteSeer"), ("pubmed", "PubMed")])
 def test_planetoid_reads_as_pyg_reads_it(name: str, folder: str, data_dir: Path) -> None:
     io = pytest.importorskip("torch_geometric.io")
     theirs = io.read_planetoid_data(str(data_dir / "Planetoid" / folder / "raw"), name)
@@ -104,9 +102,7 @@ def copied(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return raw
 
 
-def test_the_second_load_maps_the_cache_and_reads_no_raw_file(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_load_maps_the_cache_and_reads_no_raw_file(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = copied.parents[2]
     first = load("cora", root)
 
@@ -116,9 +112,7 @@ def test_the_second_load_maps_the_cache_and_reads_no_raw_file(
     monkeypatch.setitem(datasets.READERS, "planetoid", fail)
     second = load("cora", root)
     assert second.folder == first.folder and second.checksums == first.checksums
-    assert sorted(path.name for path in copied.iterdir()) == sorted(
-        DATASETS["cora"].files
-    )  # nothing written there
+    assert sorted(path.name for path in copied.iterdir()) == sorted(DATASETS["cora"].files)  # nothing written there
     os.utime(copied / "ind.cora.x")
     with pytest.raises(AssertionError, match="converted again"):
         load("cora", root)
@@ -143,9 +137,7 @@ class _Evil:
         return os.system, ("touch planetoid-ran-code",)
 
 
-def test_a_planetoid_file_cannot_run_code(
-    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planetoid_file_cannot_run_code(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (copied / "ind.cora.y").write_bytes(pickle.dumps(_Evil(), protocol=2))
     with pytest.raises(GamlpError, match="which is no array"):
@@ -197,9 +189,7 @@ def test_a_download_brings_the_files_into_the_cache(
     assert [path.name for path in (tmp_path / "cache" / "raw").iterdir()] == ["Planetoid"]
 
 
-def test_a_download_that_breaks_is_told_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_that_breaks_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planetoid = pytest.importorskip("torch_geometric.datasets").Planetoid
     monkeypatch.setenv("GAMLP_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("GAMLP_OFFLINE")
@@ -241,3 +231,14 @@ def test_generated_names_load_at_their_stated_size() -> None:
     assert graph.nodes.count == 100_000
     assert graph.relation.entries == pytest.approx(2_000_000, rel=0.03)
     assert load("communities").folder == graph.folder
+
+
+def test_a_folder_or_a_name_opens_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert open_or_load("karate").folder is None
+    load("digits").save("karate")
+    assert open_or_load("karate").nodes.count == 1797  # the folder of this name comes first
+    with pytest.raises(GamlpError, match="no such graph folder"):
+        open_or_load("some/where")
+    with pytest.raises(GamlpError, match="neither a dataset nor a graph folder"):
+        open_or_load("zzzz")

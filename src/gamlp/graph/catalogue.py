@@ -88,9 +88,7 @@ def _npz(name: str, kind: str, folder: str, file: str, counts: Counts) -> Datase
     )
 
 
-def _ogb(
-    name: str, reader: str, counts: Counts, split: str, files: Iterable[str], **settings: Any
-) -> Dataset:
+def _ogb(name: str, reader: str, counts: Counts, split: str, files: Iterable[str], **settings: Any) -> Dataset:
     folder = name.replace("-", "_")
     return Dataset(
         name=name.lower(),
@@ -137,8 +135,12 @@ def _hgb(name: str, folder: str, counts: Counts, target: str, many: bool = False
 
 _TABLES = ("edge", "node-feat", "node-label", "num-node-list", "num-edge-list")
 _PARTS = ("train", "valid", "test")
-_MAG = ("author___affiliated_with___institution", "author___writes___paper")
-_MAG += ("paper___cites___paper", "paper___has_topic___field_of_study")
+_MAG = (
+    "author___affiliated_with___institution",
+    "author___writes___paper",
+    "paper___cites___paper",
+    "paper___has_topic___field_of_study",
+)
 
 
 def _tables(split: str) -> list[str]:
@@ -166,13 +168,9 @@ DATASETS: dict[str, Dataset] = {
             "amazon_electronics_computers.npz",
             Counts(13381, 245_778, 767, 10),
         ),
-        _npz(
-            "amazon-photo", "Amazon", "Photo", "amazon_electronics_photo.npz", Counts(7487, 119_043, 745, 8)
-        ),
+        _npz("amazon-photo", "Amazon", "Photo", "amazon_electronics_photo.npz", Counts(7487, 119_043, 745, 8)),
         _npz("coauthor-cs", "Coauthor", "CS", "ms_academic_cs.npz", Counts(18333, 81_894, 6805, 15)),
-        _npz(
-            "coauthor-physics", "Coauthor", "Physics", "ms_academic_phy.npz", Counts(34493, 247_962, 8415, 5)
-        ),
+        _npz("coauthor-physics", "Coauthor", "Physics", "ms_academic_phy.npz", Counts(34493, 247_962, 8415, 5)),
         Dataset(
             "ppi",
             "PyG",
@@ -284,4 +282,4 @@ def find(name: str) -> Dataset:
         return dataset
     near = difflib.get_close_matches(name.lower(), DATASETS, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}" if near else "gamlp datasets lists the names"
-    raise GamlpError(f"no dataset is called '{name}'", hint=hint)
+    raise GamlpError(f"'{name}' is neither a dataset nor a graph folder", hint=hint)

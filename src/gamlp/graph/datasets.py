@@ -53,9 +53,7 @@ class Presence:
         """`present`, or what to put where."""
         if not self.missing:
             return "present"
-        names = ", ".join(self.missing[:3]) + (
-            f" and {len(self.missing) - 3} more" if len(self.missing) > 3 else ""
-        )
+        names = ", ".join(self.missing[:3]) + (f" and {len(self.missing) - 3} more" if len(self.missing) > 3 else "")
         return f"missing: put {names} into {self.wanted}"
 
 
@@ -100,6 +98,17 @@ def load(
         dataset = dataclasses.replace(dataset, options={**dataset.options, "component": False})
     graph = _converted(dataset, _find_raw(dataset, data_dir), memory, progress)
     return _with_split(graph, dataset, seed)
+
+
+def open_or_load(
+    graph: str | Path, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent
+) -> Graph:
+    """A graph folder, or a dataset by name; a folder is preferred where both are there."""
+    if Path(graph).is_dir():
+        return open_graph(Path(graph))
+    if len(Path(graph).parts) > 1:
+        raise GamlpError("there is no such graph folder", file=graph)
+    return load(str(graph), data_dir, seed, progress)
 
 
 def presence(data_dir: str | Path | None = None) -> list[Presence]:
@@ -188,9 +197,7 @@ def _with_split(graph: Graph, dataset: Dataset, seed: int) -> Graph:
 
 def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:
     counts = dataset.counts
-    folder = (
-        cache_folder() / "graphs" / f"{dataset.name}-{digest([_READING, dataclasses.asdict(counts), seed])}"
-    )
+    folder = cache_folder() / "graphs" / f"{dataset.name}-{digest([_READING, dataclasses.asdict(counts), seed])}"
     if folder.is_dir():
         return open_graph(folder)
     if dataset.reader == "short-video":

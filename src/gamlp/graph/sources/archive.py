@@ -23,9 +23,7 @@ def unpack(archive: Path, names: Iterable[str], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with zipfile.ZipFile(archive) as stored:
-            members = {
-                Path(member.filename).name: member for member in stored.infolist() if not member.is_dir()
-            }
+            members = {Path(member.filename).name: member for member in stored.infolist() if not member.is_dir()}
             for name in names:
                 if name not in members:
                     raise GamlpError(f"no {name} inside", file=archive, hint="fetch the archive again")

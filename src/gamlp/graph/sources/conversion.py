@@ -81,14 +81,10 @@ class Conversion:
         """One relation of a heterogeneous graph, directed as the data has it: (type, nodes) at both ends."""
         _check_nodes(self.raw, source[1], edges[0])
         _check_nodes(self.raw, target[1], edges[1])
-        self.writer.relation(
-            directed=True, weighted=weights is not None, name=name, source=source[0], target=target[0]
-        )
+        self.writer.relation(directed=True, weighted=weights is not None, name=name, source=source[0], target=target[0])
         # Node 3 of one type and node 3 of another are no self-loop.
         loops = source[0] == target[0]
-        block = csr_block(
-            edges[1], edges[0], weights, start=0, stop=target[1], symmetric=False, drop_loops=loops
-        )
+        block = csr_block(edges[1], edges[0], weights, start=0, stop=target[1], symmetric=False, drop_loops=loops)
         self.writer.block(block, name)
 
 
@@ -96,9 +92,7 @@ def _check_nodes(place: Path, nodes: int, *ends: Array) -> None:
     for end in ends:
         if len(end) and (int(end.min()) < 0 or int(end.max()) >= nodes):
             wrong = int(end.max()) if int(end.max()) >= nodes else int(end.min())
-            raise GamlpError(
-                f"an edge names node {wrong} of {nodes}", file=place, hint="fetch the files again"
-            )
+            raise GamlpError(f"an edge names node {wrong} of {nodes}", file=place, hint="fetch the files again")
 
 
 def numbered(values: Array, classes: int) -> Labels:

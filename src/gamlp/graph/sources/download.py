@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import importlib
 import io
 import os
@@ -29,9 +30,7 @@ def fetch(dataset: Dataset, root: Path) -> None:
     if plan is None or os.environ.get("GAMLP_OFFLINE"):
         raise GamlpError("there is no download of it")
     # Asked first: without a network a missing library is not the user's problem.
-    if not _answers(
-        "https://github.com" if plan.library == "torch_geometric" else "http://snap.stanford.edu"
-    ):
+    if not _answers("https://github.com" if plan.library == "torch_geometric" else "http://snap.stanford.edu"):
         raise GamlpError("the network does not answer")
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as folder, _quiet_and_bounded():
@@ -63,9 +62,8 @@ def _with_pyg(plan: Download, folder: Path) -> None:
 def _with_ogb(plan: Download, folder: Path) -> None:
     url = _library("ogb.utils.url", "ogb")
     master = Path(_library("ogb.nodeproppred", "ogb").__file__).with_name("master.csv")
-    import pandas  # comes with ogb
-
-    about = pandas.read_csv(master, index_col=0)[plan.name]
+    with master.open(newline="") as file:
+        about = {row[""]: row[plan.name] for row in csv.DictReader(file)}
     archive = url.download_url(about["url"], str(folder), log=False)
     url.extract_zip(archive, str(folder))
     Path(archive).unlink()

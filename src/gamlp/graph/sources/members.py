@@ -45,9 +45,7 @@ class Npz:
         with self._open(name) as file:
             shape, dtype, order = _header(file)
             count = int(np.prod(shape, dtype=np.int64))
-            return np.frombuffer(self._exactly(file, count * dtype.itemsize), dtype).reshape(
-                shape, order=order
-            )
+            return np.frombuffer(self._exactly(file, count * dtype.itemsize), dtype).reshape(shape, order=order)
 
     def chunks(self, name: str, rows: int) -> Iterator[Array]:
         """Consecutive ranges of rows."""
@@ -95,9 +93,7 @@ class Npz:
         if member.compress_type != zipfile.ZIP_STORED:
             return None
         with self.path.open("rb") as file:
-            file.seek(
-                member.header_offset + 26
-            )  # the local header repeats name and extra field, at its own length
+            file.seek(member.header_offset + 26)  # the local header repeats name and extra field, at its own length
             name_length, extra_length = struct.unpack("<HH", file.read(4))
         return int(member.header_offset) + 30 + int(name_length) + int(extra_length)
 

@@ -31,9 +31,7 @@ def read(raw: Conversion) -> None:
         raw.writer.ids(rows)
     else:
         raw.writer.nodes(len(labels))
-    attributes.data = (attributes.data > 0).astype(
-        np.float32
-    )  # counts and presence: the benchmark uses presence
+    attributes.data = (attributes.data > 0).astype(np.float32)  # counts and presence: the benchmark uses presence
     raw.write_sparse(attributes)
     raw.writer.labels(Labels(labels, names))
     edges = adjacency.tocoo()

@@ -13,18 +13,18 @@ import pyarrow.csv
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Array
 
+_csv: Any = pyarrow.csv  # its stubs, where there are any, do not know streams
 _BLOCK = 16 << 20  # bytes parsed at a time
 _HEAD = 1 << 20  # a first line is shorter than this
 
 
 def tables(path: Path, kind: Any = np.float64) -> Iterator[Array]:
     """`[rows, columns]` parts of a .csv or .csv.gz without header; an empty field is NaN."""
-    packed = "gzip" if path.suffix == ".gz" else None
     try:
-        with pa.input_stream(str(path), compression=packed) as stream:
+        with pa.input_stream(str(path)) as stream:
             width = _width(stream.read(_HEAD), ",")
-        with pa.input_stream(str(path), compression=packed) as stream:
-            reader = pa.csv.open_csv(stream, **_options(width, kind, ",", _BLOCK))
+        with pa.input_stream(str(path)) as stream:
+            reader = _csv.open_csv(stream, **_options(width, kind, ",", _BLOCK))
             yield from (_stack(batch.columns) for batch in reader)
     except (pa.ArrowException, OSError, EOFError) as error:
         raise GamlpError(f"not the table it should be ({error})", file=path, hint="fetch it again") from error
@@ -38,7 +38,17 @@ def table(path: Path, kind: Any = np.float64) -> Array:
 def parse(text: bytes, separator: str = ",", kind: Any = np.float32) -> Array:
     """`[lines, columns]` of text in memory; raises ValueError where it is no table of numbers."""
     options = _options(_width(text, separator), kind, separator, len(text) + 1)
-    return _stack(pa.csv.read_csv(pa.BufferReader(text), **options).columns)
+    return _stack(_csv.read_csv(pa.BufferReader(text), **options).columns)
+
+
+def named(path: Path, *, header: bool) -> Any:
+    """A small .csv.gz of names and numbers, typed as it is found."""
+    try:
+        with pa.input_stream(str(path)) as stream:
+            options = pa.csv.ReadOptions(autogenerate_column_names=not header)
+            return _csv.read_csv(stream, read_options=options)
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise GamlpError(f"not the table it should be ({error})", file=path, hint="fetch it again") from error
 
 
 def _options(width: int, kind: Any, separator: str, block: int) -> dict[str, Any]:

@@ -11,14 +11,12 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Split
 from gamlp.graph.sources.conversion import Conversion, numbered
 from gamlp.graph.sources.members import Npz
-from gamlp.graph.sources.numbers import table, tables
+from gamlp.graph.sources.numbers import named, table, tables
 
 _EDGES = 1 << 22
 _BYTES = 64 << 20  # bytes of features copied at a time
@@ -50,7 +48,7 @@ def read_binary(raw: Conversion) -> None:
 
 def read_types(raw: Conversion) -> None:
     """ogbn-mag: several node types, relations directed as OGB has them; papers have features and labels."""
-    nodes = _named(raw.file("raw/num-node-dict.csv.gz"))
+    nodes = _counts(raw.file("raw/num-node-dict.csv.gz"))
     target = raw.options["target"]
     for kind, count in nodes.items():
         raw.writer.nodes(count, kind)
@@ -60,7 +58,7 @@ def read_types(raw: Conversion) -> None:
     labels = table(raw.file(f"raw/node-label/{target}/node-label.csv.gz"))
     raw.writer.labels(numbered(labels, raw.options["classes"]), target)
     raw.writer.split(_split(raw, raw.file("split/{split}") / target, nodes[target]), target)
-    for head, relation, tail in _strings(raw.file("raw/triplet-type-list.csv.gz")):
+    for head, relation, tail in _triplets(raw.file("raw/triplet-type-list.csv.gz")):
         if head not in nodes or tail not in nodes:
             raise GamlpError(f"relation '{relation}' joins unknown types {head} and {tail}", file=raw.raw)
         edges = table(raw.file(f"raw/relations/{head}___{relation}___{tail}/edge.csv.gz"))
@@ -75,30 +73,18 @@ def _csv_features(raw: Conversion, path: Path, count: int, kind: str) -> None:
 
 
 def _split(raw: Conversion, folder: Path, count: int) -> Split:
-    rows = {
-        part: table(folder / f"{part}.csv.gz")[:, 0].astype(np.int64) for part in ("train", "valid", "test")
-    }
+    rows = {part: table(folder / f"{part}.csv.gz")[:, 0].astype(np.int64) for part in ("train", "valid", "test")}
     for part, numbers in rows.items():
         if len(numbers) and (numbers.min() < 0 or numbers.max() >= count):
-            raise GamlpError(
-                f"a row beyond the {count} nodes", file=folder / f"{part}.csv.gz", hint="fetch it again"
-            )
+            raise GamlpError(f"a row beyond the {count} nodes", file=folder / f"{part}.csv.gz", hint="fetch it again")
     return Split.of(count, train=rows["train"], valid=rows["valid"], test=rows["test"])
 
 
-def _named(path: Path) -> dict[str, int]:
-    found = _read(path)
+def _counts(path: Path) -> dict[str, int]:
+    found = named(path, header=True)
     return {name: int(found[name][0].as_py()) for name in found.column_names}
 
 
-def _strings(path: Path) -> list[tuple[str, ...]]:
-    found = _read(path, autogenerate_column_names=True)
+def _triplets(path: Path) -> list[tuple[str, ...]]:
+    found = named(path, header=False)
     return sorted(tuple(str(cell) for cell in row.values()) for row in found.to_pylist())
-
-
-def _read(path: Path, **options: bool) -> pa.Table:
-    try:
-        with pa.input_stream(str(path), compression="gzip") as stream:
-            return pa.csv.read_csv(stream, read_options=pa.csv.ReadOptions(**options))
-    except (pa.ArrowException, OSError) as error:
-        raise GamlpError(f"not the table it should be ({error})", file=path, hint="fetch it again") from error

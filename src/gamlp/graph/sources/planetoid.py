@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,7 @@ def read(raw: Conversion) -> None:
     place = scipy.sparse.coo_array(
         (np.ones(len(test), np.float32), (test - known, np.arange(len(test)))), (count - known, len(test))
     )
-    features = scipy.sparse.vstack(
-        [scipy.sparse.csr_array(allx), place @ scipy.sparse.csr_array(tx)], format="csr"
-    )
+    features = scipy.sparse.vstack([scipy.sparse.csr_array(allx), place @ scipy.sparse.csr_array(tx)], format="csr")
     hot = np.zeros((count, ally.shape[1]), np.int64)
     hot[:known], hot[test] = ally, ty
     labels = np.where(hot.any(1), hot.argmax(1), 0)  # a row without label counts as class 0, as in PyG
@@ -48,18 +47,19 @@ def read(raw: Conversion) -> None:
     raw.write_edges([(source, target)], count, len(source))
 
 
-def _numpy_internal(name: str) -> Any:
-    return getattr(np._core.multiarray, name)
+def _rebuild_array() -> Any:
+    # What numpy itself writes into a pickle of an array, wherever this version keeps it.
+    return np.zeros(0).__reduce__()[0]
 
 
-_ALLOWED = {
+_ALLOWED: dict[tuple[str, str], Callable[[], Any]] = {
     ("__builtin__", "list"): lambda: list,
     ("builtins", "list"): lambda: list,
     ("collections", "defaultdict"): lambda: collections.defaultdict,
     ("numpy", "ndarray"): lambda: np.ndarray,
     ("numpy", "dtype"): lambda: np.dtype,
-    ("numpy.core.multiarray", "_reconstruct"): lambda: _numpy_internal("_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"): lambda: _numpy_internal("_reconstruct"),
+    ("numpy.core.multiarray", "_reconstruct"): _rebuild_array,
+    ("numpy._core.multiarray", "_reconstruct"): _rebuild_array,
     ("scipy.sparse.csr", "csr_matrix"): lambda: scipy.sparse.csr_matrix,
     ("scipy.sparse._csr", "csr_matrix"): lambda: scipy.sparse.csr_matrix,
 }

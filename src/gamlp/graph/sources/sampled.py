@@ -29,13 +29,14 @@ def read_ppi(raw: Conversion) -> None:
     hot = np.concatenate(labels).astype(np.int8)
     raw.writer.labels(Labels(hot, tuple(str(number) for number in range(hot.shape[1]))))
     raw.writer.split(Split(np.repeat(np.arange(1, 4, dtype=np.int8), counts)))
-    chunks = []
-    for part, start in zip(parts, starts):
-        links = _json(raw.file(f"{part}_graph.json"))["links"]
-        chunks.append(
-            tuple(start + np.asarray([link[end] for link in links], np.int64) for end in ("source", "target"))
-        )
-    raw.write_edges(chunks, int(starts[-1]), sum(len(chunk[0]) for chunk in chunks))  # type: ignore[arg-type]
+    chunks = [_links(raw.file(f"{part}_graph.json"), int(start)) for part, start in zip(parts, starts)]
+    raw.write_edges(chunks, int(starts[-1]), sum(len(source) for source, _ in chunks))
+
+
+def _links(path: Path, start: int) -> tuple[Array, Array]:
+    links = _json(path)["links"]
+    source, target = (np.asarray([link[end] for link in links], np.int64) for end in ("source", "target"))
+    return start + source, start + target
 
 
 def read_flickr(raw: Conversion) -> None:

@@ -43,10 +43,7 @@ def test_the_list_fits_a_terminal_and_says_what_is_missing_where(tmp_path: Path)
 
 
 def test_the_list_as_json(data_dir: Path, tmp_path: Path) -> None:
-    found = {
-        one["name"]: one
-        for one in answer(gamlp("datasets", "--json", folder=tmp_path, GAMLP_DATA=str(data_dir)))
-    }
+    found = {one["name"]: one for one in answer(gamlp("datasets", "--json", folder=tmp_path, GAMLP_DATA=str(data_dir)))}
     assert set(found) == set(DATASETS)
     assert found["cora"]["present"] and found["cora"]["edges"] == 5278
     assert found["karate"]["source"] == "bundled"
@@ -61,7 +58,7 @@ def test_a_dataset_is_saved_as_a_graph_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("datasets", "corra"), "no dataset is called 'corra'; did you mean cora."),
+        (("datasets", "corra"), "'corra' is neither a dataset nor a graph folder; did you mean cora."),
         (("datasets", "--out", "graph"), "--out needs the name of a dataset"),
         (("datasets", "karate", "--out", "full"), "full: already exists"),
         (("datasets", "cora", "--data-dir", "data"), "cora is missing: put ind.cora.x"),
@@ -79,15 +76,11 @@ def test_errors_are_one_sentence_with_exit_code_2(words: tuple[str, ...], told: 
 
 
 def test_generate_writes_what_was_asked_for(tmp_path: Path) -> None:
-    words = (
-        "generate communities --nodes 3000 --edges 20000 --features 16 --classes 4 --seed 1 --out a --json"
-    )
+    words = "generate communities --nodes 3000 --edges 20000 --features 16 --classes 4 --seed 1 --out a --json"
     shown = answer(gamlp(*words.split(), folder=tmp_path))
     assert shown["nodes"][0]["nodes"] == 3000 and shown["nodes"][0]["features"] == 16
     assert shown["relations"][0]["entries"] == pytest.approx(40_000, rel=0.03)
-    shown = answer(
-        gamlp(*["generate", "short-video", "--scale", "0.002", "--out", "b", "--json"], folder=tmp_path)
-    )
+    shown = answer(gamlp("generate", "short-video", "--scale", "0.002", "--out", "b", "--json", folder=tmp_path))
     assert shown["nodes"][0]["nodes"] == 2000 and shown["nodes"][0]["classes"] == 253
 
 

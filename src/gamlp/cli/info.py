@@ -28,6 +28,8 @@ def _info(
 ) -> None:
     """Show what a store or a graph folder holds, and verify its checksums.
 
+    Of the store that gamlp propagate wrote:
+
       gamlp info hops
 
     Damage ends with exit code 2 and the names of the damaged files.

@@ -53,14 +53,14 @@ def _propagate(
         typer.Option(
             min=0,
             max=1000,
-            help="Hops of training labels, L; 0 for none. [default: --hops, if there are labels]",
+            help="Hops of training labels, L; 0 for none. (default: --hops, if there are labels)",
             rich_help_panel=_LABELS,
             show_default=False,
         ),
     ] = None,
     label_r: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="r for labels. [default: --r]", rich_help_panel=_LABELS, show_default=False),
+        typer.Option(min=0, max=1, help="r for labels. (default: --r)", rich_help_panel=_LABELS, show_default=False),
     ] = None,
     label_folds: Annotated[
         int, typer.Option(min=0, max=100, help="Folds of cross-fitted labels; 0 for none.", rich_help_panel=_LABELS)
@@ -69,17 +69,17 @@ def _propagate(
     memory: Annotated[
         str | None,
         typer.Option(
-            help="Memory to use, such as 4GiB. [default: half of what is free]",
+            help="Memory to use, such as 4GiB. (default: half of what is free)",
             rich_help_panel=_MACHINE,
             show_default=False,
         ),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="[default: all cores]", rich_help_panel=_MACHINE, show_default=False)
+        int | None, typer.Option(min=1, help="(default: all cores)", rich_help_panel=_MACHINE, show_default=False)
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Raw files of datasets. [default: GAMLP_DATA]", rich_help_panel=_MACHINE, show_default=False),
+        typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of a dataset's random split.", rich_help_panel=_MACHINE)] = 0,
     as_json: Annotated[
@@ -87,6 +87,8 @@ def _propagate(
     ] = False,
 ) -> None:
     """Propagate features and training labels over a graph, and keep every hop by node.
+
+    Five hops of the bundled digits:
 
       gamlp propagate digits --out hops --hops 5
 

@@ -27,6 +27,7 @@ from gamlp.kernel.csr import MOST_NODES
 from gamlp.progress import Progress, silent
 from gamlp.sizes import available_memory
 
+_SMALLEST_SHARE = 1 << 20  # for sorting; less would read a bucket over and over
 _SMALLEST_BATCH, _LARGEST_BATCH, _LARGEST_HASHED = 1 << 18, 8 << 20, 256 << 20
 
 
@@ -169,7 +170,7 @@ def _spill(
     progress: Progress,
 ) -> dict[str, Buckets]:
     weighted = edges.weight is not None
-    share = memory * 3 // 4
+    share = max(memory * 3 // 4, _SMALLEST_SHARE)
     buckets = bucket_count(edges.entries_at_most(), nodes, weighted, share)
 
     def create(name: str) -> Buckets:

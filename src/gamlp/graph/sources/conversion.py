@@ -13,10 +13,11 @@ from gamlp.errors import GamlpError
 from gamlp.graph.buckets import Buckets, bucket_count
 from gamlp.graph.csr import csr_block
 from gamlp.graph.folder import GraphWriter
-from gamlp.graph.graph import Array, Labels
+from gamlp.graph.graph import UNKNOWN, Array, Labels
 from gamlp.progress import Progress, silent
 
 _DENSE = 64 << 20  # bytes of a sparse matrix made dense at a time
+_LABELS = 1 << 20  # labels converted at a time
 
 
 @dataclass(frozen=True)
@@ -97,5 +98,9 @@ def _check_nodes(place: Path, nodes: int, *ends: Array) -> None:
 
 def numbered(values: Array, classes: int) -> Labels:
     """Labels whose classes are named by their numbers; NaN and negative are unknown."""
-    known = np.nan_to_num(np.asarray(values, np.float64).reshape(len(values)), nan=-1.0).astype(np.int32)
-    return Labels(np.maximum(known, np.int32(-1)), tuple(str(number) for number in range(classes)))
+    values = values.reshape(len(values))
+    known = np.empty(len(values), np.int32)
+    for row in range(0, len(values), _LABELS):
+        part = np.nan_to_num(values[row : row + _LABELS].astype(np.float64), nan=UNKNOWN)
+        known[row : row + _LABELS] = np.maximum(part, UNKNOWN)
+    return Labels(known, tuple(str(number) for number in range(classes)))

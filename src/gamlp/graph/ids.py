@@ -9,22 +9,21 @@ import pyarrow.compute as pc
 from gamlp.graph.columns import Column, is_null, is_text, numbers
 from gamlp.graph.graph import Array
 
-_SPARSEST = (
-    4  # a lookup table may have this many places an id: 16 bytes, what sorted ids with their order take
-)
+_SPARSEST = 4  # a lookup table may have this many places an id: 16 bytes, what sorted ids with their order take
 UNKNOWN_ROW = -1
 
 
 class IdColumn:
-    """Gathers the ids of a node table: integers as long as every id is written as one, else strings."""
+    """Gathers the ids of a node table: integers as long as every id is one, else strings."""
 
     def __init__(self) -> None:
         self._integers: list[Array] = []
         self._strings: list[Column] | None = None
 
-    def add(self, column: Column) -> None:
-        """Append ids, none missing."""
-        integers = None if self._strings is not None else _as_integers(column)
+    def add(self, column: Column, typed: bool) -> None:
+        """Append ids, none missing; text that is not `typed` (CSV) may be integers."""
+        strings = self._strings is not None or (typed and is_text(column))
+        integers = None if strings else _as_integers(column)
         if integers is not None:
             self._integers.append(integers)
             return

@@ -17,7 +17,7 @@ from gamlp.graph.graph import Array, FloatName, Labels
 from gamlp.graph.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.label_column import LabelColumn, split_roles
 from gamlp.graph.precision import store_as, too_large
-from gamlp.graph.tables import Batch, Table
+from gamlp.graph.tables import Batch, Table, is_csv
 from gamlp.progress import Progress
 
 
@@ -92,7 +92,7 @@ class NodesTable:
                 rows.good &= self.features.read(batch, at, self.bad)[1]
             good = pa.array(rows.good)
             kept.append(rows.good)
-            ids.add(column.filter(good))
+            ids.add(column.filter(good), typed=not is_csv(batch.file))
             if labels and found is not None:
                 labels.add(found)
             if role is not None:
@@ -112,9 +112,7 @@ class NodesTable:
             role_of = role_of[keeps]
         return NodeColumns(values, labels, role_of, keeps, places.count)
 
-    def write_features(
-        self, nodes: NodeColumns, dtype: FloatName, reserve: Callable[[int, FloatName], Array]
-    ) -> None:
+    def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Callable[[int, FloatName], Array]) -> None:
         """Stream features into the array that `reserve(width, dtype)` gives."""
         source = self.features
         assert source is not None
@@ -135,9 +133,7 @@ class NodesTable:
                 file, number, column = source.place(batch, at, row, feature)
                 others = "float32 or bfloat16" if dtype == "float16" else "float32"
                 problem = f"{values[row, feature]:g} is more than {dtype} can hold"
-                raise GamlpError(
-                    problem, file=file, row=number, column=column, hint=f"store features as {others}"
-                )
+                raise GamlpError(problem, file=file, row=number, column=column, hint=f"store features as {others}")
             out[done : done + len(stored)] = stored
             done, at = done + len(stored), at + len(values)
             self.progress("features", done, nodes.count, "nodes")
@@ -169,11 +165,7 @@ class NodesTable:
 
     def _most_rows(self) -> int:
         """Rows whose features fit a batch, where the table does not say how wide they are."""
-        return (
-            max(1, self.size // (8 * self.features.width()))
-            if isinstance(self.features, ArrayFeatures)
-            else 1 << 22
-        )
+        return max(1, self.size // (8 * self.features.width())) if isinstance(self.features, ArrayFeatures) else 1 << 22
 
     def _check_ids(self, rows: Rows, column: Column) -> None:
         if not is_id(column.type):

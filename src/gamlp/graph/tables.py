@@ -99,6 +99,11 @@ class Table:
                 start += columns.num_rows
 
 
+def is_csv(file: Path) -> bool:
+    """Whether a file's columns have no types of their own."""
+    return _format(file) in (_CSV, _GZIP)
+
+
 def _files(place: Path) -> list[Path]:
     if place.is_dir():
         # Spark and others leave _SUCCESS and .crc files among the parts.
@@ -107,9 +112,7 @@ def _files(place: Path) -> list[Path]:
             raise GamlpError("folder holds no tables", file=place)
         inner = next((path for path in files if path.is_dir()), None)
         if inner is not None:
-            raise GamlpError(
-                "a folder within a folder of tables", file=inner, hint="give one folder of files"
-            )
+            raise GamlpError("a folder within a folder of tables", file=inner, hint="give one folder of files")
     elif place.exists():
         files = [place]
     else:
@@ -181,7 +184,8 @@ def _bytes_of_a_row(metadata: Any, names: list[str]) -> int:
         groups = metadata.row_group(group)
         columns = [groups.column(index) for index in range(groups.num_columns)]
         wanted = [c for c in columns if c.path_in_schema in names or c.path_in_schema.split(".")[0] in names]
-        total = sum(c.total_uncompressed_size for c in wanted) // max(1, groups.num_rows)
+        # Values count too: a column of few different ones is stored in next to nothing.
+        total = sum(max(c.total_uncompressed_size, 8 * c.num_values) for c in wanted) // max(1, groups.num_rows)
     return max(total, 16 * len(names))
 
 
@@ -221,9 +225,7 @@ def _open_csv(file: Path, types: dict[str, pa.DataType], size: int, options: csv
     )
 
 
-def _csv_batches(
-    file: Path, names: list[str], size: int, pass_over: PassOver | None
-) -> Iterator[pa.RecordBatch]:
+def _csv_batches(file: Path, names: list[str], size: int, pass_over: PassOver | None) -> Iterator[pa.RecordBatch]:
     """Columns as strings: Arrow would decide on types block by block, and not say which row breaks one."""
 
     def ragged(_: Any) -> Any:

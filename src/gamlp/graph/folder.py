@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -97,11 +98,13 @@ class GraphWriter:
 
     def finish(self, target: str) -> None:
         """Checksums, then the manifest, last."""
-        files = {}
-        for path in sorted(self.folder.rglob("*")):
-            if path.is_file():
-                entry = FileEntry(bytes=path.stat().st_size, crc32=checksum(path))
-                files[path.relative_to(self.folder).as_posix()] = entry
+        paths = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
+        with ThreadPoolExecutor() as pool:
+            sums = pool.map(lambda path: checksum(path, fresh=True), paths)
+            files = {
+                path.relative_to(self.folder).as_posix(): FileEntry(bytes=path.stat().st_size, crc32=crc)
+                for path, crc in zip(paths, sums)
+            }
         manifest = GraphManifest(
             name=self.name, target=target, nodes=self._nodes, relations=self._relations, source=self.source, files=files
         )

@@ -95,11 +95,11 @@ def test_bad_parquet(build, tmp_path, table, sentence):
 
 def test_rows_are_counted_within_their_file_across_batches(build, tmp_path):
     (tmp_path / "edges").mkdir()
-    good = "src,dst\n" + "1,2\n" * 200_000
+    good = "src,dst\n" + "1,2\n" * 1_200_000
     (tmp_path / "edges" / "a.csv").write_text(good)
     (tmp_path / "edges" / "b.csv").write_text(f"{good}2,4\n")
     sentence = told(build, tmp_path, INTS, tmp_path / "edges", memory=1)
-    assert sentence == "edges/b.csv, row 200001, column dst: node '4' is not in the node table."
+    assert sentence == "edges/b.csv, row 1200001, column dst: node '4' is not in the node table."
 
 
 def test_duplicate_id_names_both_files(build, tmp_path):
@@ -111,11 +111,9 @@ def test_duplicate_id_names_both_files(build, tmp_path):
 
 
 def test_wrong_names_say_which_columns_there_are(build, tmp_path):
-    assert (
-        told(build, tmp_path, label="klass")
-        == "nodes.csv: no column 'klass'; there are: id, f1, f2, label, split."
-    )
+    assert told(build, tmp_path, label="klass") == "nodes.csv: no column 'klass'; there are: id, f1, f2, label, split."
     assert "no column 'f9'" in told(build, tmp_path, features="f1,f9")
+    assert "names column 'f1' twice" in told(build, tmp_path, features="f1,f1")
     assert "no column 'w'; there are: src, dst" in told(build, tmp_path, weight="w")
 
 
@@ -159,9 +157,7 @@ def test_damaged_arrow_and_invalid_text(build, tmp_path):
 
 def test_files_that_are_not_tables(build, tmp_path):
     (tmp_path / "edges.txt").write_text("1 2\n")
-    assert "edges.txt: unknown kind of file; names end in .csv" in told(
-        build, tmp_path, INTS, tmp_path / "edges.txt"
-    )
+    assert "edges.txt: unknown kind of file; names end in .csv" in told(build, tmp_path, INTS, tmp_path / "edges.txt")
     assert told(build, tmp_path, INTS, tmp_path / "none.csv") == "none.csv: no such file or folder."
     (tmp_path / "edges").mkdir()
     assert told(build, tmp_path, INTS, tmp_path / "edges") == "edges: folder holds no tables."
@@ -180,10 +176,7 @@ def test_bad_npy(build, tmp_path):
     values = np.zeros((4, 3))
     values[2, 1] = np.nan
     assert "x.npy, row 3, column features: feature 2 is nan" in sentence(values)
-    assert (
-        told(build, tmp_path, features="y.npy")
-        == "y.npy: no such file; --features names columns, or a .npy file."
-    )
+    assert told(build, tmp_path, features="y.npy") == "y.npy: no such file; --features names columns, or a .npy file."
 
 
 @pytest.mark.parametrize(
@@ -211,6 +204,19 @@ def test_bad_fractions(build, tmp_path):
 def test_more_labels_than_could_be_classes(build, tmp_path):
     nodes = "id,label\n" + "".join(f"{i},name{i}\n" for i in range(70_000))
     assert "column label: more than 65536 different labels" in told(build, tmp_path, nodes, "src,dst\n1,2\n")
+
+
+def test_labels_of_two_kinds(build, tmp_path):
+    (tmp_path / "nodes").mkdir()
+    pq.write_table(pa.table({"id": [1], "label": ["a"]}), tmp_path / "nodes" / "a.parquet")
+    pq.write_table(pa.table({"id": [2], "label": [["a"]]}), tmp_path / "nodes" / "b.parquet")
+    sentence = told(build, tmp_path, tmp_path / "nodes", "src,dst\n1,2\n")
+    assert sentence == "nodes/b.parquet, column label: labels are lists here and single values before."
+
+
+def test_more_relations_than_could_be_meant(build, tmp_path):
+    edges = "src,dst,relation\n" + "".join(f"a,b,r{i}\n" for i in range(1001))
+    assert "row 1001, column relation: more than 1000 different" in told(build, tmp_path, edges=edges)
 
 
 def test_skip_drops_and_counts(build):
@@ -242,9 +248,7 @@ def test_skip_drops_and_counts(build):
 
 
 def test_skip_with_lists_and_arrays(build, tmp_path):
-    lists = pa.table(
-        {"id": [1, 2, 3, 4], "x": [[1.0, 2.0], [1.0], None, [3.0, 4.0]], "label": ["a", "z", "b", "b"]}
-    )
+    lists = pa.table({"id": [1, 2, 3, 4], "x": [[1.0, 2.0], [1.0], None, [3.0, 4.0]], "label": ["a", "z", "b", "b"]})
     pq.write_table(lists, tmp_path / "n.parquet")
     graph, report = build(tmp_path / "n.parquet", "src,dst\n1,4\n", on_bad="skip")
     assert graph.nodes.features.values.tolist() == [[1, 2], [3, 4]]

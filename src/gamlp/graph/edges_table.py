@@ -72,7 +72,7 @@ class EdgesTable:
             for number, name in enumerate(kinds):
                 picked = rows.good if kind_of is None else rows.good & (kind_of == number)
                 if name not in relations and picked.any():
-                    relations[name] = self._create(create, name, rows, picked)
+                    relations[name] = self._create(create, name, len(relations), rows, picked)
                 chosen = kept if kind_of is None else kept & picked
                 if chosen.any():
                     self._add(relations[name], sources, targets, weights, chosen)
@@ -139,8 +139,16 @@ class EdgesTable:
         coded: Any = text.fill_null("").dictionary_encode()
         return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
 
-    def _create(self, create: Callable[[str], Buckets], name: str, rows: Rows, picked: Array) -> Buckets:
+    def _create(self, create: Callable[[str], Buckets], name: str, number: int, rows: Rows, picked: Array) -> Buckets:
         row = rows.batch.row(int(np.argmax(picked)))
+        if number >= _MOST_RELATIONS:
+            raise GamlpError(
+                f"more than {_MOST_RELATIONS} different relations",
+                file=rows.batch.file,
+                row=row,
+                column=self.relation,
+                hint="is it the column of relations?",
+            )
         try:
             return create(name)
         except GamlpError as error:  # a name that cannot be one
@@ -148,9 +156,7 @@ class EdgesTable:
                 error.problem, file=rows.batch.file, row=row, column=self.relation, hint=error.hint
             ) from error
 
-    def _add(
-        self, buckets: Buckets, sources: Array, targets: Array, weights: Array | None, chosen: Array
-    ) -> None:
+    def _add(self, buckets: Buckets, sources: Array, targets: Array, weights: Array | None, chosen: Array) -> None:
         if not chosen.all():
             sources, targets = sources[chosen], targets[chosen]
             weights = None if weights is None else weights[chosen]

@@ -34,8 +34,14 @@ class LabelColumn:
         if self._separator is not None and is_text(column):
             column = pc.split_pattern(column, self._separator)
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            if self._parts and not self.many:
+                raise GamlpError(
+                    "labels are lists here and single values before", file=rows.batch.file, column=self.name
+                )
             self.many = True
             return column
+        if self.many and pa.types.is_null(column.type):
+            return column.cast(pa.large_list(pa.large_string()))
         if self.many:
             raise GamlpError(
                 f"labels are {column.type}",
@@ -50,9 +56,7 @@ class LabelColumn:
         if not self.many:
             self._parts.append(self._encode(labels))
             return
-        lengths = (
-            pc.list_value_length(labels).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
-        )
+        lengths = pc.list_value_length(labels).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
         flat = plain(labels.flatten())
         text = pc.utf8_trim_whitespace(flat.cast(pa.large_string()))
         codes = self._encode(text)
@@ -68,9 +72,7 @@ class LabelColumn:
         names, numbers = self._classes(np.unique(codes[codes >= 0]))
         return Labels(numbers[codes], names) if names else None
 
-    def _many(
-        self, codes: Array, kept: Array | None, create: Callable[[tuple[int, int]], Array]
-    ) -> Labels | None:
+    def _many(self, codes: Array, kept: Array | None, create: Callable[[tuple[int, int]], Array]) -> Labels | None:
         counts = np.concatenate(self._counts)
         owners = np.repeat(np.arange(len(counts)), np.maximum(counts, 0))
         if kept is not None:

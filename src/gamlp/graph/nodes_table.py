@@ -146,6 +146,9 @@ class NodesTable:
             names = [name.strip() for name in given.split(",") if name.strip()]
         else:
             names = self._other_columns()
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if given is not None and twice:
+            raise GamlpError(f"--features names column '{twice}' twice")
         self.table.need(names)
         return ColumnFeatures(names) if names else None
 

@@ -25,7 +25,7 @@ _FORMATS = {
     ".feather": _ARROW,
     ".ipc": _ARROW,
 }
-_SMALLEST_BLOCK = 1 << 18  # a CSV row must fit a block
+_SMALLEST_BLOCK = 1 << 21  # a CSV row must fit a block
 _READ_AHEAD = 1 << 20
 
 # Called for a CSV row with too few or too many columns that is to be passed over.

@@ -16,6 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, datasets
 from gamlp.graph.catalogue import DATASETS
 from gamlp.graph.datasets import load, open_or_load, presence
+from gamlp.graph.sources.download import pyg_dataset
 
 
 def edge_set(graph: Graph) -> set[tuple[int, int]]:
@@ -189,6 +190,19 @@ def test_a_download_brings_the_files_into_the_cache(
     assert [path.name for path in (tmp_path / "cache" / "raw").iterdir()] == ["Planetoid"]
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, one in DATASETS.items() if one.download and one.download.library == "torch_geometric"]
+)
+def test_pyg_puts_files_where_we_look(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    dataset = DATASETS[name]
+    assert dataset.download is not None
+    theirs = pyg_dataset(dataset.download, tmp_path)
+    names = theirs.raw_file_names if isinstance(theirs.raw_file_names, list) else [theirs.raw_file_names]
+    placed = {Path(theirs.raw_dir) / file for file in names}
+    assert placed == {tmp_path / dataset.folders[0] / file for file in dataset.files}
+
+
 def test_a_download_that_breaks_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planetoid = pytest.importorskip("torch_geometric.datasets").Planetoid
     monkeypatch.setenv("GAMLP_CACHE", str(tmp_path / "cache"))
@@ -212,6 +226,20 @@ def test_without_pyg_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "torch_geometric.datasets", None)
     with pytest.raises(GamlpError, match=r'put .* into .*pip install "gamlp\[datasets\]"'):
         load("cora", tmp_path)
+
+
+def test_files_that_are_there_need_neither_pyg_nor_ogb(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for library in ("torch_geometric", "ogb", "pandas", "networkx"):
+        monkeypatch.setitem(sys.modules, library, None)
+    assert load("cora", copied.parents[2]).relation.entries == 10_556
+
+
+def test_a_saved_dataset_keeps_the_split_of_its_seed(data_dir: Path, tmp_path: Path) -> None:
+    loaded = load("amazon-photo", data_dir, seed=7)
+    saved = loaded.save(tmp_path / "graph")
+    assert loaded.nodes.split is not None and saved.nodes.split is not None
+    assert np.array_equal(saved.nodes.split.roles, loaded.nodes.split.roles)
+    assert saved.source == {**loaded.source, "seed": 7}
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,7 @@ def arrays() -> dict[str, Array]:
     return {
         "edges": random.integers(0, NODES, (2, EDGES)),
         # OGB writes six decimals; whole numbers among them must not decide a column's type.
-        "features": np.where(
-            random.random((NODES, WIDTH)) < 0.1, 0, random.standard_normal((NODES, WIDTH)).round(6)
-        ),
+        "features": np.where(random.random((NODES, WIDTH)) < 0.1, 0, random.standard_normal((NODES, WIDTH)).round(6)),
         "labels": random.integers(0, 40, NODES),
         "train": np.arange(30),
         "valid": np.arange(30, 40),
@@ -103,14 +102,32 @@ def test_tables_read_as_ogb_reads_them(arxiv: Path, arrays: dict[str, Array], ca
     assert stored(graph) == undirected(theirs["edge_index"])
 
 
+def test_a_download_brings_the_folder_and_asks_nothing(
+    arxiv: Path, arrays: dict[str, Array], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = pytest.importorskip("ogb.utils.url")
+    monkeypatch.setenv("GAMLP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GAMLP_OFFLINE")
+    monkeypatch.setattr("gamlp.graph.sources.download._answers", lambda _: True)
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
+
+    def fetched(address: str, folder: str, log: bool) -> str:
+        assert address.endswith("/arxiv.zip")
+        (Path(folder) / "arxiv.zip").touch()
+        return str(Path(folder) / "arxiv.zip")
+
+    monkeypatch.setattr(url, "download_url", fetched)
+    monkeypatch.setattr(url, "extract_zip", lambda _, folder: shutil.copytree(arxiv / "ogbn_arxiv", f"{folder}/arxiv"))
+    check(load("ogbn-arxiv", tmp_path / "empty"), arrays, 40)
+    assert [path.name for path in (tmp_path / "cache" / "raw").iterdir()] == ["ogbn_arxiv"]
+
+
 def test_a_folder_of_ogbs_pyg_loader_is_found_too(arxiv: Path, arrays: dict[str, Array]) -> None:
     (arxiv / "ogbn_arxiv").rename(arxiv / "ogbn_arxiv_pyg")
     check(load("ogbn-arxiv", arxiv), arrays, 40)
 
 
-def test_nothing_is_asked_when_the_release_file_is_missing(
-    arxiv: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_asked_when_the_release_file_is_missing(arxiv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (arxiv / "ogbn_arxiv" / "RELEASE_v1.txt").unlink()
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
     assert load("ogbn-arxiv", arxiv).nodes.count == NODES
@@ -207,9 +224,7 @@ def test_mag_has_types_and_relations_as_ogb_has_them(arrays: dict[str, Array], t
     raw = folder / "raw"
     write_csv(raw / "num-node-dict.csv.gz", [list(counts.values())], header=",".join(counts))
     write_csv(raw / "triplet-type-list.csv.gz", triplets)
-    write_csv(
-        raw / "nodetype-has-label.csv.gz", [["False", "False", "False", "True"]], header=",".join(counts)
-    )
+    write_csv(raw / "nodetype-has-label.csv.gz", [["False", "False", "False", "True"]], header=",".join(counts))
     write_csv(raw / "node-feat" / "paper" / "node-feat.csv.gz", arrays["features"])
     write_csv(raw / "node-label" / "paper" / "node-label.csv.gz", arrays["labels"])
     edges = {}
@@ -234,6 +249,4 @@ def test_mag_has_types_and_relations_as_ogb_has_them(arrays: dict[str, Array], t
     ogb = pytest.importorskip("ogb.io.read_graph_raw")
     (theirs,) = ogb.read_csv_heterograph_raw(str(raw))
     assert theirs["num_nodes_dict"] == counts
-    assert np.array_equal(
-        theirs["edge_index_dict"]["author", "writes", "paper"], edges["author", "writes", "paper"]
-    )
+    assert np.array_equal(theirs["edge_index_dict"]["author", "writes", "paper"], edges["author", "writes", "paper"])

@@ -84,7 +84,7 @@ def _npz(name: str, kind: str, folder: str, file: str, counts: Counts) -> Datase
         files=(file,),
         options={"file": file, "component": True},
         per_class=(20, 30),
-        download=Download("torch_geometric", kind, kind, {"name": folder.lower()}),
+        download=Download("torch_geometric", kind, kind, {"name": folder}),
     )
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from gamlp.errors import GamlpError
+from gamlp.files import told_when_full
 from gamlp.graph import bundled, synthetic
-from gamlp.graph.catalogue import DATASETS, Dataset, find
+from gamlp.graph.catalogue import DATASETS, Counts, Dataset, find
 from gamlp.graph.folder import open_graph, writing
 from gamlp.graph.graph import ROLES, Graph, Split
 from gamlp.graph.manifest import digest
@@ -163,7 +164,8 @@ def _converted(dataset: Dataset, place: Path, memory: int, progress: Progress) -
             shutil.rmtree(folder)  # damaged: the raw files are still there
     with tempfile.TemporaryDirectory(prefix="gamlp-") as unpacked:
         if place.is_file():
-            archive.unpack(place, dataset.files, Path(unpacked))
+            with told_when_full(Path(unpacked)):
+                archive.unpack(place, dataset.files, Path(unpacked))
             place = Path(unpacked)
         with writing(folder, dataset.name, target=dataset.target, replace=True) as writer:
             writer.source = {"dataset": dataset.name, "from": dataset.source, "split": dataset.split}
@@ -200,6 +202,18 @@ def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:
     folder = cache_folder() / "graphs" / f"{dataset.name}-{digest([_READING, dataclasses.asdict(counts), seed])}"
     if folder.is_dir():
         return open_graph(folder)
-    if dataset.reader == "short-video":
-        return synthetic.short_video(folder, seed=seed, progress=progress)
-    return synthetic.communities(folder, seed=seed, progress=progress, **dataclasses.asdict(counts))
+    return GENERATED[dataset.reader](folder, counts, seed, progress)
+
+
+def _communities(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:
+    return synthetic.communities(folder, **dataclasses.asdict(counts), seed=seed, progress=progress)
+
+
+def _short_video(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:
+    return synthetic.short_video(folder, seed=seed, progress=progress)
+
+
+GENERATED: dict[str, Callable[[Path, Counts, int, Progress], Graph]] = {
+    "communities": _communities,
+    "short-video": _short_video,
+}

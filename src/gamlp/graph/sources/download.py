@@ -48,15 +48,19 @@ def fetch(dataset: Dataset, root: Path) -> None:
 
 
 def _with_pyg(plan: Download, folder: Path) -> None:
-    library = _library("torch_geometric.datasets", "torch-geometric")
-    kind = getattr(library, plan.name)
-    # Its constructor would also process the files: we only want them.
+    dataset = pyg_dataset(plan, folder)
+    Path(dataset.raw_dir).mkdir(parents=True, exist_ok=True)
+    dataset.download()
+
+
+def pyg_dataset(plan: Download, folder: Path) -> Any:
+    """PyG's dataset, which knows its files, without its constructor, which would process them."""
+    kind = getattr(_library("torch_geometric.datasets", "torch-geometric"), plan.name)
     dataset = kind.__new__(kind)
     dataset.root = str(folder / plan.root)
     for name, value in plan.attributes.items():
         setattr(dataset, name, value)
-    Path(dataset.raw_dir).mkdir(parents=True, exist_ok=True)
-    dataset.download()
+    return dataset
 
 
 def _with_ogb(plan: Download, folder: Path) -> None:

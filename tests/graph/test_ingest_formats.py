@@ -175,6 +175,7 @@ def test_integer_edges_of_string_nodes_and_the_reverse(build, tmp_path):
     assert set(edge_set(graph)) == {(0, 1), (1, 0)}
 
 
+@pytest.mark.filterwarnings("ignore:1 of 2 classes")
 def test_categories_and_labels_of_all_kinds(build, tmp_path):
     nodes = pa.table({
         "id": pa.array(["p", "q", "r"]).dictionary_encode(),

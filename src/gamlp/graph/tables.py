@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ _FORMATS = {
     ".feather": _ARROW,
     ".ipc": _ARROW,
 }
-_SMALLEST_BLOCK = 1 << 21  # a CSV row must fit a block
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 1 << 21, 1 << 24  # a CSV row must fit a block
 _READ_AHEAD = 1 << 20
 
 # Called for a CSV row with too few or too many columns that is to be passed over.
@@ -235,6 +234,20 @@ def _csv_batches(file: Path, names: list[str], size: int, pass_over: PassOver | 
         return "skip"
 
     options = csv.ParseOptions(invalid_row_handler=ragged)
-    size = min(max(size, _SMALLEST_BLOCK), 1 << 26)
-    with _open_csv(file, dict.fromkeys(names, pa.string()), size, options) as reader:
-        yield from chain(reader)
+    # Arrow reads some blocks ahead, whatever it is told: small blocks, joined here to the size that is wanted.
+    block = min(max(size // 4, _SMALLEST_BLOCK), _LARGEST_BLOCK)
+    parts: list[pa.RecordBatch] = []
+    with _open_csv(file, dict.fromkeys(names, pa.string()), block, options) as reader:
+        for part in reader:
+            parts.append(part)
+            if sum(part.nbytes for part in parts) >= size:
+                yield _joined(parts)
+                parts = []
+    if parts:
+        yield _joined(parts)
+
+
+def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0]
+    return pa.RecordBatch.from_struct_array(pa.concat_arrays([part.to_struct_array() for part in parts]))

@@ -43,6 +43,8 @@ class LocalEngine:
                     self._run_group(graph, passes, writer, progress)
             if missing or not writer.up_to_date():
                 writer.finish()
+            else:
+                writer.tidy()
         return HopStore.open(store)
 
     def _run_group(self, graph: Graph, passes: list[Pass], writer: StoreWriter, progress: Progress) -> None:

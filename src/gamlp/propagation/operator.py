@@ -52,6 +52,8 @@ def factors(relation: Relation, operator: Operator, count: int) -> Factors:
     enter = leave = None
     if r > 0.0:
         enter, leave = np.empty(count, np.float32), np.empty(count, np.float32)
+    _refuse_extremes(row_sums, relation)
+    _refuse_extremes(column_sums, relation)
     for begin in range(0, count, _CHUNK):  # in chunks: float64 temporaries stay small beside a large graph
         part = slice(begin, begin + _CHUNK)
         rows, columns = row_sums[part] + loop, column_sums[part] + loop
@@ -62,6 +64,15 @@ def factors(relation: Relation, operator: Operator, count: int) -> Factors:
         if enter is not None and leave is not None:
             enter[part], leave[part] = _power(columns, -r, empty=1.0), _power(columns, r, empty=1.0)
     return Factors(step, enter, leave)
+
+
+def _refuse_extremes(sums: Array, relation: Relation) -> None:
+    """Sums whose inverse float32 cannot hold; only weights can add up to them."""
+    if relation.weighted and (wrong := np.flatnonzero((sums > 0.0) & ((sums < 1e-30) | (sums > 1e30)))).size:
+        raise GamlpError(
+            f"edge weights of node {wrong[0]} add up to {sums[wrong[0]]:.3g}, beyond what float32 can invert",
+            hint="rescale the weights",
+        )
 
 
 def _power(sums: Array, exponent: float, *, empty: float) -> Array:

@@ -30,6 +30,8 @@ from gamlp.propagation.store import (
 
 Array = np.ndarray[Any, Any]
 PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is there
+_SIGNALS = ("features-", "labels-", "crossfit-")
+_BESIDE = (f".{MANIFEST}.", f".{PLAN}.", ".labels.npy", ".split.npy")  # not yet renamed when a run was killed
 
 
 class StoreWriter:
@@ -93,16 +95,18 @@ class StoreWriter:
             signals=self._entries,
         )
         write_json(self.folder / MANIFEST, manifest.model_dump())
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Remove what a finished store does not need, left by this run or by one that was killed at its very end."""
         (self.folder / PLAN).unlink(missing_ok=True)
         shutil.rmtree(self.work, ignore_errors=True)
         used = {entry.folder for entry in self._entries.values()}
-        for folder in self.folder.iterdir():
-            if (
-                folder.is_dir()
-                and folder.name.startswith(("features-", "labels-", "crossfit-"))
-                and folder.name not in used
-            ):
-                shutil.rmtree(folder)
+        for path in self.folder.iterdir():
+            if path.is_dir() and path.name.startswith(_SIGNALS) and path.name not in used:
+                shutil.rmtree(path)
+            elif path.name.startswith(_BESIDE):
+                path.unlink()
 
     def up_to_date(self) -> bool:
         """Whether the copied labels and roles are those of the graph."""

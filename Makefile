@@ -1,0 +1,55 @@
+# Two commands do all: `make run` and `make test`. Both make a virtual environment in .venv first.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# 3.11 first: the versions in requirements.lock are tested with it.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { echo $$python; break; }; done)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+SOURCES := pyproject.toml CMakeLists.txt $(shell find src -name '*.cpp' -o -name '*.hpp')
+
+.PHONY: run test lint format bench clean
+
+run: $(VENV)/installed  ## propagate the bundled digits over their neighbour graph, and show what is in the store
+	$(BIN)/gamlp propagate digits --out runs/digits --hops 5
+	$(BIN)/gamlp info runs/digits
+	@echo "Your own tables: $(BIN)/gamlp ingest --help"
+
+test: $(VENV)/developer lint  ## everything that CI runs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/developer  ## style, types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/developer  ## mend style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/developer  ## speed and memory of propagation against its peers
+	$(BIN)/python benchmarks/propagation.py
+
+clean:  ## remove the virtual environment and everything built
+	rm -rf $(VENV) build runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "gamlp needs Python 3.11, 3.12 or 3.13 and none was found: install one, or name it with make PYTHON=/path/to/python."; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it (on Debian: apt-get install python3-venv)."; exit 1; }
+	@command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || \
+		echo "No C++ compiler was found: gamlp will be installed without its kernel and propagate with torch, several times slower."
+	$(PYTHON) -m venv $(VENV)
+
+# torch by itself and first: asked for by another package, a larger build of it may be chosen.
+$(VENV)/torch: requirements.lock | $(BIN)/python
+	$(PIP) torch
+	@touch $@
+
+$(VENV)/installed: $(VENV)/torch $(SOURCES)
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/developer: $(VENV)/installed
+	$(PIP) --editable ".[dev]"
+	@touch $@

@@ -129,5 +129,5 @@ def map_array(path: Path) -> np.ndarray[Any, Any]:
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
     except FileNotFoundError as error:
         raise GamlpError("file is missing", file=path, hint="the folder is incomplete; build it again") from error
-    except (ValueError, EOFError, OSError) as error:
-        raise GamlpError(f"not a readable .npy array ({error})", file=path) from error
+    except Exception as error:  # numpy raises nearly anything at a damaged header
+        raise GamlpError(f"not a readable .npy array ({' '.join(str(error).split())})", file=path) from error

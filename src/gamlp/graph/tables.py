@@ -26,6 +26,7 @@ _FORMATS = {
 }
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 1 << 21, 1 << 24  # a CSV row must fit a block
 _READ_AHEAD = 1 << 20
+_FEW = 64
 
 # Called for a CSV row with too few or too many columns that is to be passed over.
 PassOver = Callable[[], None]
@@ -151,14 +152,16 @@ def _reading(file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
 def _read_schema(file: Path) -> pa.Schema:
     kind = _format(file)
     if kind == _PARQUET:
-        return parquet.read_schema(file)
-    if kind == _ARROW:
-        schema: pa.Schema = _open_arrow(file).schema
-        return schema
-    # Ragged rows of the first block are told when they are read, not here.
-    options = csv.ParseOptions(invalid_row_handler=lambda _: "skip")
-    with _open_csv(file, {}, _SMALLEST_BLOCK, options) as reader:
-        return pa.schema([(name, pa.string()) for name in reader.schema.names])
+        schema = parquet.read_schema(file)
+    elif kind == _ARROW:
+        schema = _open_arrow(file).schema
+    else:  # from the header alone: bad rows are told when they are read
+        lines = re.split(rb"\r\n|\r|\n", _open_text(file).read(_SMALLEST_BLOCK))
+        header = next((line for line in lines if line), b"") + b"\n"
+        names = csv.open_csv(pa.BufferReader(header)).schema.names
+        schema = pa.schema([(name, pa.string()) for name in names])
+    schema.names  # decoded here, where a damaged name is told  # noqa: B018
+    return schema
 
 
 def _open(file: Path, names: list[str], size: int, pass_over: PassOver | None) -> Iterator[pa.RecordBatch]:
@@ -173,19 +176,11 @@ def _open(file: Path, names: list[str], size: int, pass_over: PassOver | None) -
 def _parquet_batches(file: Path, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
     # Without threads and read-ahead memory is one batch and its pages, however large a row group is.
     with parquet.ParquetFile(file, pre_buffer=False, buffer_size=_READ_AHEAD) as source:
-        rows = max(1, size // _bytes_of_a_row(source.metadata, names))
+        # A few rows tell how large rows are; the file's own figures are those before decoding.
+        first = next(source.iter_batches(batch_size=_FEW, columns=names, use_threads=False), None)
+        of_a_row = max(first.nbytes // first.num_rows if first is not None and first.num_rows else 0, 8 * len(names))
+        rows = max(1, size // of_a_row)
         yield from source.iter_batches(batch_size=rows, columns=names, use_threads=False)
-
-
-def _bytes_of_a_row(metadata: Any, names: list[str]) -> int:
-    total = 0
-    for group in range(min(metadata.num_row_groups, 1)):
-        groups = metadata.row_group(group)
-        columns = [groups.column(index) for index in range(groups.num_columns)]
-        wanted = [c for c in columns if c.path_in_schema in names or c.path_in_schema.split(".")[0] in names]
-        # Values count too: a column of few different ones is stored in next to nothing.
-        total = sum(max(c.total_uncompressed_size, 8 * c.num_values) for c in wanted) // max(1, groups.num_rows)
-    return max(total, 16 * len(names))
 
 
 def _open_arrow(file: Path) -> Any:
@@ -211,33 +206,33 @@ def _arrow_batches(file: Path, names: list[str], size: int) -> Iterator[pa.Recor
         yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
 
 
-def _open_csv(file: Path, types: dict[str, pa.DataType], size: int, options: csv.ParseOptions) -> Any:
+def _open_text(file: Path) -> Any:
     compression: Any = "gzip" if _format(file) == _GZIP else None
-    stream: Any = pa.input_stream(str(file), compression)
-    return csv.open_csv(
-        stream,
-        read_options=csv.ReadOptions(use_threads=False, block_size=size),
-        parse_options=options,
-        convert_options=csv.ConvertOptions(
-            column_types=types, include_columns=list(types), null_values=[""], strings_can_be_null=True
-        ),
-    )
+    return pa.input_stream(str(file), compression)
 
 
 def _csv_batches(file: Path, names: list[str], size: int, pass_over: PassOver | None) -> Iterator[pa.RecordBatch]:
     """Columns as strings: Arrow would decide on types block by block, and not say which row breaks one."""
 
     def ragged(_: Any) -> Any:
-        if pass_over is None:
-            return "error"
+        assert pass_over is not None
         pass_over()
         return "skip"
 
-    options = csv.ParseOptions(invalid_row_handler=ragged)
     # Arrow reads some blocks ahead, whatever it is told: small blocks, joined here to the size that is wanted.
     block = min(max(size // 4, _SMALLEST_BLOCK), _LARGEST_BLOCK)
     parts: list[pa.RecordBatch] = []
-    with _open_csv(file, dict.fromkeys(names, pa.string()), block, options) as reader:
+    with csv.open_csv(
+        _open_text(file),
+        read_options=csv.ReadOptions(use_threads=False, block_size=block),
+        parse_options=csv.ParseOptions(invalid_row_handler=None if pass_over is None else ragged),
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=names,
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    ) as reader:
         for part in reader:
             parts.append(part)
             if sum(part.nbytes for part in parts) >= size:

@@ -150,6 +150,10 @@ def test_damaged_gzip(build, tmp_path, damage):
 def test_damaged_arrow_and_invalid_text(build, tmp_path):
     (tmp_path / "e.arrow").write_bytes(b"ARROW1\0\0nonsense")
     assert "e.arrow: truncated, damaged or not Arrow (" in told(build, tmp_path, INTS, tmp_path / "e.arrow")
+    latin = pa.array([b"a", b"caf\xe9"]).view(pa.string())
+    pq.write_table(pa.table({"src": latin, "dst": latin}), tmp_path / "e.parquet")
+    sentence = told(build, tmp_path, edges=tmp_path / "e.parquet")
+    assert sentence.startswith("e.parquet: truncated, damaged or not Parquet (") and "UTF8" in sentence
     (tmp_path / "e.csv").write_bytes(b"src,dst\n1,2\n1,\xff\xfe\n")
     sentence = told(build, tmp_path, INTS, tmp_path / "e.csv")
     assert sentence.startswith("e.csv, row 2: truncated, damaged or not CSV (") and "UTF8" in sentence
@@ -170,6 +174,8 @@ def test_bad_npy(build, tmp_path):
 
     assert sentence(np.zeros((3, 2))) == "x.npy: 3 rows of features for 4 rows of nodes."
     assert sentence(np.zeros((5, 2))) == "x.npy: 5 rows of features for 4 rows of nodes."
+    (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes().replace(b"}  ", b"}{ "))
+    assert "x.npy: not a readable .npy array" in told(build, tmp_path, features=str(tmp_path / "x.npy"))
     assert "x.npy: not a readable .npy array" in sentence(np.array([[{}], [{}], [{}], [{}]]))
     assert "x.npy: holds float64 of shape (4,)" in sentence(np.zeros(4))
     assert "x.npy: holds <U1 of shape (4, 1)" in sentence(np.full((4, 1), "a"))

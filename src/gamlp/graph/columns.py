@@ -135,5 +135,5 @@ def _one_by_one(column: Column, kind: pa.DataType) -> Column:
 
 def shown(column: Column, index: int) -> str:
     """A value as an error quotes it."""
-    text = str(column[index].as_py())
+    text = " ".join(str(column[index].as_py()).split())  # one line
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -180,7 +180,9 @@ def _parquet_batches(file: Path, names: list[str], size: int) -> Iterator[pa.Rec
         first = next(source.iter_batches(batch_size=_FEW, columns=names, use_threads=False), None)
         of_a_row = max(first.nbytes // first.num_rows if first is not None and first.num_rows else 0, 8 * len(names))
         rows = max(1, size // of_a_row)
-        yield from source.iter_batches(batch_size=rows, columns=names, use_threads=False)
+        for batch in source.iter_batches(batch_size=rows, columns=names, use_threads=False):
+            batch.validate(full=True)  # text that is not UTF-8 would fail where nobody could tell its file
+            yield batch
 
 
 def _open_arrow(file: Path) -> Any:

@@ -8,7 +8,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,7 @@ def folder_beside(out: Path, *, replace: bool = False) -> Iterator[Path]:
     if out.exists() and not out.is_dir():
         raise GamlpError("is a file where a folder is to be written", file=out, hint="choose another --out")
     beside = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    made = [parent for parent in beside.parents if not parent.exists()]
     with told_when_full(out):
         try:
             shutil.rmtree(beside, ignore_errors=True)
@@ -85,6 +86,10 @@ def folder_beside(out: Path, *, replace: bool = False) -> Iterator[Path]:
             _replace_folder(beside, out)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
+            if not out.exists():
+                with suppress(OSError):  # somebody else may use them by now
+                    for parent in made:
+                        parent.rmdir()
 
 
 def _replace_folder(beside: Path, out: Path) -> None:

@@ -203,6 +203,14 @@ def test_output_that_exists_is_left_alone(build, tmp_path):
     assert (tmp_path / "graph" / "mine").read_text() == "precious"
 
 
+def test_folders_made_on_the_way_go_too(build, tmp_path):
+    with pytest.raises(GamlpError, match="not in the node table"):
+        build(edges="src,dst\na,q\n", out=tmp_path / "new" / "deep" / "graph")
+    assert not (tmp_path / "new").exists()
+    build(out=tmp_path / "new" / "deep" / "graph")
+    assert (tmp_path / "new" / "deep" / "graph" / "graph.json").exists()
+
+
 def test_bad_fractions(build, tmp_path):
     assert "three fractions" in told(build, tmp_path, fractions=(0.9, 0.3, 0.1))
 

@@ -41,7 +41,14 @@ def instructions() -> str:
 
 
 def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
-    """Compute rows begin..end of the block (or of `rows`); returns how many values the storage could not hold."""
+    """Compute rows begin..end of the block (or of `rows`); returns how many values the storage could not hold.
+
+    Offsets and neighbours are trusted to stay inside their arrays: who maps a file checks them once before.
+    """
+    if task.rows is not None and 0 <= begin < end <= len(task.rows):
+        lowest, highest = int(task.rows[begin]), int(task.rows[end - 1])  # ascending
+        if lowest < task.start or highest >= task.start + len(task.offsets) - 1:
+            raise IndexError(f"rows {lowest}..{highest} reach outside the block that begins at {task.start}")
     module = native()
     if module is None:
         return _hop_with_torch(task, begin, end)

@@ -25,6 +25,8 @@ def scale(
     baseline: bool = False,
 ) -> int:
     """dst[i, c] = src[rows[i], c] · row_factors[i] · column_factors[c]; returns how many values dst could not hold."""
+    if rows is not None and len(rows) and int(rows.view(np.uint64).max()) >= len(src):  # a negative one is huge
+        raise IndexError(f"rows {rows.min()}..{rows.max()} of a matrix with {len(src)} rows")
     module = native()
     if module is None:
         return _scale_with_torch(src, src_storage, dst, dst_storage, rows, row_factors, column_factors)

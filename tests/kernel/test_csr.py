@@ -1,0 +1,174 @@
+"""Edge list → CSR, against a dictionary and against scipy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gamlp.errors import GamlpError
+from gamlp.kernel import build_csr
+from gamlp.kernel.csr import _build_with_numpy
+
+Array = np.ndarray[Any, Any]
+Built = tuple[Array, Array, Array | None]
+
+
+@dataclass(frozen=True)
+class EdgeList:
+    rows: Array
+    columns: Array
+    weights: Array | None
+    start: int
+    stop: int
+    symmetric: bool
+    drop_loops: bool
+
+    def built(self, threads: int | None = None) -> Built:
+        return build_csr(
+            self.rows,
+            self.columns,
+            self.weights,
+            start=self.start,
+            stop=self.stop,
+            symmetric=self.symmetric,
+            drop_loops=self.drop_loops,
+            threads=threads,
+        )
+
+
+@st.composite
+def edge_lists(draw: st.DrawFn) -> EdgeList:
+    """Few nodes, so that duplicates, reversed duplicates and loops are common; a window of rows."""
+    count = draw(st.integers(1, 12))
+    node = st.integers(0, count - 1)
+    pairs = draw(st.lists(st.tuples(node, node), max_size=50))
+    edges = np.array(pairs, draw(st.sampled_from([np.int32, np.int64]))).reshape(-1, 2)
+    weights = None
+    if draw(st.booleans()):  # sixteenths: sums are exact whatever their order
+        weights = np.array([draw(st.integers(0, 64)) / 16 for _ in pairs], np.float32)
+    start = draw(st.integers(0, count))
+    stop = draw(st.integers(start, count))
+    return EdgeList(edges[:, 0], edges[:, 1], weights, start, stop, draw(st.booleans()), draw(st.booleans()))
+
+
+def by_dictionary(edges: EdgeList) -> Built:
+    table: dict[int, dict[int, float]] = {row: {} for row in range(edges.start, edges.stop)}
+    for position, (row, column) in enumerate(zip(edges.rows.tolist(), edges.columns.tolist())):
+        if edges.drop_loops and row == column:
+            continue
+        for r, c in [(row, column), (column, row)] if edges.symmetric else [(row, column)]:
+            if r in table:
+                weight = 1.0 if edges.weights is None else float(edges.weights[position])
+                table[r][c] = table[r].get(c, 0.0) + weight
+    lists = [sorted(neighbours.items()) for neighbours in table.values()]
+    flat = [item for neighbours in lists for item in neighbours]
+    return (
+        np.cumsum([0, *(len(neighbours) for neighbours in lists)]),
+        np.array([column for column, _ in flat], np.int32),
+        None if edges.weights is None else np.array([weight for _, weight in flat], np.float32),
+    )
+
+
+def same(one: Built, other: Built) -> bool:
+    pairs = list(zip(one, other))
+    if any((a is None) != (b is None) for a, b in pairs):
+        return False
+    return all(a is None or (a.dtype == b.dtype and np.array_equal(a, b)) for a, b in pairs)
+
+
+@settings(max_examples=150, deadline=None)
+@given(edges=edge_lists())
+def test_csr_is_what_a_dictionary_gives(edges: EdgeList) -> None:
+    found = edges.built()
+    assert [None if part is None else part.dtype for part in found] == [
+        np.int64,
+        np.int32,
+        None if edges.weights is None else np.float32,
+    ]
+    assert same(found, by_dictionary(edges))
+
+
+@settings(max_examples=60, deadline=None)
+@given(edges=edge_lists())
+def test_numpy_builds_the_same_arrays_as_the_kernel(edges: EdgeList) -> None:
+    fallback = _build_with_numpy(
+        edges.rows, edges.columns, edges.weights, edges.start, edges.stop, edges.symmetric, edges.drop_loops
+    )
+    assert same(fallback, edges.built())
+
+
+@settings(max_examples=40, deadline=None)
+@given(edges=edge_lists())
+def test_the_width_of_the_input_does_not_matter(edges: EdgeList) -> None:
+    other = np.int64 if edges.rows.dtype == np.int32 else np.int32
+    widened = EdgeList(edges.rows.astype(other), edges.columns.astype(other), *list(vars(edges).values())[2:])
+    assert same(widened.built(), edges.built())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_any_number_of_threads_builds_the_same_arrays(weighted: bool) -> None:
+    random = np.random.default_rng(0)
+    rows, columns = random.integers(0, 5000, (2, 120_000))
+    weights = random.random(120_000, np.float32) if weighted else None  # rounding would tell another order of adding
+    edges = EdgeList(rows, columns, weights, 0, 5000, True, True)
+    alone = edges.built(threads=1)
+    assert all(same(alone, edges.built(threads=threads)) for threads in (2, 3, 4))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_million_edges_are_as_scipy_has_them(weighted: bool) -> None:
+    random = np.random.default_rng(1)
+    count, nodes = 1_000_000, 60_000
+    # A power law, so that some rows hold thousands of entries and many none.
+    rows, columns = (nodes * random.random((2, count)) ** 3).astype(np.int32)
+    values = random.random(count, np.float32) if weighted else np.ones(count, np.float32)
+    offsets, neighbours, weights = build_csr(
+        rows, columns, values if weighted else None, start=0, stop=nodes, symmetric=True
+    )
+    apart = rows != columns
+    forth = scipy.sparse.coo_matrix((values[apart].astype(np.float64), (rows[apart], columns[apart])), (nodes, nodes))
+    expected = (forth + forth.T).tocsr()
+    expected.sort_indices()
+    assert np.array_equal(offsets, expected.indptr)
+    assert np.array_equal(neighbours, expected.indices)
+    assert (weights is None) == (not weighted)
+    if weights is not None:
+        assert np.allclose(weights, expected.data, rtol=1e-6, atol=0)
+
+
+def test_a_window_of_rows_is_a_slice_of_the_whole() -> None:
+    random = np.random.default_rng(2)
+    rows, columns = random.integers(0, 3000, (2, 40_000))
+    offsets, neighbours, _ = build_csr(rows, columns, start=0, stop=3000, symmetric=True)
+    part_offsets, part_neighbours, _ = build_csr(rows, columns, start=700, stop=1900, symmetric=True)
+    assert np.array_equal(part_offsets, offsets[700:1901] - offsets[700])
+    assert np.array_equal(part_neighbours, neighbours[offsets[700] : offsets[1900]])
+
+
+def test_no_edges_give_empty_rows() -> None:
+    nothing = np.zeros(0, np.int64)
+    offsets, neighbours, weights = build_csr(nothing, nothing, start=0, stop=3, symmetric=True)
+    assert offsets.tolist() == [0, 0, 0, 0] and len(neighbours) == 0 and weights is None
+
+
+def test_the_largest_node_number_is_kept_and_more_nodes_are_refused() -> None:
+    far = np.array([2**31 - 2])
+    _, neighbours, _ = build_csr(np.array([0]), far, start=0, stop=1, symmetric=False)
+    assert neighbours.tolist() == [2**31 - 2]
+    offsets, neighbours, _ = build_csr(far, np.array([5]), start=2**31 - 3, stop=2**31 - 1, symmetric=False)
+    assert offsets.tolist() == [0, 0, 1] and neighbours.tolist() == [5]
+    with pytest.raises(GamlpError, match="2147483648 nodes are more than this format holds"):
+        build_csr(far, far, start=0, stop=2**31, symmetric=False)
+
+
+def test_arrays_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ in length"):
+        build_csr(np.arange(3), np.arange(2), start=0, stop=3, symmetric=False)
+    with pytest.raises(ValueError, match="differ in length"):
+        build_csr(np.arange(3), np.arange(3), np.ones(2, np.float32), start=0, stop=3, symmetric=False)

@@ -1,0 +1,278 @@
+"""One hop and rows between storage types: bytes against plain numpy, misuse told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gamlp.kernel import NUMPY, HopTask, build_csr, hop, scale
+from gamlp.kernel.native import native
+
+Array = np.ndarray[Any, Any]
+STORAGES = ("float32", "float16", "bfloat16")
+NODES, START, STOP = 40, 9, 31  # the block is a window of rows: node numbers and row numbers differ
+# Vectors of 8: 1 to 13 fill one tile, up to 24 two, then three.
+WIDTHS = [8 * vectors for vectors in (*range(1, 18), 24, 25, 26)]
+
+pytestmark = pytest.mark.skipif(native() is None, reason="the C++ kernel was not built")
+
+
+def widen(values: Array, storage: str) -> Array:
+    if storage == "float16":
+        return values.view(np.float16).astype(np.float32)
+    if storage == "bfloat16":
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values
+
+
+def narrow(values: Array, storage: str) -> Array:
+    """Round to nearest even, by torch."""
+    if storage == "float32":
+        return values
+    half = torch.from_numpy(values).to(getattr(torch, storage))
+    return half.view(torch.int16).numpy().view(np.uint16)
+
+
+def make_task(
+    width: int,
+    storage: str = "float32",
+    weighted: bool = False,
+    factors: bool = True,
+    loops: bool = True,
+    seed: int = 0,
+) -> HopTask:
+    random = np.random.default_rng(seed)
+    edges = random.integers(0, NODES, (2, 260))
+    edges[0, :60] = START + 3  # a hub: more edges than are prefetched ahead
+    weights = random.random(260, np.float32) if weighted else None
+    offsets, neighbours, merged = build_csr(*edges, weights, start=START, stop=STOP, symmetric=False)
+    return HopTask(
+        offsets,
+        neighbours,
+        merged,
+        random.uniform(0.1, 1.0, NODES).astype(np.float32) if factors else None,
+        START,
+        loops,
+        narrow(random.normal(size=(NODES, width)).astype(np.float32), storage),
+        np.full((NODES, width), 7, NUMPY[storage]),
+        storage,
+    )
+
+
+def by_loop(task: HopTask, begin: int, end: int) -> Array:
+    """dst after the hop, every product and sum rounded to float32 in ascending order of the node."""
+    dst, src = task.dst.copy(), widen(task.src, task.storage)
+    for position in range(begin, end):
+        row = position if task.rows is None else int(task.rows[position]) - task.start
+        node = task.start + row
+        terms = {
+            int(task.neighbours[e]): np.float32(1.0) if task.weights is None else task.weights[e]
+            for e in range(task.offsets[row], task.offsets[row + 1])
+        }
+        if task.loops:
+            terms[node] = np.float32(1.0)
+        total = np.zeros(src.shape[1], np.float32)
+        for neighbour in sorted(terms):
+            total += src[neighbour] * terms[neighbour]
+        if task.factors is not None:
+            total *= task.factors[node]
+        dst[position if task.rows is not None else node] = narrow(total, task.storage)
+    return dst
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_hop_is_a_plain_loop_at_every_width(width: int, storage: str) -> None:
+    for weighted in (False, True):
+        task = make_task(width, storage, weighted)
+        expected = by_loop(task, 0, STOP - START)
+        assert hop(task, 0, STOP - START) == 0
+        assert np.array_equal(task.dst, expected)
+
+
+@pytest.mark.parametrize("baseline", [False, True], ids=["best loop", "baseline loop"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weights"])
+@pytest.mark.parametrize("factors", [False, True], ids=["", "factors"])
+@pytest.mark.parametrize("loops", [False, True], ids=["", "loops"])
+@pytest.mark.parametrize("some_rows", [False, True], ids=["", "rows"])
+def test_a_hop_is_a_plain_loop_with_every_option(
+    some_rows: bool, loops: bool, factors: bool, weighted: bool, baseline: bool
+) -> None:
+    task = make_task(24, "float32", weighted, factors, loops)
+    count = STOP - START
+    if some_rows:
+        rows = np.array([9, 10, 12, 13, 20, 29, 30])
+        task, count = replace(task, rows=rows, dst=np.zeros((len(rows), 24), np.float32)), len(rows)
+    expected = by_loop(task, 0, count)
+    hop(task, 0, count, baseline=baseline)
+    assert np.array_equal(task.dst, expected)
+
+
+def test_a_range_of_rows_leaves_the_others_alone() -> None:
+    task = make_task(16)
+    expected = by_loop(task, 5, 11)
+    hop(task, 5, 11)
+    assert np.array_equal(task.dst, expected)
+    assert (task.dst[: START + 5] == 7).all() and (task.dst[START + 11 :] == 7).all()
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("width", [8, 104, 112, 208])
+def test_the_baseline_loop_gives_the_same_bytes(storage: str, width: int) -> None:
+    best, plain = (make_task(width, storage, weighted=True, seed=3) for _ in range(2))
+    hop(best, 0, STOP - START)
+    hop(plain, 0, STOP - START, baseline=True)
+    assert best.dst.tobytes() == plain.dst.tobytes()
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_matrices_may_be_columns_of_wider_ones(storage: str) -> None:
+    task = make_task(48, storage)
+    wide_src, wide_dst = np.zeros((NODES, 80), NUMPY[storage]), np.full((NODES, 64), 9, NUMPY[storage])
+    wide_src[:, 16:64] = task.src
+    strided = replace(task, src=wide_src[:, 16:64], dst=wide_dst[:, 8:56])
+    hop(task, 0, STOP - START)
+    hop(strided, 0, STOP - START)
+    assert np.array_equal(strided.dst[START:STOP], task.dst[START:STOP])
+    assert (wide_dst[:, :8] == 9).all() and (wide_dst[:, 56:] == 9).all()
+
+
+@pytest.mark.parametrize("baseline", [False, True])
+def test_sums_beyond_float16_are_counted(baseline: bool) -> None:
+    task = make_task(8, "float16", factors=False)
+    src = np.zeros((NODES, 8), np.float16)
+    src[:, 2] = 60_000.0
+    task = replace(task, src=src.view(np.uint16))
+    crowded = sum(1 for row in range(STOP - START) if task.offsets[row + 1] > task.offsets[row])
+    assert hop(task, 0, STOP - START, baseline=baseline) == crowded > 0
+    assert hop(replace(make_task(8, "bfloat16"), src=narrow(src.astype(np.float32), "bfloat16")), 0, 22) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(lambda t: replace(t, src=t.src[:, :12], dst=t.dst[:, :12]), id="width not of 8"),
+        pytest.param(lambda t: replace(t, dst=np.zeros((NODES, 24), np.float32)), id="other width of dst"),
+        pytest.param(lambda t: replace(t, dst=t.dst[: STOP - 1]), id="too few rows of dst"),
+        pytest.param(lambda t: replace(t, src=t.src[: STOP - 1]), id="too few rows of src"),
+        pytest.param(lambda t: replace(t, storage="float16"), id="storage of another size"),
+        pytest.param(lambda t: replace(t, factors=t.factors[: STOP - 1]), id="too few factors"),
+        pytest.param(lambda t: replace(t, weights=np.ones(3, np.float32)), id="too few weights"),
+        pytest.param(lambda t: replace(t, src=t.src.T, dst=t.dst.T), id="columns apart"),
+        pytest.param(lambda t: replace(t, rows=np.array([START, START + 1])), id="fewer rows than asked for"),
+    ],
+)
+def test_misuse_of_a_hop_raises(wrong: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        hop(wrong(make_task(16)), 0, STOP - START)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(-1, 5), (0, STOP - START + 1)])
+def test_a_range_outside_the_block_raises(begin: int, end: int) -> None:
+    with pytest.raises(ValueError, match="rows"):
+        hop(make_task(16), begin, end)
+
+
+@pytest.mark.parametrize("rows", [[START - 1, START], [START, STOP], [START, 2**62]])
+def test_rows_outside_the_block_raise(rows: list[int]) -> None:
+    task = replace(make_task(16), rows=np.array(rows), dst=np.zeros((2, 16), np.float32))
+    with pytest.raises(IndexError, match="outside the block"):
+        hop(task, 0, 2)
+
+
+def special_values(storage: str) -> Array:
+    """Bits of a storage type that conversions get wrong: subnormals, ties, the largest, infinities, both zeros."""
+    if storage != "float32":
+        return np.arange(2**16, dtype=np.uint16)[~np.isnan(widen(np.arange(2**16, dtype=np.uint16), storage))]
+    halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
+    ties = (halves[1:] + halves[:-1]) / 2
+    beside = [np.nextafter(ties, np.float32(0)), np.nextafter(ties, np.float32(np.inf))]
+    brains = (np.arange(0x7F80, dtype=np.uint32) << 16 | 0x8000).view(np.float32)  # halfway between two bfloat16
+    more = [65504, 65519.996, 65520, 65536, 1e38, 3.4028235e38, 1e-45, 5.9e-8, 2.98e-8, 2.9802322e-8, 6e-39, 0, np.inf]
+    values = np.concatenate([halves, ties, *beside, brains, np.array(more, np.float32)])
+    return np.concatenate([values, -values])
+
+
+@pytest.mark.parametrize("baseline", [False, True], ids=["best loop", "baseline loop"])
+@pytest.mark.parametrize("into", STORAGES)
+@pytest.mark.parametrize("storage", STORAGES)
+def test_every_value_is_converted_as_torch_does(storage: str, into: str, baseline: bool) -> None:
+    values = special_values(storage)
+    values = values[: len(values) // 13 * 13].reshape(-1, 13)  # 13: one vector of eight and a rest of five
+    expected = narrow(widen(values, storage), into)
+    found = np.zeros(values.shape, NUMPY[into])
+    lost = scale(values, storage, found, into, baseline=baseline)
+    assert found.tobytes() == expected.tobytes()
+    assert lost == (np.isinf(widen(expected, "float16")).sum() if into == "float16" else 0)
+
+
+@pytest.mark.parametrize("into", ["float16", "bfloat16"])
+@pytest.mark.parametrize("baseline", [False, True])
+def test_not_a_number_stays_so(into: str, baseline: bool) -> None:
+    found = np.zeros((1, 9), np.uint16)
+    lost = scale(np.full((1, 9), np.nan, np.float32), "float32", found, into, baseline=baseline)
+    assert np.isnan(widen(found, into)).all()
+    assert lost == (9 if into == "float16" else 0)
+
+
+@pytest.mark.parametrize("width", [1, 5, 7, 8, 9, 16, 23, 100])
+@pytest.mark.parametrize("into", STORAGES)
+@pytest.mark.parametrize("storage", STORAGES)
+def test_rows_are_picked_and_multiplied(storage: str, into: str, width: int) -> None:
+    random = np.random.default_rng(width)
+    values = narrow(random.normal(size=(30, width)).astype(np.float32), storage)
+    rows = random.integers(0, 30, 50)  # any order, with repeats
+    by_row, by_column = random.random(50, np.float32), random.random(width, np.float32)
+    options = {
+        "plain": ({}, widen(values, storage)),
+        "rows": ({"rows": rows}, widen(values, storage)[rows]),
+        "row factors": ({"row_factors": by_row[:30]}, widen(values, storage) * by_row[:30, None]),
+        "column factors": ({"column_factors": by_column}, widen(values, storage) * by_column),
+        "all": (
+            {"rows": rows, "row_factors": by_row, "column_factors": by_column},
+            widen(values, storage)[rows] * by_row[:, None] * by_column,
+        ),
+    }
+    for name, (given, expected) in options.items():
+        for baseline in (False, True):
+            around = np.full((len(expected), width + 4), 9, NUMPY[into])
+            assert scale(values, storage, around[:, 2:-2], into, **given, baseline=baseline) == 0
+            assert np.array_equal(around[:, 2:-2], narrow(expected, into)), name
+            assert (around[:, :2] == 9).all() and (around[:, -2:] == 9).all(), name
+
+
+def test_values_may_be_multiplied_in_place() -> None:
+    values = np.arange(60, dtype=np.float32).reshape(6, 10)
+    expected = values * np.float32(0.5)
+    scale(values, "float32", values, "float32", row_factors=np.full(6, 0.5, np.float32))
+    assert np.array_equal(values, expected)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"dst": np.zeros((4, 9), np.float32)},
+        {"dst": np.zeros((5, 8), np.float32)},
+        {"dst": np.zeros((4, 8), np.uint16)},
+        {"src": np.zeros((4, 8), np.float64)},
+        {"rows": np.arange(3)},
+        {"row_factors": np.ones(3, np.float32)},
+        {"column_factors": np.ones(9, np.float32)},
+    ],
+    ids=lambda given: f"{next(iter(given))} {next(iter(given.values())).dtype} {next(iter(given.values())).shape}",
+)
+def test_misuse_of_scale_raises(given: dict[str, Array]) -> None:
+    src, dst = given.pop("src", np.zeros((4, 8), np.float32)), given.pop("dst", np.zeros((4, 8), np.float32))
+    with pytest.raises((ValueError, TypeError)):
+        scale(src, "float32", dst, "float32", **given)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 4], [-1, 0, 1, 2], [0, 2**62, 1, 2]])
+def test_rows_that_are_not_in_the_source_raise(rows: list[int]) -> None:
+    src, dst = np.zeros((4, 8), np.float32), np.zeros((4, 8), np.float32)
+    with pytest.raises(IndexError, match="rows"):
+        scale(src, "float32", dst, "float32", rows=np.array(rows))

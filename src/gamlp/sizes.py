@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from gamlp.errors import GamlpError
 
@@ -49,22 +48,3 @@ def format_size(count: float) -> str:
         if count < 1024 or unit == "GiB":
             break
     return f"{count:.1f} {unit}"
-
-
-def available_memory() -> int:
-    """Bytes that this process may still take: what the system or the control group has left."""
-    memory = 4 << 30  # where the system does not tell
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        found = re.search(r"MemAvailable:\s*(\d+) kB", meminfo.read_text())
-        memory = int(found[1]) << 10 if found else memory
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        group = Path("/sys/fs/cgroup")
-        try:
-            memory = min(memory, int((group / limit).read_text()) - int((group / used).read_text()))
-        except (OSError, ValueError):  # no such group, or "max"
-            continue
-    return max(memory, 64 << 20)

@@ -24,8 +24,8 @@ from gamlp.graph.nodes_table import NodeColumns, NodeNames, NodesTable
 from gamlp.graph.splits import check_fractions, classes_without_training, random_split
 from gamlp.graph.tables import Table
 from gamlp.kernel.csr import MOST_NODES
+from gamlp.memory import available_memory
 from gamlp.progress import Progress, silent
-from gamlp.sizes import available_memory
 
 _SMALLEST_SHARE = 1 << 20  # for sorting; less would read a bucket over and over
 _SMALLEST_BATCH, _LARGEST_BATCH, _LARGEST_HASHED = 1 << 18, 8 << 20, 256 << 20

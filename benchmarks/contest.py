@@ -1,0 +1,144 @@
+"""Kernels side by side: one hop, and from COO arrays to five hops in memory."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch_geometric.data import Data
+from torch_geometric.transforms import SIGN
+
+from gamlp.graph import Graph
+from gamlp.progress import silent
+from gamlp.propagation import FeatureSignal, Operator, hops_in_memory
+from gamlp.propagation.moving import PassRun
+from gamlp.propagation.operator import factors
+from gamlp.propagation.passes import Pass, Piece
+from gamlp.propagation.signals import feature_signal
+from gamlp.propagation.state import allocate
+from gamlp.propagation.workers import usable_cores
+from machine import read_bandwidth
+
+warnings.filterwarnings("ignore", message=".*[Ss]parse.*")
+
+
+def rounds_of(contestants: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Each contestant's best; they take turns, so that a slow minute of the machine hits all."""
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, work in contestants.items():
+            begun = time.perf_counter()
+            work()
+            times[name].append(time.perf_counter() - begun)
+    return {name: min(found) for name, found in times.items()}
+
+
+def one_hop(graph: Graph, rounds: int) -> dict[str, Any]:
+    """Â X with Â = D^(-1/2) (A + I) D^(-1/2) for all."""
+    n, width, entries = graph.nodes.count, graph.nodes.features.width, graph.relation.entries
+    x = np.array(graph.nodes.features.read(slice(None)))  # in memory, not mapped
+    torch.set_num_threads(usable_cores())
+    matrix = _normalised(graph)
+    as_torch = torch.sparse_csr_tensor(
+        torch.from_numpy(matrix.indptr.astype(np.int64)),
+        torch.from_numpy(matrix.indices.astype(np.int64)),
+        torch.from_numpy(matrix.data),
+        size=matrix.shape,
+    )
+    dense = torch.from_numpy(x)
+    ours, half = _ours(graph, "float32"), _ours(graph, "float16")
+    found = rounds_of(
+        {
+            "ours, float32": ours,
+            "ours, float16": half,
+            "torch CSR": lambda: as_torch @ dense,
+            "scipy": lambda: matrix @ x,
+        },
+        rounds,
+    )
+    bandwidth = read_bandwidth()
+    # Every entry: its index and its neighbour's row; every row: itself (the loop) read, the sum written.
+    moved = entries * (4 + 4 * width) + 2 * n * 4 * width
+    found["bound"] = moved / bandwidth
+    ratios = {
+        "torch CSR / ours": found["torch CSR"] / found["ours, float32"],
+        "scipy / ours": found["scipy"] / found["ours, float32"],
+        "ours / bound": found["ours, float32"] / found["bound"],
+        "torch CSR / ours float16": found["torch CSR"] / found["ours, float16"],
+    }
+    show("one hop", found, ratios)
+    print(f"   read bandwidth {bandwidth / 1e9:.1f} GB/s, {moved / 1e9:.2f} GB to move")
+    return {"seconds": found, "ratios": ratios, "bandwidth": bandwidth, "bytes": moved}
+
+
+def from_coo(graph: Graph, hops: int, rounds: int) -> dict[str, Any]:
+    """The same COO arrays in memory → CSR → all hops in memory; no self-loops, as SIGN has it."""
+    edge_index = np.concatenate([np.stack([row, other]) for row, other, _ in graph.relation.edges()], axis=1)
+    edge_index = np.ascontiguousarray(
+        edge_index[:, np.random.default_rng(0).permutation(edge_index.shape[1])], np.int64
+    )
+    x = np.array(graph.nodes.features.read(slice(None)))  # in memory, not mapped
+    data = Data(x=torch.from_numpy(x), edge_index=torch.from_numpy(edge_index), num_nodes=len(x))
+
+    def ours(dtype: str) -> Callable[[], object]:
+        plan = FeatureSignal(hops=hops, operator=Operator(loops=False), dtype=dtype)
+        # The arrays hold both directions already, as PyG has it: nothing is to be reversed.
+        return lambda: hops_in_memory(Graph.from_arrays(edge_index, x, directed=True), plan)
+
+    found = rounds_of(
+        {
+            "ours, float32": ours("float32"),
+            "ours, float16": ours("float16"),
+            "PyG SIGN": lambda: SIGN(hops)(data.clone()),
+        },
+        rounds,
+    )
+    ratios = {
+        "SIGN / ours": found["PyG SIGN"] / found["ours, float32"],
+        "SIGN / ours float16": found["PyG SIGN"] / found["ours, float16"],
+    }
+    show(f"COO to {hops} hops in memory", found, ratios)
+    return {"seconds": found, "ratios": ratios}
+
+
+def show(title: str, seconds: dict[str, float], ratios: dict[str, float]) -> None:
+    """A small table: contestants by seconds, then ratios."""
+    print(f"-- {title}")
+    for name, value in seconds.items():
+        print(f"   {name:<28}{value:9.3f} s")
+    for name, value in ratios.items():
+        print(f"   {name:<28}{value:9.2f} x")
+
+
+def _normalised(graph: Graph) -> scipy.sparse.csr_matrix:
+    n = graph.nodes.count
+    blocks = graph.relation.blocks
+    offsets = np.concatenate([[0], *(np.diff(block.offsets) for block in blocks)]).cumsum()
+    neighbours = np.concatenate([block.neighbours for block in blocks])
+    plain = scipy.sparse.csr_matrix((np.ones(len(neighbours), np.float32), neighbours, offsets), shape=(n, n))
+    plain = (plain + scipy.sparse.identity(n, np.float32, "csr")).tocsr()
+    inverse = scipy.sparse.diags(np.asarray(plain.sum(1)).ravel() ** -0.5).astype(np.float32)
+    return (inverse @ plain @ inverse).tocsr().astype(np.float32)
+
+
+def _ours(graph: Graph, dtype: str) -> Callable[[], object]:
+    plan = FeatureSignal(hops=1, dtype=dtype)
+    signal = feature_signal(graph, plan, None, None)
+    piece = Piece(signal, signal.parts[0], 0, signal.width, 0)
+    spec = Pass(plan.operator, dtype, (piece,), buffers=2)
+    diagonal = factors(graph.relation, plan.operator, graph.nodes.count)
+    nowhere = Path(tempfile.gettempdir())
+    run = PassRun(
+        graph.relation, graph.nodes.count, diagonal, spec, nowhere, usable_cores(), silent, "", keep_all=False
+    )
+    src, dst = (allocate(graph.nodes.count, spec.width, dtype) for _ in range(2))
+    run._enter(src)
+    dst[:] = 0
+    return lambda: run._sum_rows(1, src, dst, None)

@@ -1,0 +1,67 @@
+"""The machine: what it is, how fast it reads memory and writes its disk."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from gamlp.direct import DirectWriter
+from gamlp.kernel import instructions
+from gamlp.propagation.state import allocate
+from gamlp.propagation.workers import usable_cores
+
+
+def describe() -> str:
+    """Processor, cores, memory, instruction set in use."""
+    names = [
+        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    name = names[0] if names else platform.processor()
+    return f"{name}, {usable_cores()} cores, {memory:.0f} GiB, {instructions()}"
+
+
+def best(work: Callable[[], object], rounds: int) -> float:
+    """Seconds of the fastest of several calls."""
+    times = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def read_bandwidth(rounds: int = 8) -> float:
+    """Bytes a second that all cores read together: sums over 1 GiB on huge pages."""
+    cores = usable_cores()
+    parts = allocate(cores, (1 << 28) // cores, "float32")
+    parts[:] = 1.0
+    with ThreadPoolExecutor(cores) as pool:
+        return parts.nbytes / best(lambda: list(pool.map(np.sum, parts)), rounds)
+
+
+def write_seconds(folder: Path, size: int) -> float:
+    """Seconds to write and sync `size` bytes from front to back, the faster of past and through the page cache."""
+    piece = np.random.default_rng(0).integers(0, 256, 4 << 20, dtype=np.uint8)
+    path = folder / "write-test"
+
+    def direct() -> None:
+        with DirectWriter(path) as writer:
+            for _ in range(size // len(piece)):
+                writer.reserve(len(piece))[:] = piece
+
+    def cached() -> None:
+        with path.open("wb", buffering=0) as file:
+            for _ in range(size // len(piece)):
+                file.write(piece)
+            os.fsync(file.fileno())
+
+    seconds = min(best(direct, 2), best(cached, 1))
+    path.unlink()
+    return seconds

@@ -1,0 +1,87 @@
+"""Speed and memory of propagation against its peers, all in one run, as ratios.
+
+    python benchmarks/propagation.py                     # a tenth of products' shape, citation's shape, growth
+    python benchmarks/propagation.py --shapes products   # products' full shape (62 M edges, 124 M entries)
+
+Prints tables and writes benchmarks/results/propagation.json. Every figure is measured in this run: minima for kernels,
+medians for whole jobs, because machines are noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import contest
+import growth
+import jobs
+from gamlp.graph import Graph
+from gamlp.graph.synthetic import communities
+from machine import describe
+
+SHAPES: dict[str, dict[str, int]] = {
+    "products-tenth": {"nodes": 244_903, "edges": 6_185_914, "features": 100, "classes": 47},
+    "citation": {"nodes": 2_000_000, "edges": 15_000_000, "features": 128, "classes": 40},
+    "products": {"nodes": 2_449_029, "edges": 61_859_140, "features": 100, "classes": 47},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="*", default=["products-tenth", "citation"], choices=SHAPES)
+    parser.add_argument(
+        "--parts", nargs="*", default=["hop", "coo", "job", "growth"], choices=["hop", "coo", "job", "growth"]
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="Rounds of every kernel; peers take turns.")
+    parser.add_argument("--jobs", type=int, default=3, help="Repetitions of whole jobs.")
+    parser.add_argument("--work", type=Path, help="Folder for graphs and stores; removed at the end unless given.")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "propagation.json")
+    options = parser.parse_args()
+    work = options.work or Path(tempfile.mkdtemp(prefix="gamlp-bench-"))
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        results = run(options, work)
+    finally:
+        if options.work is None:
+            shutil.rmtree(work, ignore_errors=True)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(results, indent=1))
+    print(f"\nwritten to {options.out}")
+
+
+def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
+    results: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "machine": describe(), "shapes": {}}
+    print(f"{results['machine']}, Python {platform.python_version()}")
+    for name in options.shapes:
+        graph = _graph(work, name)
+        found: dict[str, Any] = {"entries": graph.relation.entries, **SHAPES[name]}
+        print(
+            f"\n== {name}: {graph.nodes.count:,} nodes, {graph.relation.entries:,} entries, {found['features']} features"
+        )
+        if "hop" in options.parts or "job" in options.parts:
+            found["hop"] = contest.one_hop(graph, options.rounds)
+        if "coo" in options.parts:
+            found["coo"] = contest.from_coo(graph, hops=5, rounds=max(2, options.rounds // 2))
+        if "job" in options.parts:
+            found["job"] = jobs.whole_job(graph, work, found["hop"], repetitions=options.jobs)
+        results["shapes"][name] = found
+    if "growth" in options.parts:
+        results["growth"] = growth.with_edges(work, repetitions=options.jobs)
+    return results
+
+
+def _graph(work: Path, name: str) -> Graph:
+    folder = work / name
+    if not folder.exists():
+        communities(folder, **SHAPES[name])
+    return Graph.open(folder)
+
+
+if __name__ == "__main__":
+    main()

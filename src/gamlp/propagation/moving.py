@@ -14,6 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.graph import Relation
 from gamlp.kernel import HopTask, hop, scale
 from gamlp.progress import Progress
+from gamlp.propagation.intact import check_neighbours
 from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
 from gamlp.propagation.slabs import OnDisk, Resident, Slab, spill
@@ -41,6 +42,7 @@ class PassRun:
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     _saved: float = field(default=0.0, init=False)
     _half_factors: dict[str, Array] = field(default_factory=dict, init=False)
+    _checked: bool = field(default=False, init=False)  # neighbours have been seen to be nodes
 
     def run(self) -> dict[tuple[str, int], Slab]:
         """Z^(k+1) = step ∘ (Ã Z^(k)); goes on from the last hop whose state is on disk."""
@@ -150,6 +152,8 @@ class PassRun:
             )
 
             def work(limits: tuple[int, int], task: HopTask = task) -> tuple[int, int]:
+                if not self._checked:
+                    check_neighbours(_neighbours_of(task, *limits), self.count)
                 lost = hop(task, *limits)
                 if task.rows is not None:
                     return lost, (limits[1] - limits[0]) * len(task.neighbours) // max(1, len(task.rows))
@@ -159,6 +163,7 @@ class PassRun:
                 self._refuse_lost(lost, k)
                 done += entries
                 self.progress(f"{self.label}hop {k} of {self.spec.depth}", min(done, total), total, "entries")
+        self._checked = True
         self.progress(f"{self.label}hop {k} of {self.spec.depth}", total, total, "entries")
 
     def _parts(self, entries: int) -> int:
@@ -242,3 +247,11 @@ class PassRun:
     def _state_path(self, k: int) -> Path:
         first, last = self.spec.pieces[0], self.spec.pieces[-1]
         return self.work / f"{first.name}-{last.name}-state{k}.slab"
+
+
+def _neighbours_of(task: HopTask, begin: int, end: int) -> Array:
+    """The neighbours that a hop over this range reads, and those of rows in between."""
+    first, last = begin, end
+    if task.rows is not None:
+        first, last = int(task.rows[begin]) - task.start, int(task.rows[end - 1]) + 1 - task.start
+    return task.neighbours[int(task.offsets[first]) : int(task.offsets[last])]

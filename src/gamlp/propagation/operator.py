@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Relation
+from gamlp.propagation.intact import check_neighbours, check_offsets
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 21  # entries or rows looked at a time
@@ -45,6 +46,7 @@ def factors(relation: Relation, operator: Operator, count: int) -> Factors:
             f"relation '{relation.name}' joins {relation.source} to {relation.target}",
             hint="propagation runs on one node type; choose a relation inside it",
         )
+    check_offsets(relation)
     r, loop = operator.r, 1.0 if operator.loops else 0.0
     row_sums = _row_sums(relation, count)
     column_sums = _column_sums(relation, count) if relation.directed else row_sums
@@ -102,6 +104,7 @@ def _column_sums(relation: Relation, count: int) -> Array:
         for begin in range(0, len(block.neighbours), _CHUNK):
             part = slice(begin, begin + _CHUNK)
             weights = None if block.weights is None else np.asarray(block.weights[part], np.float64)
+            check_neighbours(block.neighbours[part], count)
             # bincount allocates up to the largest column it sees; add in place so that memory stays one array.
             partial = np.bincount(block.neighbours[part], weights=weights)
             sums[: len(partial)] += partial

@@ -100,6 +100,11 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str)
         lacks = "labels" if labels is None else "split" if split is None else "training rows"
         raise GamlpError(f"graph '{graph.name}' has no {lacks}", hint="propagate features alone (--label-hops 0)")
     count, width, train = graph.nodes.count, len(labels.classes), split.train
+    if not labels.many and int(labels.values[train].max()) >= width:
+        raise GamlpError(
+            f"graph '{graph.name}' is damaged: label {labels.values[train].max()} of {width} classes",
+            hint="verify the graph with gamlp info, and build it again",
+        )
     folds = _folds(train, plan) if plan.folds > 1 else np.zeros(len(train), np.int64)
 
     def reader(without: int | None) -> Read:

@@ -1,0 +1,133 @@
+"""Without the C++ kernel: the same hops by torch, and one warning."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.conformance import dense
+
+from gamlp.graph import Graph, Split
+from gamlp.kernel import HopTask, build_csr, hop, scale
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
+
+Array = np.ndarray[Any, Any]
+WITHOUT = {**os.environ, "GAMLP_NO_KERNEL": "1"}
+
+
+def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words], env=WITHOUT, capture_output=True, text=True, timeout=120, check=False, **options
+    )
+
+
+@pytest.fixture
+def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("csr", "hop", "storage"):
+        monkeypatch.setattr(sys.modules[f"gamlp.kernel.{module}"], "native", lambda: None)
+
+
+def test_the_command_line_works_and_warns_once(tmp_path: Path) -> None:
+    words = ["-m", "gamlp.cli.main", "propagate", "digits", "--hops", "3", "--label-folds", "2", "--out"]
+    ran = run(*words, str(tmp_path / "torch"))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.startswith("gamlp: warning: gamlp's C++ kernel is absent") and ran.stderr.count("\n") == 1
+    subprocess.run([sys.executable, *words, str(tmp_path / "kernel")], check=True, capture_output=True)
+    ours, theirs = HopStore.open(tmp_path / "kernel"), HopStore.open(tmp_path / "torch")
+    assert set(ours.signals) == set(theirs.signals) == {"features", "labels", "crossfit"}
+    for name, signal in ours.signals.items():
+        count = signal.entry.count
+        assert np.allclose(theirs.signals[name].read(0, count), signal.read(0, count), rtol=1e-5, atol=1e-5), name
+    assert theirs.damaged() == []
+
+
+def test_a_missing_extension_warns_as_the_variable_does() -> None:
+    """Where the extension was not built there is no module to import."""
+    code = (
+        "import sys; sys.modules['gamlp.kernel._native'] = None\n"
+        "from gamlp.kernel import instructions\n"
+        "print(instructions(), instructions())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "GAMLP_NO_KERNEL"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == "torch torch\n"
+    assert ran.stderr.count("kernel is absent") == 1
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_hops_are_powers_of_the_dense_operator(
+    no_kernel: None, tmp_path: Path, dtype: str, weighted: bool, directed: bool
+) -> None:
+    random = np.random.default_rng(4)
+    edges = random.integers(0, 30, (2, 90))
+    weights = random.integers(1, 9, 90) / 4 if weighted else None
+    x, labels = random.normal(size=(30, 11)).astype(np.float32), random.integers(0, 3, 30)
+    split = Split.of(30, train=np.arange(10), valid=np.arange(10, 15), test=np.arange(15, 22))
+    graph = Graph.from_arrays(edges, x, labels, weights=weights, directed=directed, split=split)
+    plan = Plan(
+        features=FeatureSignal(hops=3, operator=Operator(r=0.3), dtype=dtype),
+        labels=LabelSignal(hops=2, operator=Operator(r=0.3), dtype=dtype),
+        rows="split",
+    )
+    pairs = [(int(a), int(b)) for a, b in edges.T]
+    matrix = dense.operator(
+        dense.adjacency(30, pairs, None if weights is None else weights.tolist(), directed=directed), 0.3, True
+    )
+    first = np.zeros((30, 3))
+    first[np.arange(10), labels[:10]] = 1
+    found = LocalEngine(threads=2).run(graph, plan, tmp_path / "store").gather(np.arange(22))
+    limit = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype] * np.abs(x).max()
+    assert np.abs(found.x[:, 0] - dense.hops(matrix, x, 3)[:22]).max() < limit
+    assert np.abs(found.y[:, 0] - dense.hops(matrix, first, 2)[:22]).max() < limit
+
+
+def tasks(storage: str) -> tuple[HopTask, HopTask]:
+    random = np.random.default_rng(5)
+    offsets, neighbours, weights = build_csr(
+        *random.integers(0, 40, (2, 300)), random.random(300, np.float32), start=10, stop=30, symmetric=True
+    )
+    src = random.normal(size=(40, 16)).astype(np.float32)
+    if storage != "float32":
+        bits = np.zeros((40, 16), np.uint16)
+        scale(src, "float32", bits, storage)
+        src = bits
+    factors = random.random(40, np.float32)
+    all_rows = HopTask(offsets, neighbours, weights, factors, 10, True, src, np.zeros_like(src), storage)
+    rows = np.array([11, 12, 20, 29])
+    return all_rows, replace(all_rows, rows=rows, dst=np.zeros((4, 16), src.dtype))
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16", "bfloat16"])
+def test_one_hop_is_the_kernels_within_rounding(monkeypatch: pytest.MonkeyPatch, storage: str) -> None:
+    for task, count in zip(tasks(storage), (20, 4)):
+        hop(task, 0, count)
+        other = replace(task, dst=np.zeros_like(task.dst))
+        with monkeypatch.context() as patch:
+            patch.setattr(sys.modules["gamlp.kernel.hop"], "native", lambda: None)
+            assert hop(other, 0, count) == 0
+        one, two = np.zeros(task.dst.shape, np.float32), np.zeros(task.dst.shape, np.float32)
+        scale(task.dst, storage, one, "float32")
+        scale(other.dst, storage, two, "float32")
+        assert np.abs(one).max() > 0.1
+        assert np.allclose(one, two, rtol={"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}[storage], atol=1e-6)
+
+
+def test_overflow_is_counted_as_the_kernel_counts_it(no_kernel: None) -> None:
+    into = np.zeros((2, 3), np.uint16)
+    values = np.array([[7e4, 1.0, -1e9], [65504.0, np.inf, 0.0]], np.float32)
+    assert scale(values, "float32", into, "float16") == 3
+    assert scale(values, "float32", into, "bfloat16") == 0
+
+
+def test_read_only_features_are_taken_without_a_second_warning(tmp_path: Path) -> None:
+    Graph.from_arrays([[0, 1], [1, 2]], np.eye(3)).save(tmp_path / "graph")
+    ran = run("-m", "gamlp.cli.main", "propagate", str(tmp_path / "graph"), "--out", str(tmp_path / "store"))
+    assert ran.returncode == 0 and ran.stderr.count("\n") == 1

@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, StringConstraints, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
 
 MANIFEST = "graph.json"
+
+# One part of a path, and several: a manifest never leads out of its folder.
+_PART = r"[^./\\\x00][^/\\\x00]*"
+FileName = Annotated[str, StringConstraints(pattern=f"^{_PART}$")]
+FilePath = Annotated[str, StringConstraints(pattern=f"^{_PART}(/{_PART})*$")]
 
 
 class _Strict(BaseModel):
@@ -19,7 +24,7 @@ class _Strict(BaseModel):
 
 
 class FeaturesEntry(_Strict):
-    width: int
+    width: NonNegativeInt
     dtype: Literal["float32", "float16", "bfloat16"]
 
 
@@ -29,7 +34,7 @@ class LabelsEntry(_Strict):
 
 
 class NodesEntry(_Strict):
-    count: int
+    count: NonNegativeInt
     ids: Literal["range", "integers", "strings"] = "range"
     features: FeaturesEntry | None = None
     labels: LabelsEntry | None = None
@@ -37,9 +42,9 @@ class NodesEntry(_Strict):
 
 
 class BlockEntry(_Strict):
-    start: int
-    stop: int
-    entries: int
+    start: NonNegativeInt
+    stop: NonNegativeInt
+    entries: NonNegativeInt
 
 
 class RelationEntry(_Strict):
@@ -51,7 +56,7 @@ class RelationEntry(_Strict):
 
 
 class FileEntry(_Strict):
-    bytes: int
+    bytes: NonNegativeInt
     crc32: int
 
 
@@ -60,10 +65,23 @@ class GraphManifest(_Strict):
     version: Literal[1] = 1
     name: str
     target: str
-    nodes: dict[str, NodesEntry]
-    relations: dict[str, RelationEntry]
+    nodes: dict[FileName, NodesEntry]
+    relations: dict[FileName, RelationEntry]
     source: dict[str, Any]
-    files: dict[str, FileEntry]
+    files: dict[FilePath, FileEntry]
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> GraphManifest:
+        if self.target not in self.nodes:
+            raise ValueError(f"no nodes of type '{self.target}'")
+        for name, relation in self.relations.items():
+            for kind in (relation.source, relation.target):
+                if kind not in self.nodes:
+                    raise ValueError(f"relation '{name}' joins unknown nodes '{kind}'")
+            rows = relation.blocks[-1].stop if relation.blocks else 0
+            if relation.blocks and rows != self.nodes[relation.target].count:
+                raise ValueError(f"relation '{name}' has {rows} rows, not {self.nodes[relation.target].count}")
+        return self
 
 
 def nodes_folder(kind: str) -> str:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
 from gamlp.files import checksum, map_array
 from gamlp.graph.graph import Labels, Split
+from gamlp.graph.manifest import FileName
 from gamlp.propagation.workers import each, usable_cores
 
 Array = np.ndarray[Any, Any]
@@ -24,14 +25,14 @@ class _Strict(BaseModel):
 
 
 class FileEntry(_Strict):
-    name: str
-    bytes: int
+    name: FileName
+    bytes: NonNegativeInt
     crc32: int
 
 
 class ShardEntry(FileEntry):
-    start: int
-    stop: int
+    start: NonNegativeInt
+    stop: NonNegativeInt
 
 
 class SignalEntry(_Strict):
@@ -39,13 +40,20 @@ class SignalEntry(_Strict):
 
     key: str
     settings: dict[str, Any]
-    hops: int
-    width: int
+    hops: NonNegativeInt
+    width: NonNegativeInt
     dtype: Literal["float32", "float16", "bfloat16"]
-    folder: str
-    count: int
+    folder: FileName
+    count: NonNegativeInt
     rows: FileEntry | None  # None: all nodes
     shards: list[ShardEntry]
+
+    @model_validator(mode="after")
+    def _shards_follow(self) -> SignalEntry:
+        bounds = [0, *(shard.stop for shard in self.shards)]
+        if bounds[:-1] != [shard.start for shard in self.shards] or bounds[-1] != self.count:
+            raise ValueError(f"shards do not hold {self.count} rows one after another")
+        return self
 
 
 class AnswersEntry(_Strict):
@@ -62,7 +70,7 @@ class StoreManifest(_Strict):
     graph: str
     graph_folder: str | None
     structure: str
-    nodes: int
+    nodes: NonNegativeInt
     answers: AnswersEntry
     signals: dict[str, SignalEntry]
 
@@ -86,13 +94,16 @@ class StoredSignal:
         self._nodes = nodes
         self._starts = np.array([shard.start for shard in entry.shards])
         self._shards = [map_array(folder / entry.folder / shard.name) for shard in entry.shards]
+        expected = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}[entry.dtype]
         for shard, values in zip(entry.shards, self._shards):
-            if values.shape != (shard.stop - shard.start, entry.hops + 1, entry.width):
-                raise GamlpError(f"shard has shape {values.shape}", file=folder / entry.folder / shard.name)
+            shape = (shard.stop - shard.start, entry.hops + 1, entry.width)
+            if values.shape != shape or values.dtype != expected:
+                found = f"{values.dtype} of shape {values.shape}, not {np.dtype(expected)} of shape {shape}"
+                raise GamlpError(f"shard is {found}", file=folder / entry.folder / shard.name)
 
     def positions(self, rows: Array) -> Array:
         """Where node numbers lie among the stored rows; an unstored one is told."""
-        rows = np.asarray(rows, np.int64)
+        rows = row_numbers(rows)
         if rows.size and (rows.min() < 0 or rows.max() >= self._nodes):
             bad = rows[(rows < 0) | (rows >= self._nodes)][0]
             raise GamlpError(f"row {bad} is not among the graph's {self._nodes} nodes")
@@ -134,7 +145,7 @@ class StoredSignal:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _depth(self, hops: int | None) -> int:
-        if hops is not None and hops > self.entry.hops:
+        if hops is not None and not 0 <= hops <= self.entry.hops:
             raise GamlpError(
                 f"the store holds {self.entry.hops} hops of {self.name}, not {hops}", hint="propagate further"
             )
@@ -181,6 +192,7 @@ class HopStore:
         self, rows: Array, *, hops: int | None = None, label_hops: int | None = None, crossfit: bool = False
     ) -> Hops:
         """A batch of node numbers in any order. With `crossfit`, y comes from the other folds' labels alone."""
+        rows = row_numbers(rows)
         x = self.signals["features"].gather(rows, hops)[:, None] if "features" in self.signals else None
         name = "crossfit" if crossfit else "labels"
         if crossfit and name not in self.signals:
@@ -191,20 +203,27 @@ class HopStore:
             )
         y = self.signals[name].gather(rows, label_hops)[:, None] if name in self.signals else None
         labels = self.labels
-        return Hops(x, y, None if labels is None else labels.values[np.asarray(rows)])
+        return Hops(x, y, None if labels is None else labels.values[rows])
 
     def files(self) -> list[tuple[Path, FileEntry]]:
         """Every file with what is known of it."""
-        found = [(self.folder / file.name, file) for file in self.manifest.answers.files]
-        for entry in self.manifest.signals.values():
-            own: list[FileEntry] = [*entry.shards, *([entry.rows] if entry.rows else [])]
-            found += [(self.folder / entry.folder / file.name, file) for file in own]
-        return found
+        return files_of(self.folder, self.manifest)
 
     def damaged(self) -> list[str]:
         """Names of files whose bytes are not those that were written."""
         wrong = each(usable_cores(), lambda pair: (pair[0], checksum(pair[0]) != pair[1].crc32), self.files())
         return sorted(path.relative_to(self.folder).as_posix() for path, damaged in wrong if damaged)
+
+
+def row_numbers(rows: Any) -> Array:
+    """Node numbers as int64; a mask is refused, since its zeros and ones are node numbers too."""
+    numbers = np.asarray(rows)
+    if numbers.size and (numbers.dtype.kind not in "iu" or numbers.ndim != 1):
+        raise GamlpError(
+            f"rows are {numbers.dtype} of shape {numbers.shape}",
+            hint="give a list of node numbers; np.flatnonzero(mask) for a mask",
+        )
+    return numbers.reshape(-1).astype(np.int64, copy=False)
 
 
 def read_manifest(folder: Path) -> StoreManifest:
@@ -226,9 +245,16 @@ def read_manifest(folder: Path) -> StoreManifest:
         raise GamlpError(
             "damaged or foreign store manifest", file=path, hint="propagate into another folder"
         ) from error
-    for signal in manifest.signals.values():
-        for file in [*signal.shards, *([signal.rows] if signal.rows else [])]:
-            found = folder / signal.folder / file.name
-            if not found.is_file() or found.stat().st_size != file.bytes:
-                raise GamlpError("a shard is missing or has another size", file=found, hint="propagate again elsewhere")
+    for found, file in files_of(folder, manifest):
+        if not found.is_file() or found.stat().st_size != file.bytes:
+            raise GamlpError("is missing or has another size", file=found, hint="propagate again elsewhere")
     return manifest
+
+
+def files_of(folder: Path, manifest: StoreManifest) -> list[tuple[Path, FileEntry]]:
+    """Every file of a store with what is known of it."""
+    found = [(folder / file.name, file) for file in manifest.answers.files]
+    for entry in manifest.signals.values():
+        own: list[FileEntry] = [*entry.shards, *([entry.rows] if entry.rows else [])]
+        found += [(folder / entry.folder / file.name, file) for file in own]
+    return found

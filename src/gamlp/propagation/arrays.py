@@ -14,8 +14,8 @@ from gamlp.progress import silent
 from gamlp.propagation.moving import PassRun
 from gamlp.propagation.operator import factors
 from gamlp.propagation.passes import Pass, Piece
-from gamlp.propagation.plan import FeatureSignal, Plan
-from gamlp.propagation.signals import resolve
+from gamlp.propagation.plan import FeatureSignal
+from gamlp.propagation.signals import feature_signal
 from gamlp.propagation.slabs import Resident
 from gamlp.propagation.workers import each, usable_cores
 
@@ -32,7 +32,7 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
     """
     threads = threads or usable_cores()
     count = graph.nodes.count
-    (signal,) = resolve(graph, Plan(features=plan))
+    signal = feature_signal(graph, plan, None, None)
     piece = Piece(signal, signal.parts[0], 0, signal.width, 0)
     diagonal = factors(graph.relation, plan.operator, count)
     spec = Pass(plan.operator, plan.dtype, (piece,), buffers=plan.hops + 1)

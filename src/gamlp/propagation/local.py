@@ -38,6 +38,7 @@ class LocalEngine:
             missing = writer.begin()
             if missing:
                 groups = plan_passes(missing, graph.nodes.count, self.memory or available_memory() // 2)
+                writer.start()
                 _drop_strangers(writer, graph, groups)
                 for passes in groups:
                     self._run_group(graph, passes, writer, progress)

@@ -53,7 +53,7 @@ def resolve(graph: Graph, plan: Plan) -> list[Signal]:
     structure = fingerprint.structure(graph)
     signals = []
     if plan.features is not None:
-        signals.append(_features(graph, plan.features, rows, structure))
+        signals.append(feature_signal(graph, plan.features, rows, structure))
     if plan.labels is not None:
         signals += _labels(graph, plan.labels, rows, structure)
     if not signals:
@@ -61,12 +61,13 @@ def resolve(graph: Graph, plan: Plan) -> list[Signal]:
     return signals
 
 
-def _features(graph: Graph, plan: FeatureSignal, rows: Array | None, structure: str) -> Signal:
+def feature_signal(graph: Graph, plan: FeatureSignal, rows: Array | None, structure: str | None) -> Signal:
+    """Features as a signal; without the structure's fingerprint it has no key, and cannot be stored."""
     features = graph.nodes.features
     if features is None:
         raise GamlpError(f"graph '{graph.name}' has no features", hint="give node features, or propagate labels alone")
     settings = plan.model_dump(exclude={"hops"})
-    key = digest([structure, fingerprint.features(graph), settings])
+    key = "" if structure is None else digest([structure, fingerprint.features(graph), settings])
     part = Part(0, scaled(features, plan.scaling), rows)
     return Signal("features", key, settings, plan.hops, features.width, plan.operator, plan.dtype, rows, (part,))
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import numpy as np
 
 T = TypeVar("T")
 R = TypeVar("R")
+_END: Any = object()
 
 
 def usable_cores() -> int:
@@ -20,21 +22,44 @@ def usable_cores() -> int:
 
 
 def each(threads: int, work: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-    """Results as they finish, in no order. The first error (or Ctrl-C) stops what has not begun."""
-    waiting: set[Future[R]] = set()
-    with ThreadPoolExecutor(threads) as pool:
+    """Results in no order, as they are there. The calling thread works too; the first error stops all."""
+    source, lock = iter(tasks), threading.Lock()
+    done: deque[R] = deque()
+    failures: list[BaseException] = []
+    stopped = threading.Event()
+
+    def one_more() -> bool:
+        with lock:
+            task = next(source, _END)
+        if task is _END or stopped.is_set():
+            return False
+        done.append(work(task))
+        return True
+
+    def help_out() -> None:
         try:
-            for task in tasks:
-                waiting.add(pool.submit(work, task))
-                if len(waiting) > 2 * threads:  # a few ahead, never a list of millions
-                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    yield from (future.result() for future in done)
-            while waiting:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+            while one_more():
+                pass
+        except BaseException as error:  # told to the caller, who raises it
+            failures.append(error)
+            stopped.set()
+
+    others = [threading.Thread(target=help_out, daemon=True) for _ in range(threads - 1)]
+    for other in others:
+        other.start()
+    try:
+        while one_more():
+            while done:
+                yield done.popleft()
+        for other in others:
+            other.join()
+    finally:  # an error here, Ctrl-C, or a caller that wants no more
+        stopped.set()
+        for other in others:
+            other.join()
+    if failures:
+        raise failures[0]
+    yield from done
 
 
 def even_ranges(offsets: np.ndarray[Any, Any], parts: int) -> list[tuple[int, int]]:

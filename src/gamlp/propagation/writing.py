@@ -6,7 +6,7 @@ import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,13 @@ class StoreWriter:
         else:
             missing = list(self._signals)
         self._check_plan(wanted)
-        if not missing:
-            return []
+        return missing
+
+    def start(self) -> None:
+        """Note what the run is for, so that the same command goes on when it is interrupted."""
+        wanted = {signal.name: _wanted(signal) for signal in self._signals}
         self.work.mkdir(exist_ok=True)
         write_json(self.folder / PLAN, {"structure": self._structure, "graph": self._graph.name, "signals": wanted})
-        return missing
 
     def folder_of(self, signal: Signal) -> Path:
         """A folder of its own for every key: an old one stays valid until the manifest names the new one."""
@@ -198,7 +200,13 @@ def writing(folder: Path, graph: Graph, signals: Sequence[Signal]) -> Iterator[S
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise GamlpError("another run is writing this store", file=folder, hint="wait for it to end") from error
-        yield StoreWriter(folder, graph, signals)
+        try:
+            yield StoreWriter(folder, graph, signals)
+        finally:
+            if not any((folder / name).exists() for name in (PLAN, MANIFEST)):  # refused before anything was begun
+                (folder / ".lock").unlink(missing_ok=True)
+                with suppress(OSError):  # not empty: another's
+                    folder.rmdir()
 
 
 def _wanted(signal: Signal) -> dict[str, Any]:

@@ -8,11 +8,22 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from gamlp.cli import datasets, generate, info, ingest, propagate
 from gamlp.errors import GamlpError
 
+
+class _Verbs(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # before typer, which would end without a word
+            _fail("interrupted; run the same command again to go on where it can", 130)
+
+
 app = typer.Typer(
+    cls=_Verbs,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -56,8 +67,6 @@ def main() -> None:
         app()
     except GamlpError as error:
         _fail(str(error), 2)
-    except KeyboardInterrupt:
-        _fail("interrupted; run the same command again to go on where it can", 130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)

@@ -6,7 +6,7 @@ import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +190,7 @@ class StoreWriter:
 @contextmanager
 def writing(folder: Path, graph: Graph, signals: Sequence[Signal]) -> Iterator[StoreWriter]:
     """Lock the folder (made if need be) while it is written; a second writer is refused."""
+    made = not folder.exists()
     try:
         with told_when_full(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -205,7 +206,7 @@ def writing(folder: Path, graph: Graph, signals: Sequence[Signal]) -> Iterator[S
         finally:
             if not any((folder / name).exists() for name in (PLAN, MANIFEST)):  # refused before anything was begun
                 (folder / ".lock").unlink(missing_ok=True)
-                with suppress(OSError):  # not empty: another's
+                if made:
                     folder.rmdir()
 
 

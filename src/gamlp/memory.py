@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN_GROUP = Path("/proc/self/cgroup")
+
 
 def available_memory() -> int:
     """Bytes free for use now: of the machine, or of the control group this process lives in."""
@@ -29,15 +32,39 @@ def _meminfo() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
-def _group_room() -> list[int | None]:
-    """Limit minus use, for cgroup version 2 and 1."""
-    room: list[int | None] = []
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
+def _group_room() -> list[int]:
+    """Limit minus use of this process's control group and of those around it, versions 1 and 2."""
+    room = []
+    for folder, limit, used in _groups():
         try:
-            room.append(int(Path(limit).read_text()) - int(Path(used).read_text()))
+            most, taken = int((folder / limit).read_text()), int((folder / used).read_text())
         except (OSError, ValueError):  # absent, or 'max'
-            room.append(None)
-    return [size for size in room if size is not None and size > 0]
+            continue
+        room.append(max(0, most - taken + _reclaimable(folder)))
+    return room
+
+
+def _groups() -> list[tuple[Path, str, str]]:
+    found = [(_GROUPS, "memory.max", "memory.current")]
+    found.append((_GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"))
+    try:
+        lines = _OWN_GROUP.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:  # 4:memory:/path in version 1, 0::/path in version 2
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or "memory" in controllers.split(","):
+            root, limit, used = found[0] if controllers == "" else found[1]
+            own = root / path.lstrip("/")
+            found += [(place, limit, used) for place in (own, *own.parents) if root in place.parents]
+    return found
+
+
+def _reclaimable(folder: Path) -> int:
+    """The page cache counts as used, though the system gives it back when memory is asked for."""
+    try:
+        counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return 0
+    before = "total_" if "total_active_file" in counts else ""
+    return sum(int(counts.get(f"{before}{name}", 0)) for name in ("active_file", "inactive_file"))

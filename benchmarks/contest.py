@@ -24,7 +24,7 @@ from gamlp.propagation.passes import Pass, Piece
 from gamlp.propagation.signals import feature_signal
 from gamlp.propagation.state import allocate
 from gamlp.propagation.workers import usable_cores
-from machine import read_bandwidth
+from machine import reader
 
 warnings.filterwarnings("ignore", message=".*[Ss]parse.*")
 
@@ -54,16 +54,18 @@ def one_hop(graph: Graph, rounds: int) -> dict[str, Any]:
     )
     dense = torch.from_numpy(x)
     ours, half = _ours(graph, "float32"), _ours(graph, "float16")
+    reading = reader()
     found = rounds_of(
         {
             "ours, float32": ours,
             "ours, float16": half,
             "torch CSR": lambda: as_torch @ dense,
             "scipy": lambda: matrix @ x,
+            "reading 1 GiB": reading,
         },
         rounds,
     )
-    bandwidth = read_bandwidth()
+    bandwidth = 2**30 / found.pop("reading 1 GiB")
     # Every entry: its index and its neighbour's row; every row: itself (the loop) read, the sum written.
     moved = entries * (4 + 4 * width) + 2 * n * 4 * width
     found["bound"] = moved / bandwidth

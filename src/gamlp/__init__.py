@@ -16,7 +16,7 @@ except PackageNotFoundError:  # a source tree that was never installed
 # Imported when first asked for, so that `import gamlp` stays fast.
 _WHERE = {"Graph": "gamlp.graph", "GamlpError": "gamlp.errors"}
 
-__all__ = ["GamlpError", "Graph", "__version__"]  # noqa: F822
+__all__ = ["GamlpError", "Graph", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def adjacency(
-    count: int, edges: list[tuple[int, int]], weights: list[float] | None, *, directed: bool
-) -> np.ndarray:
+def adjacency(count: int, edges: list[tuple[int, int]], weights: list[float] | None, *, directed: bool) -> np.ndarray:
     """A[target, source]: loops dropped, unweighted duplicates merged, weighted ones added up."""
     matrix = np.zeros((count, count))
     for position, (source, target) in enumerate(edges):

@@ -116,13 +116,23 @@ def test_the_symmetric_operator_is_symmetric(engine: Engine, case: Case) -> None
 def test_kept_rows_are_the_same_bytes(engine: Engine, case: Case, names: str) -> None:
     graph = case.graph()
     plan = {"features": FeatureSignal(hops=3), "labels": LabelSignal(hops=2)}
-    roles = {"train": [1], "valid": [2], "test": [3], "split": [1, 2, 3], "train+test": [1, 3], "labelled": [0, 1, 2, 3]}
+    roles = {
+        "train": [1],
+        "valid": [2],
+        "test": [3],
+        "split": [1, 2, 3],
+        "train+test": [1, 3],
+        "labelled": [0, 1, 2, 3],
+    }
     rows = np.flatnonzero(np.isin(case.roles, roles[names]))
     if len(rows) == 0:
         with pytest.raises(Exception, match="no rows are"):
             propagate(engine, graph, Plan(**plan, rows=names))
         return
-    everything, kept = propagate(engine, graph, Plan(**plan), rows), propagate(engine, graph, Plan(**plan, rows=names), rows)
+    everything, kept = (
+        propagate(engine, graph, Plan(**plan), rows),
+        propagate(engine, graph, Plan(**plan, rows=names), rows),
+    )
     assert np.array_equal(everything.x, kept.x)
     assert np.array_equal(everything.y, kept.y)
 

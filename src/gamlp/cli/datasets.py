@@ -46,9 +46,7 @@ def _datasets(
 
     if name is None:
         if out is not None:
-            raise GamlpError(
-                "--out needs the name of a dataset", hint="write: gamlp datasets cora --out graph"
-            )
+            raise GamlpError("--out needs the name of a dataset", hint="write: gamlp datasets cora --out graph")
         _list(datasets.presence(data_dir), as_json)
         return
     with display.progress(as_json) as progress:

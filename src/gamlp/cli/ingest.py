@@ -45,27 +45,19 @@ def _ingest(
     memory: Annotated[
         str | None, typer.Option(help="Memory to use, such as 2GiB; half of what is free by default.")
     ] = None,
-    on_bad: Annotated[
-        OnBad, typer.Option(help="At a bad row: stop and name it, or skip and count it.")
-    ] = OnBad.stop,
+    on_bad: Annotated[OnBad, typer.Option(help="At a bad row: stop and name it, or skip and count it.")] = OnBad.stop,
     as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
     src: Annotated[str, _column("Edge: where it starts.")] = "src",
     dst: Annotated[str, _column("Edge: where it ends.")] = "dst",
     weight: Annotated[str | None, _column("Edge: weight. 'weight' if there; '' for none.")] = None,
     relation: Annotated[str | None, _column("Edge: relation. 'relation' if there; '' for none.")] = None,
     id: Annotated[str, _column("Node: id, integers or strings.")] = "id",
-    label: Annotated[
-        str | None, _column("Node: class, empty if unknown. 'label' if there; '' for none.")
-    ] = None,
+    label: Annotated[str | None, _column("Node: class, empty if unknown. 'label' if there; '' for none.")] = None,
     many_labels: Annotated[
         str | None,
-        typer.Option(
-            help="Separator of many labels in one text.", rich_help_panel=_COLUMNS, metavar="SEPARATOR"
-        ),
+        typer.Option(help="Separator of many labels in one text.", rich_help_panel=_COLUMNS, metavar="SEPARATOR"),
     ] = None,
-    split: Annotated[
-        str | None, _column("Node: train, valid, test or empty. 'split' if there; '' for none.")
-    ] = None,
+    split: Annotated[str | None, _column("Node: train, valid, test or empty. 'split' if there; '' for none.")] = None,
     features: Annotated[
         str | None,
         typer.Option(
@@ -74,9 +66,7 @@ def _ingest(
             metavar="COLUMNS|FILE.npy",
         ),
     ] = None,
-    split_fractions: Annotated[
-        str, typer.Option(help="Train, valid, test.", rich_help_panel=_SPLIT)
-    ] = "0.6,0.2,0.2",
+    split_fractions: Annotated[str, typer.Option(help="Train, valid, test.", rich_help_panel=_SPLIT)] = "0.6,0.2,0.2",
     stratified: Annotated[bool, typer.Option(help="Split every class alike.", rich_help_panel=_SPLIT)] = True,
     seed: Annotated[int, typer.Option(min=0, help="Of the random split.", rich_help_panel=_SPLIT)] = 0,
 ) -> None:

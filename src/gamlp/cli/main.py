@@ -67,6 +67,8 @@ def main() -> None:
         app()
     except GamlpError as error:
         _fail(str(error), 2)
+    except MemoryError as error:
+        _fail(f"memory is exhausted ({str(error) or 'no more is given'}); give a smaller --memory.", 2)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)

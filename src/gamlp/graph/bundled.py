@@ -46,9 +46,7 @@ def karate() -> Graph:
 
     Split, always the same: of each community the first member trains, the second validates, the others test.
     """
-    edges = [
-        (row, int(friend)) for row, friends in enumerate(_FRIENDS.split("|")) for friend in friends.split()
-    ]
+    edges = [(row, int(friend)) for row, friends in enumerate(_FRIENDS.split("|")) for friend in friends.split()]
     values = np.asarray([int(digit) for digit in _COMMUNITIES], np.int32)
     members = [np.flatnonzero(values == community) for community in range(4)]
     roles = np.full(len(values), 3, np.int8)

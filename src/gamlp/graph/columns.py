@@ -52,9 +52,7 @@ class Rows:
             return
         if not self._bad.skip:
             first = int(np.argmax(wrong))
-            raise GamlpError(
-                problem(first), file=self.batch.file, row=self.batch.row(first), column=column, hint=hint
-            )
+            raise GamlpError(problem(first), file=self.batch.file, row=self.batch.row(first), column=column, hint=hint)
         self._bad.counts[kind] += count
         self.good &= ~wrong
 

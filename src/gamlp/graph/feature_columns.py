@@ -62,9 +62,7 @@ class ColumnFeatures:
         if _is_list(column.type):
             return self._read_lists(rows, name, column)
         values, readable = numbers(column, pa.float64())
-        rows.refuse(
-            "non-numeric feature", ~readable, name, lambda i: f"'{shown(column, i)}' is not a number", _HINT
-        )
+        rows.refuse("non-numeric feature", ~readable, name, lambda i: f"'{shown(column, i)}' is not a number", _HINT)
         return _finite(rows, name, values[:, None])
 
     def _read_lists(self, rows: Rows, name: str, column: Column) -> Array:
@@ -72,9 +70,7 @@ class ColumnFeatures:
         if name not in self._widths and rows.good.any():
             self._widths[name] = int(lengths[np.argmax(rows.good)])
             if self._widths[name] == 0:
-                raise GamlpError(
-                    "an empty list of features", file=rows.batch.file, row=rows.batch.row(0), column=name
-                )
+                raise GamlpError("an empty list of features", file=rows.batch.file, row=rows.batch.row(0), column=name)
         width = self._widths.get(name, 0)
         rows.refuse(
             "ragged features",
@@ -129,9 +125,7 @@ class ArrayFeatures:
         rows = Rows(replace(batch, file=self.path, start=at), bad)
         stop = at + batch.columns.num_rows
         if stop > len(self.values):
-            raise GamlpError(
-                f"{len(self.values)} rows of features for {stop} or more rows of nodes", file=self.path
-            )
+            raise GamlpError(f"{len(self.values)} rows of features for {stop} or more rows of nodes", file=self.path)
         return _finite(rows, "features", np.asarray(self.values[at:stop])), rows.good
 
     def place(self, batch: Batch, at: int, row: int, feature: int) -> tuple[Path, int, str]:

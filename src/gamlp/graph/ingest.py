@@ -61,9 +61,7 @@ class IngestReport:
     edges_read: int = 0
     self_loops_dropped: int = 0
     duplicates_merged: int = 0
-    entries: dict[str, int] = field(
-        default_factory=dict
-    )  # stored, by relation; an undirected edge counts twice
+    entries: dict[str, int] = field(default_factory=dict)  # stored, by relation; an undirected edge counts twice
     classes: int = 0
     split: dict[str, int] = field(default_factory=dict)
     split_made: bool = False
@@ -109,9 +107,7 @@ def _write_nodes(
     options: IngestOptions, nodes: NodesTable, found: NodeColumns, writer: GraphWriter, report: IngestReport
 ) -> None:
     if found.count > MOST_NODES:
-        raise GamlpError(
-            f"{found.count} nodes are more than this format holds", hint=f"stay below {MOST_NODES}"
-        )
+        raise GamlpError(f"{found.count} nodes are more than this format holds", hint=f"stay below {MOST_NODES}")
     writer.nodes(found.count)
     is_range = isinstance(found.ids, np.ndarray) and bool(np.all(found.ids == np.arange(found.count)))
     writer.ids(None if is_range else found.ids)
@@ -130,9 +126,7 @@ def _write_nodes(
         report.features, report.dtype = nodes.features.width(), options.dtype
 
 
-def _split(
-    options: IngestOptions, labels: Labels | None, found: NodeColumns, report: IngestReport
-) -> Split | None:
+def _split(options: IngestOptions, labels: Labels | None, found: NodeColumns, report: IngestReport) -> Split | None:
     """The split of the table, or one at random over labelled nodes."""
     given = found.roles is not None and bool(found.roles.any())
     if labels is None:
@@ -198,9 +192,7 @@ def _sort(
         report.entries[name] = 0
         for block in buckets.blocks():
             if block.weights is not None and not np.isfinite(block.weights).all():
-                raise GamlpError(
-                    "the weights of an edge add up to more than float32 holds", column=edges.weight
-                )
+                raise GamlpError("the weights of an edge add up to more than float32 holds", column=edges.weight)
             writer.block(block, name)
             report.entries[name] += len(block.neighbours)
             done += block.stop - block.start

@@ -147,9 +147,7 @@ class Planted:
                 if share := self._share(a, b):
                     # sizes that differ by a row are one kind
                     kind = (a.size // 64, b.size // 64, a.steep, b.steep, int(a is b))
-                    kinds.setdefault(kind, [a.size, b.size, a.steep, b.steep, float(a is b), share, 0.0])[
-                        6
-                    ] += 1
+                    kinds.setdefault(kind, [a.size, b.size, a.steep, b.steep, float(a is b), share, 0.0])[6] += 1
 
         def distinct(draws: float) -> float:
             return sum(
@@ -210,9 +208,7 @@ class Planted:
 
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(fill, packets))
-        return csr_block(
-            rows, columns, None, start=mine.start, stop=mine.stop, symmetric=False, threads=threads
-        )
+        return csr_block(rows, columns, None, start=mine.start, stop=mine.stop, symmetric=False, threads=threads)
 
     def _draw(self, a: Cells, b: Cells, packet: int, u: Array, v: Array) -> None:
         """Fill u with nodes of block a and v with nodes of block b."""

@@ -48,9 +48,7 @@ def per_class_split(labels: Labels, train: int, valid: int, seed: int) -> Split:
 
 def check_fractions(fractions: Sequence[float]) -> None:
     """Refuse fractions that are not three numbers of at least 0 that add up to at most 1."""
-    fits = (
-        len(fractions) == 3 and all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9
-    )
+    fits = len(fractions) == 3 and all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9
     if not fits:
         shown = ", ".join(f"{part:g}" for part in fractions)
         raise GamlpError(

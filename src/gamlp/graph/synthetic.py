@@ -52,9 +52,7 @@ def communities(
     """
     _check(nodes, edges, features, classes, homophily, seed)
     if min(train, valid) < 0 or train + valid > 1:
-        raise GamlpError(
-            f"a split of {train} train and {valid} valid", hint="give shares that add up to at most 1"
-        )
+        raise GamlpError(f"a split of {train} train and {valid} valid", hint="give shares that add up to at most 1")
     plan = Planted([Group(nodes, steep=3)], edges, classes, homophily, seed)
     with writing(Path(out), "communities", replace=replace) as writer:
         writer.source = {
@@ -190,8 +188,6 @@ def _check(nodes: int, edges: int, features: int, classes: int, homophily: float
         if value < low:
             raise GamlpError(f"{name} is {value}", hint=f"give at least {low}")
     if classes > min(nodes, 2**15 - 1):
-        raise GamlpError(
-            f"{classes} classes for {nodes} nodes of a kind", hint="give no more classes than nodes"
-        )
+        raise GamlpError(f"{classes} classes for {nodes} nodes of a kind", hint="give no more classes than nodes")
     if not 0 <= homophily <= 1:
         raise GamlpError(f"homophily is {homophily}", hint="give a share from 0 to 1")

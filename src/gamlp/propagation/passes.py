@@ -12,7 +12,7 @@ from gamlp.propagation.signals import Part, Signal
 from gamlp.sizes import format_size
 
 FIXED = 64 << 20  # buffers and bookkeeping that do not grow with the graph
-RESIDENT = 3  # state matrices of a run with one pass: the last three hops need not be spilled to disk
+STATES = 2  # matrices: a hop reads one and writes the other; more would cost more in fresh pages than in spills
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Pass:
     operator: Operator
     dtype: str
     pieces: tuple[Piece, ...]
-    buffers: int
+    buffers: int = STATES
 
     @property
     def depth(self) -> int:
@@ -72,9 +72,9 @@ def _group(key: tuple[Operator, str], signals: list[Signal], count: int, budget:
     operator, dtype = key
     row_bytes = max(1, count) * (4 if dtype == "float32" else 2)
     room = budget - FIXED - 20 * count  # factors: three float32, one float64 while they are made
-    widest = room // (2 * row_bytes) // LANES * LANES
+    widest = room // (STATES * row_bytes) // LANES * LANES
     if widest < LANES:
-        need = FIXED + 20 * count + 2 * LANES * row_bytes
+        need = FIXED + 20 * count + STATES * LANES * row_bytes
         raise GamlpError(
             f"a memory budget of {format_size(budget)} is too small for {count:,} nodes",
             hint=f"give --memory {-(-need // 2**20)}MiB or more",
@@ -82,8 +82,7 @@ def _group(key: tuple[Operator, str], signals: list[Signal], count: int, budget:
     ordered = sorted(signals, key=lambda signal: -signal.hops)
     total = sum(_pad(signal.width) for signal in ordered for _ in signal.parts)
     if total <= widest:
-        buffers = RESIDENT if RESIDENT * total * row_bytes <= room else 2
-        return [Pass(operator, dtype, tuple(_pieces(ordered, total)), buffers)]
+        return [Pass(operator, dtype, tuple(_pieces(ordered, total)))]
     blocks = -(-total // widest)
     even = min(widest, _pad(-(-total // blocks)))
     passes: list[list[Piece]] = []
@@ -91,7 +90,7 @@ def _group(key: tuple[Operator, str], signals: list[Signal], count: int, budget:
         if piece.at == 0:
             passes.append([])
         passes[-1].append(piece)
-    return [Pass(operator, dtype, tuple(pieces), 2) for pieces in passes]
+    return [Pass(operator, dtype, tuple(pieces)) for pieces in passes]
 
 
 def _pieces(signals: list[Signal], widest: int) -> Iterator[Piece]:

@@ -8,19 +8,26 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.errors import GamlpError
 from gamlp.kernel import NUMPY
+from gamlp.sizes import format_size
 
 Array = np.ndarray[Any, Any]
 
 
-def allocate(rows: int, columns: int, storage: str) -> Array:
+def allocate(rows: int, columns: int, storage: str, *, huge: bool = True) -> Array:
     """Fresh zeros. Huge pages, where the system grants them, save 1.1 to 1.4 times on a hop's random reads."""
     dtype = np.dtype(NUMPY[storage])
     size = rows * columns * dtype.itemsize
     if size == 0:
         return np.zeros((rows, columns), dtype)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise GamlpError(
+            f"the system refuses {format_size(size)} of memory ({error.strerror})", hint="give a smaller --memory"
+        ) from error
+    if huge and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel built without them
             memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, dtype).reshape(rows, columns)

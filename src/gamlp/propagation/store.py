@@ -211,7 +211,7 @@ class HopStore:
 
     def damaged(self) -> list[str]:
         """Names of files whose bytes are not those that were written."""
-        wrong = each(usable_cores(), lambda pair: (pair[0], checksum(pair[0]) != pair[1].crc32), self.files())
+        wrong = each(usable_cores() + 2, lambda pair: (pair[0], checksum(pair[0]) != pair[1].crc32), self.files())
         return sorted(path.relative_to(self.folder).as_posix() for path, damaged in wrong if damaged)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.files import checksum, told_when_full, write_json
+from gamlp.files import checksum, save_array, told_when_full, write_json
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.propagation.shards import Shard
@@ -72,7 +72,7 @@ class StoreWriter:
         """Note a signal whose shards are all on disk."""
         folder, rows = self.folder_of(signal), None
         if signal.rows is not None:
-            np.save(folder / "rows.npy", signal.rows.astype(np.int64))
+            save_array(folder / "rows.npy", signal.rows.astype(np.int64))
             rows = _file_entry(folder / "rows.npy")
         self._entries[signal.name] = SignalEntry(
             key=signal.key,
@@ -179,8 +179,7 @@ class StoreWriter:
                 (self.folder / name).unlink(missing_ok=True)
                 continue
             beside = self.folder / f".{name}"
-            with beside.open("wb") as file:
-                np.save(file, np.asarray(values))
+            save_array(beside, np.asarray(values))
             beside.replace(self.folder / name)
             files.append(_file_entry(self.folder / name))
         key = fingerprint.answers(self._graph)

@@ -61,9 +61,8 @@ def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
     for name in options.shapes:
         graph = _graph(work, name)
         found: dict[str, Any] = {"entries": graph.relation.entries, **SHAPES[name]}
-        print(
-            f"\n== {name}: {graph.nodes.count:,} nodes, {graph.relation.entries:,} entries, {found['features']} features"
-        )
+        counts = f"{graph.nodes.count:,} nodes, {graph.relation.entries:,} entries, {found['features']} features"
+        print(f"\n== {name}: {counts}")
         if "hop" in options.parts or "job" in options.parts:
             found["hop"] = contest.one_hop(graph, options.rounds)
         if "coo" in options.parts:

@@ -203,9 +203,19 @@ def _open_nodes(folder: Path, kind: str, entry: NodesEntry) -> Nodes:
     if entry.ids == "integers":
         ids = part("ids", (entry.count,))
     elif entry.ids == "strings":
-        source = pa.memory_map(str(folder / nodes_folder(kind) / "ids.arrow"))
-        ids = pa.ipc.open_file(source).read_all().column("id").combine_chunks()
+        ids = _open_strings(folder / nodes_folder(kind) / "ids.arrow", entry.count)
     return Nodes(kind, entry.count, Ids(entry.count, ids), features, labels, split)
+
+
+def _open_strings(path: Path, count: int) -> pa.Array:
+    try:
+        ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id").combine_chunks()
+    except (pa.ArrowException, OSError, KeyError) as error:
+        told = " ".join(str(error).split())
+        raise GamlpError(f"ids cannot be read ({told})", file=path, hint="build the graph again") from error
+    if len(ids) != count:
+        raise GamlpError(f"{len(ids)} ids for {count} nodes", file=path, hint="build the graph again")
+    return ids
 
 
 def _open_relation(folder: Path, name: str, entry: RelationEntry) -> Relation:

@@ -30,7 +30,8 @@ class Split:
         """From row numbers or boolean masks."""
         roles = np.zeros(count, np.int8)
         for role, rows in enumerate((train, valid, test), start=1):
-            roles[np.asarray(rows)] = role
+            if len(rows):
+                roles[np.asarray(rows)] = role
         return cls(roles)
 
     def rows(self, *names: str) -> Array:

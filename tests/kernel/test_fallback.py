@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conformance import dense
 
 from gamlp.graph import Graph, Split
 from gamlp.kernel import HopTask, build_csr, hop, scale
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
+from tests.conformance import dense
 
 Array = np.ndarray[Any, Any]
 WITHOUT = {**os.environ, "GAMLP_NO_KERNEL": "1"}

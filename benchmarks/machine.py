@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,12 @@ def describe() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     name = names[0] if names else platform.processor()
     return f"{name}, {usable_cores()} cores, {memory:.0f} GiB, {instructions()}"
+
+
+def versions() -> str:
+    """What the contestants are."""
+    names = ("gamlp", "numpy", "scipy", "torch", "torch-geometric")
+    return f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in names)
 
 
 def best(work: Callable[[], object], rounds: int) -> float:

@@ -3,15 +3,14 @@
     python benchmarks/propagation.py                     # a tenth of products' shape, citation's shape, growth
     python benchmarks/propagation.py --shapes products   # products' full shape (62 M edges, 124 M entries)
 
-Prints tables and writes benchmarks/results/propagation.json. Every figure is measured in this run: minima for kernels,
-medians for whole jobs, because machines are noisy.
+Prints tables and writes JSON and a page to benchmarks/results (or --out). Every figure is measured in this run:
+minima for kernels, medians for whole jobs, because machines are noisy.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import shutil
 import tempfile
 import time
@@ -21,9 +20,10 @@ from typing import Any
 import contest
 import growth
 import jobs
+import record
 from gamlp.graph import Graph
 from gamlp.graph.synthetic import communities
-from machine import describe
+from machine import describe, versions
 
 SHAPES: dict[str, dict[str, int]] = {
     "products-tenth": {"nodes": 244_903, "edges": 6_185_914, "features": 100, "classes": 47},
@@ -52,12 +52,18 @@ def main() -> None:
             shutil.rmtree(work, ignore_errors=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(results, indent=1))
-    print(f"\nwritten to {options.out}")
+    options.out.with_suffix(".md").write_text(record.page(results, "python benchmarks/propagation.py"))
+    print(f"\nwritten to {options.out} and {options.out.with_suffix('.md').name}")
 
 
 def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    results: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "machine": describe(), "shapes": {}}
-    print(f"{results['machine']}, Python {platform.python_version()}")
+    results: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": describe(),
+        "versions": versions(),
+        "shapes": {},
+    }
+    print(f"{results['machine']}; {results['versions']}")
     for name in options.shapes:
         graph = _graph(work, name)
         found: dict[str, Any] = {"entries": graph.relation.entries, **SHAPES[name]}

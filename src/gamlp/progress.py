@@ -13,3 +13,16 @@ class Progress(Protocol):
 
 def silent(stage: str, done: float, total: float | None = None, unit: str = "") -> None:
     """Show nothing."""
+
+
+def overall(progress: Progress, all_entries: float) -> Progress:
+    """Also tells how much of all hops is done, so that the time left of the whole can be estimated."""
+    stages: dict[str, float] = {}
+
+    def tell(stage: str, done: float, total: float | None = None, unit: str = "") -> None:
+        progress(stage, done, total, unit)
+        if unit == "entries":
+            stages[stage] = done
+            progress("all hops", sum(stages.values()), all_entries, unit)
+
+    return tell

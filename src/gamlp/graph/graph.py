@@ -198,7 +198,7 @@ class Graph:
             names = ", ".join(self.relations)
             raise GamlpError(
                 f"graph '{self.name}' has {len(self.relations)} relations ({names}) where one is expected",
-                hint="give a graph with a single relation",
+                hint="several relations at once come later; ingest with --relation '' to treat them as one",
             )
         return next(iter(self.relations.values()))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gamlp.graph.graph import Graph
 from gamlp.memory import available_memory
-from gamlp.progress import Progress, silent
+from gamlp.progress import Progress, overall, silent
 from gamlp.propagation.moving import CHECKPOINT_SECONDS, PassRun
 from gamlp.propagation.operator import Factors, factors
 from gamlp.propagation.passes import Pass, plan_passes
@@ -40,8 +40,10 @@ class LocalEngine:
                 groups = plan_passes(missing, graph.nodes.count, self.memory or available_memory() // 2)
                 writer.start()
                 _drop_strangers(writer, graph, groups)
+                hops = sum(spec.depth for passes in groups for spec in passes)
+                counted = overall(progress, hops * max(1, graph.relation.entries))
                 for passes in groups:
-                    self._run_group(graph, passes, writer, progress)
+                    self._run_group(graph, passes, writer, counted)
             if missing or not writer.up_to_date():
                 writer.finish()
             else:

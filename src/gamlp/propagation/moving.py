@@ -55,6 +55,8 @@ class PassRun:
         begun = self._load_state(buffers[0])
         if begun == 0:
             self._enter(buffers[0])
+        for k in range(1, begun + 1):
+            self._tell(k, self.relation.entries)
         slabs: dict[tuple[str, int], Slab] = {key: slab for key, slab in on_disk.items() if key[1] <= begun}
         self._saved = time.monotonic()
         # Hop k is spilled by a thread of its own while hop k + 1 reads it, and is waited for before its buffer is
@@ -126,7 +128,6 @@ class PassRun:
         return slabs, files
 
     def _sum_rows(self, k: int, src: Array, dst: Array, rows: Array | None) -> None:
-        total = max(1, self.relation.entries)
         done = 0
         for block in self.relation.blocks:
             # Whole arrays, not subclasses of a map: the kernel takes plain memory.
@@ -163,9 +164,13 @@ class PassRun:
             for lost, entries in each(self.threads, work, ranges):
                 self._refuse_lost(lost, k)
                 done += entries
-                self.progress(f"{self.label}hop {k} of {self.spec.depth}", min(done, total), total, "entries")
+                self._tell(k, done)
         self._checked = True
-        self.progress(f"{self.label}hop {k} of {self.spec.depth}", total, total, "entries")
+        self._tell(k, max(1, self.relation.entries))
+
+    def _tell(self, k: int, done: int) -> None:
+        total = max(1, self.relation.entries)
+        self.progress(f"{self.label}hop {k} of {self.spec.depth}", min(done, total), total, "entries")
 
     def _parts(self, entries: int) -> int:
         """Row ranges in a block: large enough to be worth a call, small enough to be spilled while in cache."""

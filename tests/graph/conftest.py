@@ -32,9 +32,7 @@ def build(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
         edge_names = EdgeNames(**{k: options.pop(k) for k in EdgeNames.__dataclass_fields__ if k in options})
         out = options.pop("out", tmp_path / "graph")
         report = ingest(
-            IngestOptions(
-                place(edges, "edges.csv"), place(nodes, "nodes.csv"), out, edge_names, node_names, **options
-            )
+            IngestOptions(place(edges, "edges.csv"), place(nodes, "nodes.csv"), out, edge_names, node_names, **options)
         )
         return Graph.open(out), report
 

@@ -47,9 +47,7 @@ def test_karate_is_zacharys_club() -> None:
     networkx = pytest.importorskip("networkx")
     graph = bundled.karate()
     rows, columns, _ = next(graph.relation.edges())
-    assert {(int(a), int(b)) for a, b in zip(rows, columns) if a < b} == set(
-        networkx.karate_club_graph().edges
-    )
+    assert {(int(a), int(b)) for a, b in zip(rows, columns) if a < b} == set(networkx.karate_club_graph().edges)
 
 
 def test_karate_has_the_labels_and_training_rows_of_pyg() -> None:

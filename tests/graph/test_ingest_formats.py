@@ -132,13 +132,9 @@ def test_features_from_npy(build, tmp_path):
     np.testing.assert_array_equal(graph.nodes.features.values, FEATURES)
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.list_(pa.float64()), pa.large_list(pa.float32()), pa.list_(pa.int16(), 3)]
-)
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.large_list(pa.float32()), pa.list_(pa.int16(), 3)])
 def test_list_types(build, tmp_path, kind):
-    table = pa.table(
-        {"id": IDS, "x": pa.array((FEATURES * 4).astype(int).tolist(), kind), "more": [1, 2, 3, 4]}
-    )
+    table = pa.table({"id": IDS, "x": pa.array((FEATURES * 4).astype(int).tolist(), kind), "more": [1, 2, 3, 4]})
     graph, _ = build(write(table, tmp_path / "n.parquet"), "src,dst\n10,7\n")
     np.testing.assert_array_equal(graph.nodes.features.values[:, :3], FEATURES * 4)
     assert graph.nodes.features.values[:, 3].tolist() == [1, 2, 3, 4]
@@ -159,9 +155,7 @@ def test_storage_rounds_to_nearest(build, dtype):
 def test_ids_that_look_like_integers_stay_what_they_are(build):
     graph, _ = build("id,x\n007,1\n7,2\n", "src,dst\n007,7\n")
     assert graph.nodes.ids.take(np.arange(2)).to_pylist() == ["007", "7"]
-    graph, _ = build(
-        "id,x\n1000000000000,1\n-5,2\n", "src,dst\n -5 ,1000000000000\n", out=graph.folder.with_name("g2")
-    )
+    graph, _ = build("id,x\n1000000000000,1\n-5,2\n", "src,dst\n -5 ,1000000000000\n", out=graph.folder.with_name("g2"))
     assert graph.nodes.ids.take(np.arange(2)).to_pylist() == [10**12, -5]
     assert set(edge_set(graph)) == {(0, 1), (1, 0)}
 

@@ -40,9 +40,7 @@ def test_ppi_is_one_disjoint_graph_with_many_labels(tmp_path: Path) -> None:
         links, start = [], 0
         for size in counts:
             ring = [(start + i, start + (i + 1) % size) for i in range(size)]
-            links += [{"source": a, "target": b} for a, b in ring] + [
-                {"source": b, "target": a} for a, b in ring
-            ]
+            links += [{"source": a, "target": b} for a, b in ring] + [{"source": b, "target": a} for a, b in ring]
             start += size
         nodes = [{"id": node} for node in range(count)]
         graph = {"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "links": links}
@@ -86,9 +84,7 @@ def test_flickr_reads_as_pyg_reads_it(tmp_path: Path) -> None:
     np.savez(raw / "adj_full.npz", **parts)
     np.save(raw / "feats.npy", random.standard_normal((50, 500)))
     (raw / "class_map.json").write_text(json.dumps({str(i): i % 7 for i in range(50)}))
-    (raw / "role.json").write_text(
-        json.dumps({"tr": list(range(20)), "va": list(range(20, 30)), "te": [40, 41]})
-    )
+    (raw / "role.json").write_text(json.dumps({"tr": list(range(20)), "va": list(range(20, 30)), "te": [40, 41]}))
     (tmp_path / "pyg").mkdir()
     (tmp_path / "pyg" / "raw").symlink_to(raw)
     compare(load("flickr", tmp_path / "data"), pyg.Flickr(str(tmp_path / "pyg"))[0])

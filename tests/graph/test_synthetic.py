@@ -26,9 +26,7 @@ def same_bytes(one: Graph, other: Graph) -> bool:
 
 def edges_of(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     parts = list(graph.relation.edges())
-    return np.concatenate([rows for rows, _, _ in parts]), np.concatenate(
-        [columns for _, columns, _ in parts]
-    )
+    return np.concatenate([rows for rows, _, _ in parts]), np.concatenate([columns for _, columns, _ in parts])
 
 
 def test_the_counts_are_those_asked_for(graph: Graph) -> None:
@@ -70,9 +68,7 @@ def test_edges_stay_inside_classes_as_often_as_asked(graph: Graph) -> None:
 
 
 def test_features_tell_classes_apart_and_neighbours_help(graph: Graph) -> None:
-    assert (
-        graph.nodes.labels is not None and graph.nodes.features is not None and graph.nodes.split is not None
-    )
+    assert graph.nodes.labels is not None and graph.nodes.features is not None and graph.nodes.split is not None
     x, y, split = np.asarray(graph.nodes.features.values), graph.nodes.labels.values, graph.nodes.split
 
     def nearest_centre(values: np.ndarray) -> float:
@@ -131,9 +127,7 @@ def test_short_video_has_the_papers_shape_times_the_scale(tmp_path: Path) -> Non
     rows, columns = edges_of(made)
     assert ((rows < 30_000) != (columns < 30_000)).all()  # users watch videos, nothing else
     watched = made.relation.degrees()[:30_000]
-    assert (
-        watched.max() > 30 * watched.mean() and np.mean(watched <= 1) > 0.4
-    )  # popular ones, and many cold ones
+    assert watched.max() > 30 * watched.mean() and np.mean(watched <= 1) > 0.4  # popular ones, and many cold ones
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ class EdgesTable:
             rows.refuse("missing node", missing(column), name, lambda _: "missing node")
             ends.append((name, column))
         columns = [column for _, column in ends]
-        if columns[0].type == columns[1].type:  # one lookup: it may build a hash table
+        if ids.by_hash and columns[0].type == columns[1].type:  # one lookup: it builds a hash table
             both = ids.rows(pa.concat_arrays(columns))
             found = [both[: len(columns[0])], both[len(columns[0]) :]]
         else:

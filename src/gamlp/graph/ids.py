@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 
 from gamlp.graph.columns import Column, is_null, is_text, numbers
 from gamlp.graph.graph import Array
+from gamlp.kernel.ids import UNKNOWN_ROW, IdTable, id_table
 
-_SPARSEST = 4  # a lookup table may have this many places an id: 16 bytes, what sorted ids with their order take
-UNKNOWN_ROW = -1
+_SPARSEST = 4  # an array may have this many places an id: 16 bytes, about what a hash table takes
 
 
 class IdColumn:
@@ -34,77 +34,61 @@ class IdColumn:
         self._strings.append(_text(column))
 
     def values(self) -> Array | Column:
-        """int64 numpy array, or an Arrow array of large strings."""
-        if self._strings is not None:
-            return pa.concat_arrays(self._strings)
-        return np.concatenate([np.zeros(0, np.int64), *self._integers])
+        """int64 numpy array, or an Arrow array of large strings. To be called once: the parts are let go."""
+        strings, integers = self._strings, self._integers
+        self._strings, self._integers = None, []
+        if strings is not None:
+            return pa.concat_arrays(strings)
+        return np.concatenate([np.zeros(0, np.int64), *integers])
 
 
-def first_rows(ids: Array | Column) -> Array:
-    """For every row, the first row with the same id."""
-    if not isinstance(ids, np.ndarray):
-        found: Column = pc.index_in(ids, value_set=ids)
-        return np.asarray(found.to_numpy(zero_copy_only=False))
-    if np.all(ids[1:] > ids[:-1]):
-        return np.arange(len(ids))
-    order = np.argsort(ids, kind="stable")
-    ascending = ids[order]
-    head = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
-    first = np.empty(len(ids), np.int64)
-    first[order] = np.repeat(order[head], np.diff(np.append(head, len(ids))))
-    return first
+def first_rows(ids: Array | Column) -> Array | None:
+    """For every row, the first row with the same id; None where all differ."""
+    if isinstance(ids, np.ndarray) and np.all(ids[1:] > ids[:-1]):
+        return None
+    return id_table(ids).first_rows()
 
 
 class IdMap:
-    """id → row. Compact integers by a table, others by binary search, strings by Arrow's hash tables."""
+    """id → row. Compact integers by their place in an array, others and strings by a table of ids."""
 
     def __init__(self, ids: Array | Column) -> None:
-        self.count = len(ids)
-        self._table: Array | None = None
-        self._strings: Column | None = None
+        self._places: Array | None = None
+        self._table: IdTable | None = None
+        self._text = not isinstance(ids, np.ndarray)
         self._low = 0
         if not isinstance(ids, np.ndarray):
-            self._strings = ids
+            self._table = id_table(ids)
             return
         self._low = int(ids.min(initial=0)) if len(ids) else 0
         span = (int(ids.max()) - self._low + 1) if len(ids) else 0
         if span <= _SPARSEST * len(ids) + 1024:
-            self._table = np.full(span, UNKNOWN_ROW, np.int32)
-            self._table[ids - self._low] = np.arange(len(ids), dtype=np.int32)
+            self._places = np.full(span, UNKNOWN_ROW, np.int32)
+            self._places[ids - self._low] = np.arange(len(ids), dtype=np.int32)
         else:
-            self._order = np.argsort(ids, kind="stable").astype(np.int32)
-            self._sorted = ids[self._order]
+            self._table = id_table(ids)
 
     @property
     def by_hash(self) -> bool:
         """Whether a lookup builds a hash table of all ids: then few large lookups beat many small ones."""
-        return self._strings is not None
+        return self._table is not None and self._table.rebuilds
 
     def rows(self, column: Column) -> Array:
         """Rows of ids, int32; UNKNOWN_ROW for an id that no node has."""
-        if self._strings is not None:
-            found: Column = pc.index_in(_text(column), value_set=self._strings)
-            return np.asarray(found.fill_null(UNKNOWN_ROW).to_numpy(zero_copy_only=False), np.int32)
+        if self._table is not None and self._text:
+            return self._table.rows(_text(column)).astype(np.int32)
         ids, readable = numbers(column, pa.int64())
         if self._table is not None:
-            place = ids - self._low
-            # The difference may wrap around at the ends of int64; a wrapped one is out of the table too.
-            outside = (place < 0) | (place >= len(self._table)) | ~readable
-            if not outside.any():
-                return np.asarray(self._table[place])
-            place[outside] = 0
-            rows = self._table[place] if len(self._table) else np.full(len(ids), UNKNOWN_ROW, np.int32)
-            rows[outside] = UNKNOWN_ROW
-            return rows
-        return np.where(readable, self._search(ids), np.int32(UNKNOWN_ROW))
-
-    def _search(self, ids: Array) -> Array:
-        # Sorted queries walk the table in order: three times as fast as in the order of the edges.
-        order = np.argsort(ids)
-        queries = ids[order]
-        place = np.minimum(np.searchsorted(self._sorted, queries), self.count - 1)
-        rows = np.empty(len(ids), np.int32)
-        rows[order] = np.where(self._sorted[place] == queries, self._order[place], UNKNOWN_ROW)
+            return np.where(readable, self._table.rows(ids), UNKNOWN_ROW).astype(np.int32)
+        assert self._places is not None
+        place = ids - self._low
+        # The difference may wrap around at the ends of int64; a wrapped one is out of the table too.
+        outside = (place < 0) | (place >= len(self._places)) | ~readable
+        if not outside.any():
+            return np.asarray(self._places[place])
+        place[outside] = 0
+        rows = self._places[place] if len(self._places) else np.full(len(ids), UNKNOWN_ROW, np.int32)
+        rows[outside] = UNKNOWN_ROW
         return rows
 
 

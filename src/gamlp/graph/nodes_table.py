@@ -182,9 +182,9 @@ class NodesTable:
 
     def _drop_duplicates(self, ids: Array | Column, kept: Array, places: _Places) -> Array | Column:
         first = first_rows(ids)
-        again = first != np.arange(len(ids))
-        if not again.any():
+        if first is None:
             return ids
+        again = first != np.arange(len(ids))
         table_rows = np.flatnonzero(kept)
         if not self.bad.skip:
             index = int(np.argmax(again))

@@ -1,4 +1,7 @@
-"""The hot loops: one hop, rows between storage types, edge list → CSR. In C++ where it could be built, else torch."""
+"""The hot loops: one hop, rows between storage types, edge list → CSR. In C++ where it could be built, else torch.
+
+Ids → rows are in `gamlp.kernel.ids`, which needs Arrow; propagation does not.
+"""
 
 from gamlp.kernel.csr import build_csr
 from gamlp.kernel.hop import LANES, HopTask, hop, instructions

@@ -9,6 +9,7 @@
 
 #include "csr.hpp"
 #include "hop.hpp"
+#include "ids.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -132,6 +133,50 @@ nb::tuple csr(Vector<Index> rows, Vector<Index> columns, std::optional<Vector<fl
     return nb::make_tuple(hand_over(built.offsets, size_t(stop - start + 1)), neighbours, values);
 }
 
+// The arrays of the ids, kept as long as their table: it points into them.
+struct StringArrays {
+    Vector<int64_t> offsets;
+    Vector<uint8_t> data;
+    gamlp::Strings view() const {
+        if (offsets.shape(0) == 0) throw std::invalid_argument("no offsets");
+        return {offsets.data(), data.data(), int64_t(offsets.shape(0)) - 1, int64_t(data.shape(0))};
+    }
+};
+
+struct IntegerArray {
+    Vector<int64_t> values;
+    gamlp::Integers view() const { return {values.data(), int64_t(values.shape(0))}; }
+};
+
+template <class Arrays>
+struct Ids {
+    using View = decltype(Arrays().view());
+    Arrays kept;
+    std::unique_ptr<gamlp::IdTable<View>> table;
+
+    explicit Ids(Arrays arrays) : kept(std::move(arrays)) {
+        const View view = kept.view();
+        nb::gil_scoped_release release;
+        table.reset(new gamlp::IdTable<View>(view));
+    }
+
+    nb::object rows(const Arrays &queries) const {
+        const View view = queries.view();
+        std::unique_ptr<int64_t[]> found(new int64_t[size_t(view.count)]);
+        {
+            nb::gil_scoped_release release;
+            table->rows(view, found.get());
+        }
+        return hand_over(found, size_t(view.count));
+    }
+
+    int64_t distinct() const { return table->distinct(); }
+    int64_t bytes() const { return table->bytes(); }
+};
+
+using StringIds = Ids<StringArrays>;
+using IntegerIds = Ids<IntegerArray>;
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -147,4 +192,20 @@ NB_MODULE(_native, m) {
           "drop_loops"_a, "threads"_a);
     m.def("csr", &csr<int64_t>, text, "rows"_a, "columns"_a, "weights"_a.none(), "start"_a, "stop"_a, "symmetric"_a,
           "drop_loops"_a, "threads"_a);
+    nb::class_<StringIds>(m, "StringIds", "Strings (Arrow's offsets and bytes, not copied) to rows.")
+        .def("__init__", [](StringIds *self, Vector<int64_t> offsets, Vector<uint8_t> data) {
+            new (self) StringIds(StringArrays{offsets, data});
+        }, "offsets"_a, "data"_a)
+        .def("rows", [](const StringIds &self, Vector<int64_t> offsets, Vector<uint8_t> data) {
+            return self.rows(StringArrays{offsets, data});
+        }, "offsets"_a, "data"_a)
+        .def_prop_ro("distinct", &StringIds::distinct)
+        .def_prop_ro("bytes", &StringIds::bytes);
+    nb::class_<IntegerIds>(m, "IntegerIds", "64-bit integers (not copied) to rows.")
+        .def("__init__", [](IntegerIds *self, Vector<int64_t> values) { new (self) IntegerIds(IntegerArray{values}); },
+             "values"_a)
+        .def("rows", [](const IntegerIds &self, Vector<int64_t> values) { return self.rows(IntegerArray{values}); },
+             "values"_a)
+        .def_prop_ro("distinct", &IntegerIds::distinct)
+        .def_prop_ro("bytes", &IntegerIds::bytes);
 }

@@ -1,0 +1,150 @@
+#include "ids.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+
+namespace gamlp {
+namespace {
+
+// Ids of a block have their cache lines under way at the same time: a lookup is three misses, and otherwise waits.
+constexpr int64_t kBlock = 64;
+
+// All four are drawn for each process: whoever writes the ids cannot choose ones that collide. No result depends on
+// them, as rows are found by comparing ids.
+struct Secrets {
+    uint64_t word[4];
+    Secrets() {
+        std::random_device device;
+        for (uint64_t &w : word) w = (uint64_t(device()) << 32 | device()) | 1;
+    }
+};
+
+const Secrets &secrets() {
+    static const Secrets drawn;
+    return drawn;
+}
+
+inline uint64_t mix(uint64_t a, uint64_t b) {
+    const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
+    return uint64_t(product) ^ uint64_t(product >> 64);
+}
+
+template <class T>
+inline uint64_t load(const uint8_t *p) {
+    T value;
+    std::memcpy(&value, p, sizeof value);
+    return value;
+}
+
+inline uint64_t hash_bytes(const uint8_t *p, uint64_t length, const uint64_t *s) {
+    uint64_t state = s[0] ^ length, rest = length, a = 0, b = 0;
+    for (; rest > 16; p += 16, rest -= 16) state = mix(load<uint64_t>(p) ^ s[1], load<uint64_t>(p + 8) ^ state);
+    // What is left is read from both ends: with the length, the two words tell every byte.
+    if (rest >= 8) {
+        a = load<uint64_t>(p);
+        b = load<uint64_t>(p + rest - 8);
+    } else if (rest >= 4) {
+        a = load<uint32_t>(p);
+        b = load<uint32_t>(p + rest - 4);
+    } else if (rest > 0) {
+        a = uint64_t(p[0]) << 16 | uint64_t(p[rest / 2]) << 8 | p[rest - 1];
+    }
+    return mix(mix(a ^ s[1], b ^ state) ^ s[2], s[3]);
+}
+
+}  // namespace
+
+void Strings::check() const {
+    bool good = offsets[0] >= 0 && offsets[count] <= size;
+    for (int64_t i = 0; i < count; ++i) good &= offsets[i] <= offsets[i + 1];
+    if (!good) throw std::invalid_argument("an offset leads out of the strings");
+}
+
+uint64_t Strings::hash(int64_t i) const {
+    return hash_bytes(data + offsets[i], uint64_t(offsets[i + 1] - offsets[i]), secrets().word);
+}
+
+bool Strings::same(int64_t i, const Strings &other, int64_t j) const {
+    const int64_t length = offsets[i + 1] - offsets[i];
+    if (other.offsets[j + 1] - other.offsets[j] != length) return false;
+    return length == 0 || std::memcmp(data + offsets[i], other.data + other.offsets[j], size_t(length)) == 0;
+}
+
+uint64_t Integers::hash(int64_t i) const {
+    const uint64_t *s = secrets().word;
+    return mix(mix(uint64_t(values[i]) ^ s[0], s[1]) ^ s[2], s[3]);
+}
+
+template <class Ids>
+IdTable<Ids>::IdTable(const Ids &ids) : ids_(ids) {
+    if (ids.count >= int64_t(UINT32_MAX)) throw std::invalid_argument("too many ids");
+    ids.check();
+    // Five ids to eight slots: 12.8 bytes an id. Slots are picked by a multiplication, so that it need not be a power
+    // of two, which could take twice as much.
+    capacity_ = ids.count + ids.count * 3 / 5 + 1;
+    slots_.reset(new Slot[size_t(capacity_)]());
+    uint64_t hashes[kBlock];
+    for (int64_t base = 0; base < ids.count; base += kBlock) {
+        const int64_t many = std::min(kBlock, ids.count - base);
+        for (int64_t k = 0; k < many; ++k) {
+            hashes[k] = ids.hash(base + k);
+            __builtin_prefetch(&slots_[home(hashes[k])], 1);
+        }
+        for (int64_t k = 0; k < many; ++k) {
+            const uint32_t tag = uint32_t(hashes[k]);
+            int64_t slot = probe(home(hashes[k]), tag);
+            while (slots_[slot].next && !ids.same(base + k, ids, slots_[slot].next - 1)) slot = probe(after(slot), tag);
+            if (slots_[slot].next) continue;  // the first row with an id keeps its place
+            slots_[slot] = {tag, uint32_t(base + k + 1)};
+            ++distinct_;
+        }
+    }
+}
+
+template <class Ids>
+void IdTable<Ids>::rows(const Ids &queries, int64_t *out) const {
+    queries.check();
+    uint32_t tags[kBlock];
+    int64_t at[kBlock];
+    for (int64_t base = 0; base < queries.count; base += kBlock) {
+        const int64_t many = std::min(kBlock, queries.count - base);
+        for (int64_t k = 0; k < many; ++k) {
+            const uint64_t hash = queries.hash(base + k);
+            tags[k] = uint32_t(hash);
+            at[k] = home(hash);
+            __builtin_prefetch(&slots_[at[k]]);
+        }
+        for (int64_t k = 0; k < many; ++k) {
+            at[k] = probe(at[k], tags[k]);
+            if (slots_[at[k]].next) ids_.fetch_place(slots_[at[k]].next - 1);
+        }
+        for (int64_t k = 0; k < many; ++k)
+            if (slots_[at[k]].next) ids_.fetch_value(slots_[at[k]].next - 1);
+        for (int64_t k = 0; k < many; ++k) {
+            int64_t slot = at[k];
+            while (slots_[slot].next && !queries.same(base + k, ids_, slots_[slot].next - 1))
+                slot = probe(after(slot), tags[k]);
+            out[base + k] = int64_t(slots_[slot].next) - 1;
+        }
+    }
+}
+
+// The high half of a product spreads the hash over any number of slots; the tag is of its low bits, so the two are
+// independent.
+template <class Ids>
+int64_t IdTable<Ids>::home(uint64_t hash) const {
+    return int64_t(static_cast<unsigned __int128>(hash) * uint64_t(capacity_) >> 64);
+}
+
+template <class Ids>
+int64_t IdTable<Ids>::probe(int64_t slot, uint32_t tag) const {
+    while (slots_[slot].next && slots_[slot].tag != tag) slot = after(slot);
+    return slot;
+}
+
+template class IdTable<Strings>;
+template class IdTable<Integers>;
+
+}  // namespace gamlp

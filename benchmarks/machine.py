@@ -59,7 +59,7 @@ def write_seconds(folder: Path, size: int) -> float:
     path = folder / "write-test"
 
     def direct() -> None:
-        with DirectWriter(path) as writer:
+        with DirectWriter(path, size) as writer:
             for _ in range(size // len(piece)):
                 writer.reserve(len(piece))[:] = piece
 

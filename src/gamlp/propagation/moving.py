@@ -50,8 +50,7 @@ class PassRun:
         on_disk = {(piece.name, k): self._on_disk(piece, k) for piece, k in wanted}
         if all(slab.path.exists() for slab in on_disk.values()):
             return dict(on_disk)
-        huge = self.spec.depth >= self.spec.buffers  # fresh huge pages are dear: worth it where they are used again
-        buffers = [allocate(self.count, self.spec.width, self.spec.dtype, huge=huge) for _ in range(self.spec.buffers)]
+        buffers = [allocate(self.count, self.spec.width, self.spec.dtype) for _ in range(self.spec.buffers)]
         begun = self._load_state(buffers[0])
         if begun == 0:
             self._enter(buffers[0])

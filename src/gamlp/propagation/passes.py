@@ -12,7 +12,8 @@ from gamlp.propagation.signals import Part, Signal
 from gamlp.sizes import format_size
 
 FIXED = 64 << 20  # buffers and bookkeeping that do not grow with the graph
-STATES = 2  # matrices: a hop reads one and writes the other; more would cost more in fresh pages than in spills
+STATES = 2  # matrices: a hop reads one and writes the other
+RESIDENT = 3  # where memory and a single pass allow: the last three hops are not spilled to disk and read back
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def _group(key: tuple[Operator, str], signals: list[Signal], count: int, budget:
     ordered = sorted(signals, key=lambda signal: -signal.hops)
     total = sum(_pad(signal.width) for signal in ordered for _ in signal.parts)
     if total <= widest:
-        return [Pass(operator, dtype, tuple(_pieces(ordered, total)))]
+        buffers = RESIDENT if RESIDENT * total * row_bytes <= room else STATES
+        return [Pass(operator, dtype, tuple(_pieces(ordered, total)), buffers)]
     blocks = -(-total // widest)
     even = min(widest, _pad(-(-total // blocks)))
     passes: list[list[Piece]] = []

@@ -81,7 +81,8 @@ class Assembly:
         header = _header((shard.stop - shard.start, *shape), self.signal.dtype)
         crc, size = zlib.crc32(header), len(header)
         step = max(1, _PIECE_BYTES // self._row_bytes())
-        with DirectWriter(beside, _PIECE_BYTES) as file, ExitStack() as stack:
+        whole = len(header) + (shard.stop - shard.start) * self._row_bytes()
+        with DirectWriter(beside, whole, _PIECE_BYTES) as file, ExitStack() as stack:
             readers = [
                 {k: stack.enter_context(closing(slab.open())) for k, slab in source.slabs.items()}
                 for source in self.sources

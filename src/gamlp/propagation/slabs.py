@@ -80,7 +80,10 @@ def spill(path: Path, state: Array, rows: Array | None) -> None:
     count = len(state) if rows is None else len(rows)
     row = state.shape[1] * state.dtype.itemsize
     step = max(1, _STEP_BYTES // row)
-    with DirectWriter(beside) as writer:
+    with DirectWriter(beside, count * row) as writer:
+        if rows is None and state.flags.c_contiguous:
+            writer.append(state.reshape(-1).view(np.uint8))
+            count = 0
         for begin in range(0, count, step):
             end = min(begin + step, count)
             into = writer.reserve((end - begin) * row).view(state.dtype).reshape(end - begin, -1)

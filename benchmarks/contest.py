@@ -6,6 +6,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import SIGN
 
-from gamlp.graph import Graph
+from gamlp.graph import Features, Graph
 from gamlp.progress import silent
 from gamlp.propagation import FeatureSignal, Operator, hops_in_memory
 from gamlp.propagation.moving import PassRun
@@ -80,6 +81,19 @@ def one_hop(graph: Graph, rounds: int) -> dict[str, Any]:
     return {"seconds": found, "ratios": ratios, "bandwidth": bandwidth, "bytes": moved}
 
 
+def sharing(graph: Graph, rounds: int) -> dict[str, float]:
+    """A hop of the features and of 16 or 48 columns of labels, apart and together; state matrices in memory."""
+    width = -(-graph.nodes.features.width // 8) * 8
+    wanted = [width, 16, 48, width + 16, width + 48]
+    found = rounds_of({str(columns): _hop_of(graph, columns) for columns in wanted}, rounds)
+    ratios = {}
+    for other in (16, 48):
+        apart, together = found[str(width)] + found[str(other)], found[str(width + other)]
+        ratios[f"{width} + {other} columns, apart / together"] = apart / together
+    show("sharing a pass", {}, ratios)
+    return ratios
+
+
 def from_coo(graph: Graph, hops: int, rounds: int) -> dict[str, Any]:
     """The same COO arrays in memory → CSR → all hops in memory; no self-loops, as SIGN has it."""
     edge_index = np.concatenate([np.stack([row, other]) for row, other, _ in graph.relation.edges()], axis=1)
@@ -128,6 +142,13 @@ def _normalised(graph: Graph) -> scipy.sparse.csr_matrix:
     plain = (plain + scipy.sparse.identity(n, np.float32, "csr")).tocsr()
     inverse = scipy.sparse.diags(np.asarray(plain.sum(1)).ravel() ** -0.5).astype(np.float32)
     return (inverse @ plain @ inverse).tocsr().astype(np.float32)
+
+
+def _hop_of(graph: Graph, columns: int) -> Callable[[], object]:
+    random = np.random.default_rng(0)
+    x = random.random((graph.nodes.count, columns), dtype=np.float32)
+    nodes = replace(graph.nodes, features=Features(x))
+    return _ours(replace(graph, node_types={graph.target: nodes}), "float32")
 
 
 def _ours(graph: Graph, dtype: str) -> Callable[[], object]:

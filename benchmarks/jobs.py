@@ -21,13 +21,12 @@ import json, sys, time
 from pathlib import Path
 from gamlp.graph import Graph
 from gamlp.memory import anonymous_memory
-from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Operator, Plan
+from gamlp.propagation import FeatureSignal, LocalEngine, Plan
 
-graph, store, memory, dtype, label_hops, label_r = sys.argv[1:]
+graph, store, memory, dtype = sys.argv[1:]
 base = anonymous_memory()
 begun = time.perf_counter()
-labels = LabelSignal(hops=int(label_hops), operator=Operator(r=float(label_r)), dtype=dtype)
-plan = Plan(features=FeatureSignal(hops=5, dtype=dtype), labels=labels if labels.hops else None)
+plan = Plan(features=FeatureSignal(hops=5, dtype=dtype))
 found = LocalEngine(memory=int(memory) or None).run(Graph.open(graph), plan, Path(store))
 written = time.perf_counter() - begun
 assert found.damaged() == []
@@ -48,12 +47,10 @@ class Job:
     bytes: int
 
 
-def run_job(
-    graph: Path, store: Path, memory: int = 0, dtype: str = "float32", labels: tuple[int, float] = (0, 0.5)
-) -> Job:
+def run_job(graph: Path, store: Path, memory: int = 0, dtype: str = "float32") -> Job:
     """Run one job and sample its anonymous memory."""
     shutil.rmtree(store, ignore_errors=True)
-    command = [sys.executable, "-c", _JOB, str(graph), str(store), str(memory), dtype, *map(str, labels)]
+    command = [sys.executable, "-c", _JOB, str(graph), str(store), str(memory), dtype]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak = [0]
     sampler = threading.Thread(target=_sample, args=(process, peak))
@@ -120,16 +117,4 @@ def whole_job(graph: Graph, work: Path, hop: dict[str, Any], repetitions: int) -
         print(f"   {name:<34}{value / 1e6:9.0f} MB")
     for name, value in ratios.items():
         print(f"   {name:<34}{value:9.2f} x")
-    sharing = _sharing(graph.folder, work, repetitions)
-    return {"seconds": found, "memory": memory, "ratios": ratios, "sharing": sharing}
-
-
-def _sharing(graph: Path, work: Path, repetitions: int) -> dict[str, float]:
-    """Features and labels in one pass against two passes (another r for labels keeps them apart)."""
-    together, apart = [], []
-    for _ in range(repetitions):
-        together.append(run_job(graph, work / "store", labels=(5, 0.5)).written)
-        apart.append(run_job(graph, work / "store", labels=(5, 0.500001)).written)
-    found = {"one pass": min(together), "two passes": min(apart)}
-    print(f"   features and labels: one pass {found['one pass']:.2f} s, two passes {found['two passes']:.2f} s")
-    return found
+    return {"seconds": found, "memory": memory, "ratios": ratios}

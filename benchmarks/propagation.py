@@ -71,6 +71,7 @@ def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
         print(f"\n== {name}: {counts}")
         if "hop" in options.parts or "job" in options.parts:
             found["hop"] = contest.one_hop(graph, options.rounds)
+            found["sharing"] = contest.sharing(graph, options.rounds)
         if "coo" in options.parts:
             found["coo"] = contest.from_coo(graph, hops=5, rounds=max(2, options.rounds // 2))
         if "job" in options.parts:

@@ -54,10 +54,10 @@ def _seconds(found: dict[str, Any]) -> list[str]:
         for name, value in found.get(part, {}).get("seconds", {}).items():
             lines.append(f"| {title}: {name} | {value:.3f} |")
     if job := found.get("job"):
-        for name, value in job["sharing"].items():
-            lines.append(f"| features and labels together: {name} | {value:.3f} |")
         lines += ["", "| anonymous memory | MB |", "|---|---|"]
         lines += [f"| {name} | {value / 1e6:.0f} |" for name, value in job["memory"].items()]
+    for name, value in found.get("sharing", {}).items():
+        lines += ["", f"A hop of {name}: {value:.2f}."]
     if hop := found.get("hop"):
         lines += ["", f"Read bandwidth {hop['bandwidth'] / 1e9:.1f} GB/s; {hop['bytes'] / 1e9:.2f} GB to move a hop."]
     return lines

@@ -95,7 +95,7 @@ struct Float16 {
 };
 
 constexpr int64_t kAhead = 16;  // edges; the best of 8, 16, 24, 32 on two machines
-constexpr int kMost = 12;       // vectors in a tile: accumulators stay in registers
+constexpr int kMost = 16;       // vectors in a tile: as many sums as there are registers
 
 template <class S, int V, bool Weighted>
 inline int sum_tile(const Hop &h, int64_t first, int64_t own, int64_t last, int64_t self, int64_t column, float factor,
@@ -143,7 +143,7 @@ inline int sum_vectors(int vectors, const Hop &h, int64_t first, int64_t own, in
     case V: return sum_tile<S, V, Weighted>(h, first, own, last, self, column, factor, dst);
         GAMLP_CASE(1) GAMLP_CASE(2) GAMLP_CASE(3) GAMLP_CASE(4) GAMLP_CASE(5) GAMLP_CASE(6)
         GAMLP_CASE(7) GAMLP_CASE(8) GAMLP_CASE(9) GAMLP_CASE(10) GAMLP_CASE(11) GAMLP_CASE(12)
-        GAMLP_CASE(13)
+        GAMLP_CASE(13) GAMLP_CASE(14) GAMLP_CASE(15) GAMLP_CASE(16)
 #undef GAMLP_CASE
     }
     return 0;
@@ -163,7 +163,7 @@ inline int64_t place_of(const int32_t *neighbours, int64_t first, int64_t last, 
 template <class S, bool Weighted>
 int64_t sum_rows(const Hop &h) {
     const int vectors = int(h.width / kLanes);
-    const int tiles = vectors <= 13 ? 1 : (vectors + kMost - 1) / kMost;
+    const int tiles = (vectors + kMost - 1) / kMost;
     const int wide = (vectors + tiles - 1) / tiles;
     int64_t overflown = 0;
     for (int64_t i = h.begin; i < h.end; ++i) {

@@ -13,6 +13,7 @@ from gamlp.sizes import format_size
 
 FIXED = 64 << 20  # buffers and bookkeeping that do not grow with the graph
 STATES = 2  # matrices: a hop reads one and writes the other
+NARROW = 16  # columns of a signal that rides along with another
 RESIDENT = 3  # where memory and a single pass allow: the last three hops are not spilled to disk and read back
 
 
@@ -62,11 +63,21 @@ class Pass:
 
 
 def plan_passes(signals: Sequence[Signal], count: int, budget: int) -> list[list[Pass]]:
-    """Groups of passes, a group for each operator and dtype; a group's signals are complete after its passes."""
-    groups: dict[tuple[Operator, str], list[Signal]] = {}
+    """Groups of passes; a group's signals are complete after its passes.
+
+    Signals of one operator and dtype share a pass where one is narrow: 16 columns beside 64 or 128 cost 9 to 17 %
+    less together than apart. Wide ones gain 2 to 8 % in the kernel, and lose more to wider, fresh state matrices.
+    """
+    alike: dict[tuple[Operator, str], list[Signal]] = {}
     for signal in signals:
-        groups.setdefault((signal.operator, signal.dtype), []).append(signal)
-    return [_group(key, members, count, budget) for key, members in groups.items()]
+        alike.setdefault((signal.operator, signal.dtype), []).append(signal)
+    groups = []
+    for key, members in alike.items():
+        narrow = [signal for signal in members if _columns(signal) <= NARROW]
+        wide = [[signal] for signal in members if _columns(signal) > NARROW] or [[]]
+        wide[0] += narrow
+        groups += [_group(key, together, count, budget) for together in wide]
+    return groups
 
 
 def _group(key: tuple[Operator, str], signals: list[Signal], count: int, budget: int) -> list[Pass]:
@@ -81,7 +92,7 @@ def _group(key: tuple[Operator, str], signals: list[Signal], count: int, budget:
             hint=f"give --memory {-(-need // 2**20)}MiB or more",
         )
     ordered = sorted(signals, key=lambda signal: -signal.hops)
-    total = sum(_pad(signal.width) for signal in ordered for _ in signal.parts)
+    total = sum(_columns(signal) for signal in ordered)
     if total <= widest:
         buffers = RESIDENT if RESIDENT * total * row_bytes <= room else STATES
         return [Pass(operator, dtype, tuple(_pieces(ordered, total)), buffers)]
@@ -108,6 +119,10 @@ def _pieces(signals: list[Signal], widest: int) -> Iterator[Piece]:
                 yield Piece(signal, part, first, last, at)
                 at += _pad(last - first)
                 first = last
+
+
+def _columns(signal: Signal) -> int:
+    return len(signal.parts) * _pad(signal.width)
 
 
 def _pad(width: int) -> int:

@@ -82,14 +82,13 @@ def one_hop(graph: Graph, rounds: int) -> dict[str, Any]:
 
 
 def sharing(graph: Graph, rounds: int) -> dict[str, float]:
-    """A hop of the features and of 16 or 48 columns of labels, apart and together; state matrices in memory."""
-    width = -(-graph.nodes.features.width // 8) * 8
-    wanted = [width, 16, 48, width + 16, width + 48]
-    found = rounds_of({str(columns): _hop_of(graph, columns) for columns in wanted}, rounds)
-    ratios = {}
-    for other in (16, 48):
-        apart, together = found[str(width)] + found[str(other)], found[str(width + other)]
-        ratios[f"{width} + {other} columns, apart / together"] = apart / together
+    """A hop of two signals apart and together, state matrices in memory; the engine shares the first pair alone."""
+    found = rounds_of({str(columns): _hop_of(graph, columns) for columns in (16, 48, 64, 80, 112)}, rounds)
+    ratios = {
+        f"{wide} + {narrow} columns, apart / together": (found[str(wide)] + found[str(narrow)])
+        / found[str(wide + narrow)]
+        for wide, narrow in ((64, 16), (64, 48))
+    }
     show("sharing a pass", {}, ratios)
     return ratios
 

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
             found["hop"] = contest.one_hop(graph, options.rounds)
             found["sharing"] = contest.sharing(graph, options.rounds)
         if "coo" in options.parts:
-            found["coo"] = contest.from_coo(graph, hops=5, rounds=max(2, options.rounds // 2))
+            found["coo"] = contest.from_coo(graph, hops=5, rounds=max(2, (options.rounds + 1) // 2))
         if "job" in options.parts:
             found["job"] = jobs.whole_job(graph, work, found["hop"], repetitions=options.jobs)
         results["shapes"][name] = found

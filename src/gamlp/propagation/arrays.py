@@ -15,8 +15,9 @@ from gamlp.propagation.moving import PassRun
 from gamlp.propagation.operator import factors
 from gamlp.propagation.passes import Pass, Piece
 from gamlp.propagation.plan import FeatureSignal
-from gamlp.propagation.signals import feature_signal
+from gamlp.propagation.signals import Signal, feature_signal
 from gamlp.propagation.slabs import Resident
+from gamlp.propagation.state import allocate
 from gamlp.propagation.workers import each, usable_cores
 
 Array = np.ndarray[Any, Any]
@@ -40,11 +41,7 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
         run = PassRun(graph.relation, count, diagonal, spec, Path(nowhere), threads, silent, "", keep_all=False)
         slabs = run.run() if plan.hops else {}
     down = run.half_factors(piece)
-    hops = [signal.parts[0].read(slice(None), slice(None))]
-    if plan.dtype != "float32":
-        first = np.empty(hops[0].shape, np.uint16)
-        scale(hops[0], "float32", first, plan.dtype)
-        hops[0] = first
+    hops = [_first(signal, count, threads)]
     for k in range(1, plan.hops + 1):
         slab = slabs[piece.name, k]
         assert isinstance(slab, Resident)
@@ -60,3 +57,19 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
                 pass
         hops.append(values)
     return [values.view(np.float16) if plan.dtype == "float16" else values for values in hops]
+
+
+def _first(signal: Signal, count: int, threads: int) -> Array:
+    """X^(0) in the storage type."""
+    read = signal.parts[0].read
+    if signal.dtype == "float32":
+        return read(slice(None), slice(None))
+    first = allocate(count, signal.width, signal.dtype)
+
+    def fill(begin: int) -> None:
+        part = slice(begin, begin + _STEP)
+        scale(read(part, slice(None)), "float32", first[part], signal.dtype)
+
+    for _ in each(threads, fill, range(0, count, _STEP)):
+        pass
+    return first

@@ -228,10 +228,10 @@ class PassRun:
 
         def largest(begin: int) -> Array:
             rows = slice(begin, min(begin + step, self.count))
-            values = np.abs(piece.part.read(rows, slice(piece.first, piece.last)))
-            if self.factors.enter is not None:
-                values = values * self.factors.enter[rows, None]
-            return np.asarray(values.max(0))
+            values = piece.part.read(rows, slice(piece.first, piece.last))
+            if self.relation.weighted and self.factors.enter is not None:
+                values = values * self.factors.enter[rows, None]  # unweighted: at most 1, |X| is bound enough
+            return np.asarray(np.maximum(values.max(0), -values.min(0)))
 
         peak = np.zeros(piece.width, np.float32)
         for found in each(self.threads, largest, range(0, self.count, step)):

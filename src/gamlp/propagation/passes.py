@@ -14,6 +14,7 @@ from gamlp.sizes import format_size
 FIXED = 64 << 20  # buffers and bookkeeping that do not grow with the graph
 STATES = 2  # matrices: a hop reads one and writes the other
 NARROW = 16  # columns of a signal that rides along with another
+TILE = 16 * LANES  # columns that the kernel sums in one go
 RESIDENT = 3  # where memory and a single pass allow: the last three hops are not spilled to disk and read back
 
 
@@ -65,18 +66,23 @@ class Pass:
 def plan_passes(signals: Sequence[Signal], count: int, budget: int) -> list[list[Pass]]:
     """Groups of passes; a group's signals are complete after its passes.
 
-    Signals of one operator and dtype share a pass where one is narrow: 16 columns beside 64 or 128 cost 9 to 17 %
-    less together than apart. Wide ones gain 2 to 8 % in the kernel, and lose more to wider, fresh state matrices.
+    Signals of one operator and dtype share a pass where one is narrow and all fit one tile of the kernel: 64 + 16
+    columns cost up to 17 % less together than apart. Wider ones gain nothing (benchmarks/propagation.py measures it)
+    and need wider state matrices.
     """
     alike: dict[tuple[Operator, str], list[Signal]] = {}
     for signal in signals:
         alike.setdefault((signal.operator, signal.dtype), []).append(signal)
     groups = []
     for key, members in alike.items():
-        narrow = [signal for signal in members if _columns(signal) <= NARROW]
-        wide = [[signal] for signal in members if _columns(signal) > NARROW] or [[]]
-        wide[0] += narrow
-        groups += [_group(key, together, count, budget) for together in wide]
+        together: list[list[Signal]] = []
+        for signal in sorted(members, key=_columns, reverse=True):
+            rides = together and _columns(signal) <= NARROW and sum(map(_columns, [*together[0], signal])) <= TILE
+            if rides:
+                together[0].append(signal)
+            else:
+                together.insert(0, [signal])
+        groups += [_group(key, shared, count, budget) for shared in together]
     return groups
 
 

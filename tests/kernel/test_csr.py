@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
-from gamlp.kernel import build_csr
+from gamlp.kernel import add_up, build_csr, instructions
 from gamlp.kernel.csr import _build_with_numpy
 
 Array = np.ndarray[Any, Any]
@@ -172,3 +172,23 @@ def test_arrays_of_different_lengths_are_refused() -> None:
         build_csr(np.arange(3), np.arange(2), start=0, stop=3, symmetric=False)
     with pytest.raises(ValueError, match="differ in length"):
         build_csr(np.arange(3), np.arange(3), np.ones(2, np.float32), start=0, stop=3, symmetric=False)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_add_up_is_a_plain_loop(weighted: bool) -> None:
+    random = np.random.default_rng(4)
+    places = random.integers(0, 50, 1000).astype(np.int32)
+    weights = random.random(1000, dtype=np.float32) if weighted else None
+    sums = np.ones(60)
+    expected = np.ones(60)
+    for index, place in enumerate(places):
+        expected[place] += 1.0 if weights is None else float(weights[index])
+    add_up(places, weights, sums)
+    assert np.abs(sums - expected).max() < 1e-12
+
+
+def test_add_up_never_writes_outside() -> None:
+    if instructions() == "torch":
+        pytest.skip("the kernel is absent")
+    with pytest.raises(IndexError, match="outside"):
+        add_up(np.array([0, -1], np.int32), None, np.zeros(3))

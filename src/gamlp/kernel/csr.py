@@ -43,6 +43,15 @@ def build_csr(
     return _build_with_numpy(rows, columns, weights, start, stop, symmetric, drop_loops)
 
 
+def add_up(places: Array, weights: Array | None, sums: Array) -> None:
+    """sums[places[i]] += weights[i] (or 1), in float64 and in order; every place must be inside."""
+    if (module := native()) is not None:
+        module.add_up(places, weights, sums)
+        return
+    found = np.bincount(places, weights=None if weights is None else weights.astype(np.float64))
+    sums[: len(found)] += found
+
+
 def _build_with_numpy(
     rows: Array, columns: Array, weights: Array | None, start: int, stop: int, symmetric: bool, drop_loops: bool
 ) -> tuple[Array, Array, Array | None]:

@@ -187,6 +187,22 @@ NB_MODULE(_native, m) {
     m.def("scale", &scale, "dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].", "src"_a, "src_storage"_a,
           "dst"_a, "dst_storage"_a, "rows"_a.none(), "row_factors"_a.none(), "column_factors"_a.none(),
           "baseline"_a = false);
+    m.def(
+        "add_up",
+        [](Vector<int32_t> places, std::optional<Vector<float>> weights, nb::ndarray<double, nb::ndim<1>, nb::c_contig> sums) {
+            if (weights && weights->shape(0) != places.shape(0)) throw std::invalid_argument("weights");
+            const int32_t *at = places.data();
+            const float *weight = data_or_null(weights);
+            double *sum = sums.data();
+            const uint32_t most = uint32_t(sums.shape(0));
+            const size_t count = places.shape(0);
+            nb::gil_scoped_release release;
+            for (size_t i = 0; i < count; ++i) {
+                if (uint32_t(at[i]) >= most) throw std::out_of_range("a place outside of the sums");
+                sum[at[i]] += weight ? weight[i] : 1.0;
+            }
+        },
+        "sums[places[i]] += weights[i], or 1.", "places"_a, "weights"_a.none(), "sums"_a.noconvert());
     const char *text = "Edge list to CSR: (offsets, neighbours, weights or None).";
     m.def("csr", &csr<int32_t>, text, "rows"_a, "columns"_a, "weights"_a.none(), "start"_a, "stop"_a, "symmetric"_a,
           "drop_loops"_a, "threads"_a);

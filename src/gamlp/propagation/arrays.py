@@ -13,7 +13,7 @@ from gamlp.kernel import scale
 from gamlp.progress import silent
 from gamlp.propagation.moving import PassRun
 from gamlp.propagation.operator import factors
-from gamlp.propagation.passes import Pass, Piece
+from gamlp.propagation.passes import STATES, Pass, Piece
 from gamlp.propagation.plan import FeatureSignal
 from gamlp.propagation.signals import Signal, feature_signal
 from gamlp.propagation.slabs import Resident
@@ -36,8 +36,9 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
     signal = feature_signal(graph, plan, None, None)
     piece = Piece(signal, signal.parts[0], 0, signal.width, 0)
     diagonal = factors(graph.relation, plan.operator, count)
-    spec = Pass(plan.operator, plan.dtype, (piece,), buffers=plan.hops + 1)
-    with tempfile.TemporaryDirectory() as nowhere:  # as many matrices as hops: nothing is spilled
+    # As many matrices as hops: hop K is written where hop 0 was, and nothing is spilled.
+    spec = Pass(plan.operator, plan.dtype, (piece,), buffers=max(plan.hops, STATES))
+    with tempfile.TemporaryDirectory() as nowhere:
         run = PassRun(graph.relation, count, diagonal, spec, Path(nowhere), threads, silent, "", keep_all=False)
         slabs = run.run() if plan.hops else {}
     down = run.half_factors(piece)

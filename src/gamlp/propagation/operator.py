@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Relation
+from gamlp.kernel import add_up
 from gamlp.propagation.intact import check_neighbours, check_offsets
 
 Array = np.ndarray[Any, Any]
@@ -103,11 +104,9 @@ def _column_sums(relation: Relation, count: int) -> Array:
     for block in relation.blocks:
         for begin in range(0, len(block.neighbours), _CHUNK):
             part = slice(begin, begin + _CHUNK)
-            weights = None if block.weights is None else np.asarray(block.weights[part], np.float64)
             check_neighbours(block.neighbours[part], count)
-            # bincount allocates up to the largest column it sees; add in place so that memory stays one array.
-            partial = np.bincount(block.neighbours[part], weights=weights)
-            sums[: len(partial)] += partial
+            weights = None if block.weights is None else np.asarray(block.weights[part])
+            add_up(np.asarray(block.neighbours[part]), weights, sums)
     return sums
 
 

@@ -117,7 +117,7 @@ def test_propagate_as_json(place: Path, tmp_path: Path) -> None:
     }
     lines = [json.loads(line) for line in ran.stderr.splitlines()]
     stages = {line["stage"] for line in lines if line["done"] == line["total"]}
-    assert stages == {*(f"hop {k} of 4" for k in range(1, 5)), "write features", "write labels"}
+    assert stages == {*(f"hop {k} of 4" for k in range(1, 5)), "all hops", "write features", "write labels"}
 
 
 def test_nothing_is_drawn_where_there_is_no_terminal(place: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
     """[X^(0), …, X^(K)], each `[n, d]`; float16 as numpy's own, bfloat16 as the uint16 of its bits.
 
     >>> graph = Graph.from_arrays([[0, 1], [1, 2]], np.eye(3))
-    >>> hops_in_memory(graph, FeatureSignal(hops=1))[1][0].round(3).tolist()
+    >>> [round(float(value), 3) for value in hops_in_memory(graph, FeatureSignal(hops=1))[1][0]]
     [0.5, 0.408, 0.0]
     """
     threads = threads or usable_cores()

@@ -30,7 +30,8 @@ from gamlp.propagation.store import (
 
 Array = np.ndarray[Any, Any]
 PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is there
-_SIGNALS = ("features-", "labels-", "crossfit-")
+_NAMES = ("features", "labels", "crossfit")
+_SIGNALS = tuple(f"{name}-" for name in _NAMES)
 _BESIDE = (f".{MANIFEST}.", f".{PLAN}.", ".labels.npy", ".split.npy")  # not yet renamed when a run was killed
 
 
@@ -94,7 +95,7 @@ class StoreWriter:
             structure=self._structure,
             nodes=self._graph.nodes.count,
             answers=self._write_answers(),
-            signals=self._entries,
+            signals={name: self._entries[name] for name in _NAMES if name in self._entries},
         )
         write_json(self.folder / MANIFEST, manifest.model_dump())
         self.tidy()

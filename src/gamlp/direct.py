@@ -1,8 +1,7 @@
 """Large files past the page cache: O_DIRECT where the file system has it, ordinary writes and reads elsewhere.
 
 Bytes that are written once and read much later gain nothing from the cache and pay for it: a copy, fresh pages, the
-eviction of what is needed. Measured on a virtual machine with two cores: written at 1.9 instead of 0.5 to 1.2 GiB/s,
-read cold at 3.9 instead of 0.6 to 1.1 GiB/s, with a fifth of the processor time.
+eviction of what is needed. benchmarks/machine.py times both ways of writing.
 """
 
 from __future__ import annotations

@@ -10,16 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from gamlp.cli import display
+from gamlp.cli.choices import Precision
 from gamlp.errors import GamlpError
 
 _COLUMNS = "Columns"
 _SPLIT = "Split, when the table has none"
-
-
-class Precision(StrEnum):
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
 
 
 class OnBad(StrEnum):

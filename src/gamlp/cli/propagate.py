@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from gamlp.cli import display
+from gamlp.cli.choices import Precision
 from gamlp.cli.info import show_store
 
 
@@ -18,12 +19,6 @@ class Scaling(StrEnum):
     row = "row"
     l2 = "l2"
     standard = "standard"
-
-
-class Precision(StrEnum):
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
 
 
 _LABELS = "Labels"

@@ -94,7 +94,7 @@ struct Float16 {
     }
 };
 
-constexpr int64_t kAhead = 16;  // edges; the best of 8, 16, 24, 32 on two machines
+constexpr int64_t kAhead = 16;  // edges; 8 and 32 were no better
 constexpr int kMost = 16;       // vectors in a tile: as many sums as there are registers
 
 template <class S, int V, bool Weighted>

@@ -67,8 +67,8 @@ def plan_passes(signals: Sequence[Signal], count: int, budget: int) -> list[list
     """Groups of passes; a group's signals are complete after its passes.
 
     Signals of one operator and dtype share a pass where one is narrow and all fit one tile of the kernel: 64 + 16
-    columns cost up to 17 % less together than apart. Wider ones gain nothing (benchmarks/propagation.py measures it)
-    and need wider state matrices.
+    columns cost up to 8 % less together than apart. Wider ones gain nothing, and need wider state matrices.
+    (Measured by benchmarks/propagation.py, "sharing a pass".)
     """
     alike: dict[tuple[Operator, str], list[Signal]] = {}
     for signal in signals:

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def allocate(rows: int, columns: int, storage: str) -> Array:
-    """Fresh zeros. Huge pages, where the system grants them: random reads 1.1 to 1.4, first writes 6 times faster."""
+    """Fresh zeros, on huge pages where the system grants them: fewer misses on random reads, fewer faults."""
     dtype = np.dtype(NUMPY[storage])
     size = rows * columns * dtype.itemsize
     if size == 0:

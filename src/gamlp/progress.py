@@ -6,12 +6,15 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called often and cheaply; who shows it decides how often to draw. `unit` names what is counted."""
+    """Called often and cheaply; who shows it decides how often to draw.
 
-    def __call__(self, stage: str, done: float, total: float | None = None, unit: str = "") -> None: ...
+    `unit` names what is counted; `note` is shown beside it: a loss, a score.
+    """
+
+    def __call__(self, stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None: ...
 
 
-def silent(stage: str, done: float, total: float | None = None, unit: str = "") -> None:
+def silent(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
     """Show nothing."""
 
 
@@ -19,8 +22,8 @@ def overall(progress: Progress, all_entries: float) -> Progress:
     """Also tells how much of all hops is done, so that the time left of the whole can be estimated."""
     stages: dict[str, float] = {}
 
-    def tell(stage: str, done: float, total: float | None = None, unit: str = "") -> None:
-        progress(stage, done, total, unit)
+    def tell(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
+        progress(stage, done, total, unit, note)
         if unit == "entries":
             stages[stage] = done
             progress("all hops", sum(stages.values()), all_entries, unit)

@@ -38,30 +38,32 @@ class _JsonLines:
     def __init__(self) -> None:
         self._last = 0.0
 
-    def __call__(self, stage: str, done: float, total: float | None = None, unit: str = "") -> None:
+    def __call__(self, stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
         now = time.monotonic()
         if now - self._last >= 0.2 or done == total:
             self._last = now
-            print_json({"stage": stage, "done": done, "total": total, "unit": unit}, file=sys.stderr)
+            line = {"stage": stage, "done": done, "total": total, "unit": unit}
+            print_json(line | ({"note": note} if note else {}), file=sys.stderr)
 
 
 @contextmanager
 def _bars() -> Iterator[ProgressFunction]:
     columns = [
-        TextColumn("{task.description:<24}"),
+        TextColumn("{task.description:<16}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %  {task.fields[rate]:<18}"),
+        TextColumn("{task.percentage:>3.0f} %  {task.fields[rate]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeRemainingColumn(),
     ]
     with Progress(*columns, console=stderr, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def show(stage: str, done: float, total: float | None = None, unit: str = "") -> None:
+        def show(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total, rate="")
+                tasks[stage] = bars.add_task(stage, total=total, rate="", note="")
             speed = bars.tasks[tasks[stage]].speed
             rate = f"{_short(speed)} {unit}/s" if speed and unit else ""
-            bars.update(tasks[stage], completed=done, total=total, rate=rate)
+            bars.update(tasks[stage], completed=done, total=total, rate=rate, note=note)
 
         yield show
 

@@ -1,0 +1,50 @@
+"""Progress as it is shown: notes beside bars and in JSON Lines."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gamlp.cli import display
+from gamlp.progress import overall, silent
+
+NOTE = "loss 0.51, valid 0.71 [best]"
+
+
+def test_a_note_is_in_the_json_line_only_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with display.progress(as_json=True) as progress:
+        progress("read", 1, 1, "rows")
+        progress("train", 2, 2, "epochs", NOTE)
+        progress("train", 2, 2, "epochs", note="")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    train: dict[str, Any] = {"stage": "train", "done": 2, "total": 2, "unit": "epochs"}
+    assert lines == [{"stage": "read", "done": 1, "total": 1, "unit": "rows"}, {**train, "note": NOTE}, train]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_note_is_drawn_as_it_is_and_leaves_room_for_the_bar(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = io.StringIO()
+    terminal = Console(file=drawn, force_terminal=True, width=width, color_system=None)
+    monkeypatch.setattr(display, "stderr", terminal)
+    with display.progress() as progress:
+        progress("train", 1, 4, "epochs")
+        progress("train", 2, 4, "epochs", NOTE)
+    last = [line for line in drawn.getvalue().splitlines() if "train" in line][-1]
+    assert NOTE in last and "50 %" in last and "━" in last and ":" in last.split(NOTE)[1]
+
+
+def test_notes_are_passed_on_and_may_be_left_out() -> None:
+    told: list[tuple[Any, ...]] = []
+
+    def progress(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
+        told.append((stage, done, total, unit, note))
+
+    tell = overall(progress, 10)
+    tell("hop 1", 5, 5, "entries")
+    tell("train", 1, 3, "epochs", NOTE)
+    assert told == [("hop 1", 5, 5, "entries", ""), ("all hops", 5, 10, "entries", ""), ("train", 1, 3, "epochs", NOTE)]
+    silent("train", 1, note=NOTE)

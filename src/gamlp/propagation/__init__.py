@@ -4,7 +4,8 @@ from gamlp.propagation.arrays import hops_in_memory
 from gamlp.propagation.engine import Engine
 from gamlp.propagation.local import LocalEngine
 from gamlp.propagation.operator import Operator
-from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
+from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Statistics
+from gamlp.propagation.signals import feature_statistics
 from gamlp.propagation.store import Hops, HopStore
 
 __all__ = [
@@ -16,5 +17,7 @@ __all__ = [
     "LocalEngine",
     "Operator",
     "Plan",
+    "Statistics",
+    "feature_statistics",
     "hops_in_memory",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
@@ -21,17 +21,33 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Statistics(_Frozen):
+    """Mean and deviation of every column, to scale one graph as another was: (x - mean) / deviation."""
+
+    mean: tuple[FiniteFloat, ...]
+    deviation: tuple[FiniteFloat, ...]
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Statistics:
+        if len(self.mean) != len(self.deviation):
+            raise GamlpError(f"statistics have {len(self.mean)} means and {len(self.deviation)} deviations")
+        if wrong := [value for value in self.deviation if value <= 0]:
+            raise GamlpError(f"deviation {wrong[0]:g} cannot scale a column", hint="use 1 where a column is constant")
+        return self
+
+
 class FeatureSignal(_Frozen):
     """X^(k) = Â X^(k-1), k = 0..hops, from features scaled before propagation.
 
     `row`: rows whose absolute values sum to one; `l2`: rows of unit length; `standard`: columns of mean 0 and
-    deviation 1 over all rows.
+    deviation 1 over all rows, or by the `statistics` given, which the other scalings leave aside.
     """
 
     hops: int = Field(default=5, ge=0, le=1000)
     operator: Operator = Operator()
     scaling: Scaling = "none"
     dtype: Dtype = "float32"
+    statistics: Statistics | None = None
 
 
 class LabelSignal(_Frozen):

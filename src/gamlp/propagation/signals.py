@@ -13,7 +13,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Features, Graph
 from gamlp.graph.manifest import digest
 from gamlp.propagation.operator import Operator
-from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
+from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Statistics
 
 Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 14  # rows read at a time
@@ -63,36 +63,69 @@ def resolve(graph: Graph, plan: Plan) -> list[Signal]:
 
 def feature_signal(graph: Graph, plan: FeatureSignal, rows: Array | None, structure: str | None) -> Signal:
     """Features as a signal; without the structure's fingerprint it has no key, and cannot be stored."""
-    features = graph.nodes.features
-    if features is None:
-        raise GamlpError(f"graph '{graph.name}' has no features", hint="give node features, or propagate labels alone")
-    settings = plan.model_dump(exclude={"hops"})
+    features = _features(graph)
+    settings = plan.model_dump(exclude={"hops", "statistics"})
+    statistics = plan.statistics if plan.scaling == "standard" else None
+    if statistics is not None:
+        if len(statistics.mean) != features.width:
+            raise GamlpError(
+                f"statistics of {len(statistics.mean)} columns for {features.width} features of graph '{graph.name}'",
+                hint="give those of a graph with the same features",
+            )
+        settings["statistics"] = digest([statistics.mean, statistics.deviation])  # not thousands of numbers
     key = "" if structure is None else digest([structure, fingerprint.features(graph), settings])
-    part = Part(0, scaled(features, plan.scaling), rows)
+    part = Part(0, scaled(features, plan.scaling, statistics), rows)
     return Signal("features", key, settings, plan.hops, features.width, plan.operator, plan.dtype, rows, (part,))
 
 
-def scaled(features: Features, scaling: str) -> Read:
-    """Features as float32, scaled: `none`, `row`, `l2` or `standard`."""
+def feature_statistics(graph: Graph) -> Statistics:
+    """Mean and deviation of every feature over all rows; a constant column has deviation 1.
+
+    >>> feature_statistics(Graph.from_arrays([[0], [1]], [[1.0, 5.0], [3.0, 5.0]]))
+    Statistics(mean=(2.0, 5.0), deviation=(1.0, 1.0))
+    """
+    return _statistics(_features(graph))
+
+
+def scaled(features: Features, scaling: str, statistics: Statistics | None = None) -> Read:
+    """Features as float32, scaled: `none`, `row`, `l2` or `standard` (by their own statistics unless given)."""
     if scaling == "none":
         return features.read
-    count = len(features.values)
-    chunks = [slice(begin, min(begin + _CHUNK, count)) for begin in range(0, count, _CHUNK)]
     if scaling in ("row", "l2"):
-        lengths = np.empty(count, np.float32)
-        for chunk in chunks:
+        lengths = np.empty(len(features.values), np.float32)
+        for chunk in _chunks(features):
             values = features.read(chunk)
             lengths[chunk] = np.abs(values).sum(1) if scaling == "row" else np.sqrt(np.square(values).sum(1))
         inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         return lambda rows, columns: features.read(rows, columns) * inverse[rows, None]
-    mean = sum((features.read(chunk).sum(0, dtype=np.float64) for chunk in chunks), np.zeros(features.width)) / count
+    statistics = statistics or _statistics(features)
+    shift, factor = np.asarray(statistics.mean, np.float32), (1.0 / np.asarray(statistics.deviation)).astype(np.float32)
+    return lambda rows, columns: (features.read(rows, columns) - shift[columns]) * factor[columns]
+
+
+def _features(graph: Graph) -> Features:
+    if graph.nodes.features is None:
+        raise GamlpError(f"graph '{graph.name}' has no features", hint="give node features, or propagate labels alone")
+    return graph.nodes.features
+
+
+def _statistics(features: Features) -> Statistics:
+    count = max(1, len(features.values))
+    sums = (features.read(chunk).sum(0, dtype=np.float64) for chunk in _chunks(features))
+    mean = sum(sums, np.zeros(features.width)) / count
     square = np.zeros(features.width)
-    for chunk in chunks:
+    for chunk in _chunks(features):
         square += np.square(features.read(chunk) - mean).sum(0)
     deviation = np.sqrt(square / count)
     deviation[deviation == 0] = 1.0
-    shift, factor = mean.astype(np.float32), (1.0 / deviation).astype(np.float32)
-    return lambda rows, columns: (features.read(rows, columns) - shift[columns]) * factor[columns]
+    if (wrong := np.flatnonzero(~np.isfinite(deviation))).size:
+        raise GamlpError(f"feature {wrong[0]} is not finite on some node", hint="fill in or drop what is missing")
+    return Statistics(mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
+
+
+def _chunks(features: Features) -> list[slice]:
+    count = len(features.values)
+    return [slice(begin, min(begin + _CHUNK, count)) for begin in range(0, count, _CHUNK)]
 
 
 def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str) -> list[Signal]:

@@ -217,11 +217,12 @@ def _wanted(signal: Signal) -> dict[str, Any]:
 
 def _differences(stored: dict[str, Any], asked: dict[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
     found = []
-    for field, value in asked.items():
-        if isinstance(value, dict):
-            found += _differences(stored.get(field, {}), value, f"{field}.")
-        elif stored.get(field) != value:
-            found.append((prefix + field, stored.get(field), value))
+    for field in asked | stored:  # a field may be on one side alone: statistics are left out where there are none
+        have, want = stored.get(field), asked.get(field)
+        if isinstance(want, dict):
+            found += _differences(have or {}, want, f"{field}.")
+        elif have != want:
+            found.append((prefix + field, have, want))
     return found
 
 

@@ -11,6 +11,7 @@ from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest, nodes_folder
 
 Array = np.ndarray[Any, Any]
+_STRINGS = 1 << 16  # ids joined at a time
 
 
 def structure(graph: Graph) -> str:
@@ -47,12 +48,31 @@ def answers(graph: Graph) -> str:
     return digest([labels and [_crc(labels.values), list(labels.classes)], split and _crc(split.roles)])
 
 
+def members(graph: Graph, rows: Array) -> str:
+    """Changes with the rows, or with a label, role or id of theirs; not with those of other rows."""
+    nodes = graph.nodes
+    labels = nodes.labels and [_crc(nodes.labels.values, rows), list(nodes.labels.classes)]
+    ids = nodes.ids.values
+    if ids is not None and not isinstance(ids, np.ndarray):
+        crc = 0
+        for begin in range(0, len(rows), _STRINGS):
+            crc = zlib.crc32("\0".join(nodes.ids.take(rows[begin : begin + _STRINGS]).to_pylist()).encode(), crc)
+        ids = crc
+    elif ids is not None:
+        ids = _crc(ids, rows)
+    return digest([_crc(rows), labels, nodes.split and _crc(nodes.split.roles, rows), ids])
+
+
 def _files(graph: Graph, prefix: str) -> list[Any]:
     return [[name, *entry] for name, entry in sorted(graph.checksums.items()) if name.startswith(prefix)]
 
 
-def _crc(values: Array) -> list[Any]:
-    crc, rows = 0, max(1, (8 << 20) // max(1, values[:1].nbytes))
-    for begin in range(0, len(values), rows):
-        crc = zlib.crc32(np.ascontiguousarray(values[begin : begin + rows]).view(np.uint8).data, crc)
-    return [str(values.dtype), list(values.shape), crc]
+def _crc(values: Array, rows: Array | None = None) -> list[Any]:
+    """Type, shape and CRC-32 of all values, or of some rows of them."""
+    crc, step = 0, max(1, (8 << 20) // max(1, values[:1].nbytes))
+    count = len(values) if rows is None else len(rows)
+    for begin in range(0, count, step):
+        chunk = slice(begin, begin + step)
+        part = values[chunk] if rows is None else values[rows[chunk]]
+        crc = zlib.crc32(np.ascontiguousarray(part).view(np.uint8).data, crc)
+    return [str(values.dtype), [count, *values.shape[1:]], crc]

@@ -53,6 +53,13 @@ class GraphWriter:
         entry.features = FeaturesEntry(width=width, dtype=dtype)
         return create_array(self._nodes_file(kind, "features"), (entry.count, width), _NUMPY[dtype])
 
+    def reserve_labels(self, many: bool, classes: Sequence[str], kind: str = "node") -> Array:
+        """Reserve `[count]` int32 or, for many labels a node, `[count, classes]` int8, mapped for writing."""
+        entry = self._nodes[kind]
+        entry.labels = LabelsEntry(many=many, classes=list(classes))
+        shape = (entry.count, len(classes)) if many else (entry.count,)
+        return create_array(self._nodes_file(kind, "labels"), shape, np.int8 if many else np.int32)
+
     def labels(self, labels: Labels, kind: str = "node") -> None:
         self._nodes[kind].labels = LabelsEntry(many=labels.many, classes=list(labels.classes))
         self._save(kind, "labels", labels.values.astype(np.int8 if labels.many else np.int32, copy=False))

@@ -34,6 +34,7 @@ def test_without_a_compiler_the_install_succeeds_without_the_kernel(tmp_path: Pa
 def test_the_core_needs_nothing_but_what_is_promised() -> None:
     names = {re.split(r"[<>=!~ ]", requirement)[0] for requirement in PROJECT["dependencies"]}
     promised = {"torch", "numpy", "scipy", "pyarrow", "pydantic", "safetensors", "scikit-learn", "typer", "rich"}
+    promised |= {"pyyaml"}  # recipes are YAML
     assert names == promised
     assert {"datasets", "spark", "bench", "tune", "plots", "serve", "dev", "all"} <= set(
         PROJECT["optional-dependencies"]

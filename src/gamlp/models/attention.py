@@ -1,0 +1,165 @@
+"""Attention over hops, node by node: `recursive` and `jk` (METHOD section 3)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from gamlp.models.mlp import MLP
+
+LEAK = 0.2
+
+
+def squash(scores: Tensor, activation: str) -> Tensor:
+    """δ: sigmoid, relu or leaky_relu (0.2)."""
+    if activation == "sigmoid":
+        return torch.sigmoid(scores)
+    return functional.relu(scores) if activation == "relu" else functional.leaky_relu(scores, LEAK)
+
+
+def _slope(squashed: Tensor, activation: str) -> Tensor:
+    """δ' where δ(z) = squashed."""
+    if activation == "sigmoid":
+        return squashed * (1 - squashed)
+    return torch.where(squashed > 0, 1.0, 0.0 if activation == "relu" else LEAK).to(squashed.dtype)
+
+
+class RecursiveScores(torch.autograd.Function):
+    """score_0 = δ(p_0 + q_0); score_l = δ(p_l + h_l), h_l = Σ_{k<l} softmax(score_{<l})_k q_k; p, q `[hops, b]`.
+
+    With the running log-sum Z of the scores and u_l = sigmoid(score_l - Z_l), the newest score's share of the softmax,
+
+        h_{l+1} = h_l + u_l (q_l - h_l),    Z_{l+1} = log(e^Z_l + e^score_l),
+
+    and backwards, with A_k = g_{k+1} + (1 - u_{k+1}) A_{k+1} over the gradients g of h, and B_k the same over g h,
+
+        dq_k = u_k A_k,    dscore_k = u_k (q_k A_k - B_k).
+
+    O(hops) on numbers, no exponent above zero, and no graph of small operations for autograd to walk.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, p: Tensor, q: Tensor, activation: str) -> Tensor:
+        scores, shares, history = torch.empty_like(p), torch.ones_like(p), torch.empty_like(p)
+        history[0] = q[0]  # hop 0 is its own reference
+        scores[0] = squash(p[0] + q[0], activation)
+        log_sum, before = scores[0], q[0]
+        for hop in range(1, len(p)):
+            history[hop] = before
+            scores[hop] = squash(p[hop] + before, activation)
+            torch.sigmoid(scores[hop] - log_sum, out=shares[hop])
+            before = torch.lerp(before, q[hop], shares[hop])
+            log_sum = torch.logaddexp(log_sum, scores[hop])
+        ctx.save_for_backward(q, scores, shares, history)
+        ctx.activation = activation
+        return scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        q, scores, shares, history = ctx.saved_tensors
+        slopes = _slope(scores, ctx.activation)
+        grad_p, grad_q = torch.empty_like(q), torch.empty_like(q)
+        a, b = torch.zeros_like(q[0]), torch.zeros_like(q[0])
+        for hop in range(len(q) - 1, -1, -1):
+            grad_q[hop] = shares[hop] * a
+            # dscore_k = dloss_k + u_k (q_k A_k - B_k), through δ into p_k and h_k.
+            inner = torch.addcmul(grad[hop], shares[hop], torch.addcmul(b, q[hop], a, value=-1), value=-1)
+            torch.mul(inner, slopes[hop], out=grad_p[hop])
+            rest = 1 - shares[hop]
+            a = torch.addcmul(grad_p[hop], rest, a)
+            b = torch.addcmul(grad_p[hop] * history[hop], rest, b)
+        grad_q[0] += grad_p[0]
+        return grad_p, grad_q, None
+
+
+class HopAttention(nn.Module):
+    """Weights over hops from x `[b, hops, d]`; `forward` gives Σ_l w_l x_l `[b, d]`."""
+
+    def __init__(self, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.activation = activation
+        self.dropout = dropout
+
+    def scores(self, x: Tensor) -> Tensor:
+        """`[b, hops]`, before the softmax."""
+        raise NotImplementedError
+
+    def weights(self, x: Tensor) -> Tensor:
+        """`[b, hops]`, rows summing to one."""
+        return torch.softmax(self.scores(x), dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = functional.dropout(self.weights(x), self.dropout, self.training)
+        return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
+
+
+class RecursiveAttention(HopAttention):
+    """Each hop is compared with the weighted sum of those before it."""
+
+    def __init__(self, width: int, activation: str, dropout: float) -> None:
+        super().__init__(activation, dropout)
+        self.vectors = nn.Parameter(_vectors(width, 2, 2 * width))
+
+    def scores(self, x: Tensor) -> Tensor:
+        # s·[a ‖ b] = s₁·a + s₂·b: two dot products a hop, and the recursion runs on numbers.
+        p, q = (x @ self.vectors).permute(2, 1, 0).contiguous()
+        scores: Tensor = RecursiveScores.apply(p, q, self.activation)  # type: ignore[no-untyped-call]
+        return scores.t()
+
+
+class JKAttention(HopAttention):
+    """Each hop is compared with one reference: `jk` MLP(x_first ‖ … ‖ x_last), `origin` x_0, `noise`, `none`."""
+
+    def __init__(
+        self,
+        width: int,
+        hops: int,
+        activation: str,
+        dropout: float,
+        *,
+        reference: str,
+        first: int,
+        hidden: int,
+        layers: int,
+        mlp_dropout: float,
+        batch_norm: bool,
+    ) -> None:
+        super().__init__(activation, dropout)
+        self.reference = reference
+        self.first = first  # of the concatenated hops: 1 where hop 0 is there, so that it is left out
+        size = {"jk": hidden, "origin": width, "noise": width, "none": 0}[reference]
+        self.vector = nn.Parameter(_vectors(width, 1, width + size)[:, 0])
+        if reference == "jk":
+            inputs = (hops - first) * width
+            self.mlp = MLP(inputs, hidden, hidden, layers, dropout=mlp_dropout, batch_norm=batch_norm)
+        if size:
+            self.reference_vector = nn.Parameter(_vectors(size, 1, width + size)[:, 0])
+        if reference == "noise":
+            self.noise: Tensor
+            self.register_buffer("noise", torch.randn(width))
+
+    def scores(self, x: Tensor) -> Tensor:
+        own = x @ self.vector
+        if self.reference == "none":
+            return squash(own, self.activation)
+        return squash(own + (self._reference(x) @ self.reference_vector).unsqueeze(1), self.activation)
+
+    def _reference(self, x: Tensor) -> Tensor:
+        if self.reference == "jk":
+            reference: Tensor = self.mlp(x.flatten(1)[:, self.first * x.shape[2] :])  # a view, no copy
+            return reference
+        if self.reference == "origin":
+            return x[:, 0]
+        # Afresh each training step; at inference one vector for all nodes, so that batches do not matter.
+        return torch.randn_like(x[:, 0]) if self.training else self.noise.expand(len(x), -1)
+
+
+def _vectors(width: int, count: int, inputs: int) -> Tensor:
+    bound = 1 / math.sqrt(max(1, inputs))
+    return torch.empty(width, count).uniform_(-bound, bound)

@@ -1,0 +1,124 @@
+"""GAMLP: H̃ = MLP(H_X) + β MLP(H_Y), each H a node's own mixture of its hops."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gamlp.models.attention import HopAttention, JKAttention, RecursiveAttention
+from gamlp.models.labels import smooth
+from gamlp.models.mlp import MLP, HopMLP
+from gamlp.models.shape import HopWeights, Shape
+
+
+class GAMLP(nn.Module):
+    """Graph Attention Multi-Layer Perceptron (Zhang et al., KDD 2022).
+
+    >>> model = GAMLP(Shape(features=4, classes=3, hops=2), attention="jk", hidden=8, beta=0)
+    >>> model(torch.zeros(5, 1, 3, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        attention: str = "recursive",
+        hidden: int = 256,
+        layers: int = 3,
+        jk_layers: int = 2,
+        activation: str = "leaky_relu",
+        reference: str = "jk",
+        input_dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        dropout: float = 0.5,
+        batch_norm: bool = False,
+        hop_mlp: bool = False,
+        residual: bool = False,
+        initial_residual: float = 0.0,
+        beta: float = 1.0,
+        label_attention: str | None = None,
+        label_layers: int = 2,
+        last_residual: str = "cosine",
+        label_zero: bool = False,
+    ) -> None:
+        super().__init__()
+        if shape.channels != 1:
+            raise ValueError(f"GAMLP reads one channel, not {shape.channels}")
+        self.shape, self.beta, self.input_dropout = shape, beta, input_dropout
+        self.last_residual, self.label_zero = last_residual, label_zero
+        width = hidden if hop_mlp else shape.features
+
+        def attend(kind: str, width: int, hops: int, first: int) -> HopAttention:
+            if kind == "recursive":
+                return RecursiveAttention(width, activation, attention_dropout)
+            return JKAttention(
+                width,
+                hops,
+                activation,
+                attention_dropout,
+                reference="none" if reference == "jk" and hops == first else reference,
+                first=first,
+                hidden=hidden,
+                layers=jk_layers,
+                mlp_dropout=dropout,
+                batch_norm=batch_norm,
+            )
+
+        self.hop_mlp = (
+            HopMLP(shape.hops + 1, shape.features, hidden, dropout=dropout, batch_norm=batch_norm) if hop_mlp else None
+        )
+        self.attention = attend(attention, width, shape.hops + 1, 1)
+        self.residual = nn.Linear(shape.features, width, bias=False) if residual else None
+        self.mlp = MLP(
+            width,
+            hidden,
+            shape.classes,
+            layers,
+            dropout=dropout,
+            batch_norm=batch_norm,
+            initial_residual=initial_residual,
+        )
+        self.label_attention: HopAttention | None = None
+        if beta > 0:
+            label_count = shape.label_hops + int(label_zero)
+            self.label_attention = attend(
+                label_attention or attention, shape.classes, label_count, 1 if label_zero and shape.label_hops else 0
+            )
+            self.label_mlp = MLP(
+                shape.classes, hidden, shape.classes, label_layers, dropout=dropout, batch_norm=batch_norm
+            )
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Logits `[b, classes]` of hops x `[b, 1, hops + 1, features]` and y `[b, 1, label_hops + 1, classes]`."""
+        hops = self._features(x)
+        mixed = self.attention(hops)
+        if self.residual is not None:
+            mixed = mixed + self.residual(x[:, 0, 0])
+        logits: Tensor = self.mlp(mixed)
+        if self.label_attention is not None:
+            logits = logits + self.beta * self.label_mlp(self.label_attention(self._labels(y)))
+        return logits
+
+    @torch.no_grad()
+    def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
+        """Every node's weights over hops, of features and labels."""
+        was, _ = self.training, self.eval()
+        try:
+            labels = None
+            if self.label_attention is not None:
+                labels = self.label_attention.weights(self._labels(y))
+            return HopWeights(self.attention.weights(self._features(x)), labels, 0 if self.label_zero else 1)
+        finally:
+            self.train(was)
+
+    def _features(self, x: Tensor) -> Tensor:
+        hops = functional.dropout(x[:, 0], self.input_dropout, self.training)
+        return hops if self.hop_mlp is None else self.hop_mlp(hops)
+
+    def _labels(self, y: Tensor | None) -> Tensor:
+        if y is None:
+            raise ValueError("this model listens to hops of labels, and none were given: beta=0 is without them")
+        smoothed = smooth(y[:, 0], self.last_residual, own=self.label_zero)
+        return functional.dropout(smoothed, self.input_dropout, self.training)

@@ -1,0 +1,45 @@
+"""SGC (Wu et al., 2019) with an MLP: logits = MLP(X^(K)). With no hops, a plain MLP."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gamlp.models.mlp import MLP
+from gamlp.models.shape import HopWeights, Shape
+
+
+class SGC(nn.Module):
+    """Only the last hop is read.
+
+    >>> import torch
+    >>> SGC(Shape(features=4, classes=3, hops=2), hidden=8)(torch.zeros(5, 1, 3, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        hidden: int = 256,
+        layers: int = 3,
+        input_dropout: float = 0.0,
+        dropout: float = 0.5,
+        batch_norm: bool = False,
+        initial_residual: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.input_dropout = input_dropout
+        options = {"dropout": dropout, "batch_norm": batch_norm, "initial_residual": initial_residual}
+        self.mlp = MLP(shape.features, hidden, shape.classes, layers, **options)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Logits `[b, classes]`."""
+        logits: Tensor = self.mlp(functional.dropout(x[:, 0, -1], self.input_dropout, self.training))
+        return logits
+
+    def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
+        """All weight on the last hop."""
+        weights = x.new_zeros(x.shape[0], x.shape[2])
+        weights[:, -1] = 1
+        return HopWeights(weights)

@@ -1,0 +1,53 @@
+"""SIGN (Frasca et al., 2020): logits = MLP(σ([X^(0) W_0 ‖ … ‖ X^(K) W_K]))."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gamlp.models.mlp import MLP, HopMLP
+from gamlp.models.shape import HopWeights, Shape
+
+
+class SIGN(nn.Module):
+    """A linear map of its own for every hop, then all of them side by side; no weights over hops.
+
+    >>> import torch
+    >>> SIGN(Shape(features=4, classes=3, hops=2), hidden=8)(torch.zeros(5, 1, 3, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        hidden: int = 256,
+        layers: int = 3,
+        input_dropout: float = 0.0,
+        dropout: float = 0.5,
+        batch_norm: bool = False,
+        initial_residual: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.input_dropout = input_dropout
+        count = shape.hops + 1
+        self.hops = HopMLP(count, shape.features, hidden, dropout=dropout, batch_norm=batch_norm)
+        self.mlp = MLP(
+            count * hidden,
+            hidden,
+            shape.classes,
+            layers,
+            dropout=dropout,
+            batch_norm=batch_norm,
+            initial_residual=initial_residual,
+        )
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Logits `[b, classes]`."""
+        hops = self.hops(functional.dropout(x[:, 0], self.input_dropout, self.training))
+        logits: Tensor = self.mlp(hops.flatten(1))
+        return logits
+
+    def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
+        """None: hops are mixed by matrices."""
+        return HopWeights(None)

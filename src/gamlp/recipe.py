@@ -1,0 +1,280 @@
+"""Recipe: the only configuration, validated, read from YAML; one ships for each dataset that was tuned."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from gamlp.errors import GamlpError
+
+Attention = Literal["recursive", "jk"]
+_LARGEST_FILE = 1 << 20
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Propagation(_Section):
+    """What is propagated: X^(0..hops) and, where the label branch is on, Y^(0..label_hops)."""
+
+    hops: int = Field(default=5, ge=0, le=1000, description="K, hops of features")
+    r: float = Field(default=0.5, ge=0, le=1, description="Â = D^(r-1) Ã D^(-r)")
+    loops: bool = Field(default=True, description="one self-loop a node")
+    scaling: Literal["none", "row", "l2", "standard"] = Field(
+        default="none", description="of features, before propagation"
+    )
+    dtype: Literal["float32", "float16", "bfloat16"] = Field(default="float32", description="how hops are stored")
+    label_hops: int = Field(default=5, ge=0, le=1000, description="L, hops of training labels")
+    label_r: float | None = Field(default=None, ge=0, le=1, description="r for labels; null: the same as r")
+    folds: int = Field(default=0, ge=0, le=100, description="folds of cross-fitted labels; 0: the paper's way")
+    fold_seed: int = Field(default=0, ge=0, description="of the folds")
+    rows: str = Field(
+        default="all", description="rows to keep: all, labelled, split, train, valid, test, joined by '+'"
+    )
+
+    @field_validator("folds")
+    @classmethod
+    def _one_fold_is_none(cls, folds: int) -> int:
+        if folds == 1:
+            raise ValueError("one fold leaves no labels for the others: use 0 or at least 2")
+        return folds
+
+
+class Model(_Section):
+    """GAMLP's options; a peer takes those it knows, a module of your own takes `options`."""
+
+    name: str = Field(default="gamlp", description="gamlp, sgc, sign, or your own torch module as package.module:Class")
+    attention: Attention = Field(default="recursive", description="how hops of features are weighed")
+    hidden: int = Field(default=256, ge=1, le=1 << 16, description="width of every MLP")
+    layers: int = Field(default=3, ge=1, le=64, description="depth of the output MLP")
+    jk_layers: int = Field(default=2, ge=1, le=64, description="depth of the reference MLP of jk attention")
+    activation: Literal["sigmoid", "relu", "leaky_relu"] = Field(
+        default="leaky_relu", description="δ, around hop scores"
+    )
+    reference: Literal["jk", "origin", "noise", "none"] = Field(
+        default="jk", description="what jk attention compares with"
+    )
+    input_dropout: float = Field(default=0.0, ge=0, lt=1, description="on hops, features and labels")
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1, description="on hop weights")
+    dropout: float = Field(default=0.5, ge=0, lt=1, description="inside every MLP")
+    batch_norm: bool = Field(default=False, description="batch norm in every MLP")
+    hop_mlp: bool = Field(default=False, description="a layer of its own for every hop before attention")
+    residual: bool = Field(default=False, description="add a linear map of X^(0) to what attention gives")
+    initial_residual: float = Field(
+        default=0.0, ge=0, le=1, description="share of the first layer in the output MLP's others"
+    )
+    beta: float = Field(default=1.0, ge=0, description="weight of the label branch; 0: no labels")
+    label_attention: Attention | None = Field(
+        default=None, description="how hops of labels are weighed; null: as attention"
+    )
+    label_layers: int = Field(default=2, ge=1, le=64, description="depth of the label branch's MLP")
+    last_residual: Literal["cosine", "linear", "fixed", "none", "uniform"] = Field(
+        default="cosine", description="α of labels"
+    )
+    label_zero: bool = Field(
+        default=False, description="whether a training row's own answer, Y^(0), is among the label hops"
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of your own module")
+
+
+class Training(_Section):
+    """How a model is fitted: on training rows, chosen by validation rows."""
+
+    setting: Literal["transductive", "inductive"] = Field(
+        default="transductive", description="inductive: training rows see only each other"
+    )
+    epochs: int = Field(default=200, ge=1, description="at most")
+    patience: int = Field(default=50, ge=0, description="epochs without a better validation score; 0: never stop early")
+    monitor: Literal["score", "loss"] = Field(
+        default="score", description="of validation rows: what the best epoch is best in"
+    )
+    batch_size: int = Field(default=10_000, ge=1)
+    optimizer: Literal["adam", "adamw"] = "adam"
+    learning_rate: float = Field(default=0.01, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    schedule: Literal["constant", "cosine", "linear"] = Field(
+        default="constant", description="of the learning rate, over epochs"
+    )
+    warmup: int = Field(default=0, ge=0, description="epochs of rising learning rate")
+    class_weights: Literal["none", "balanced"] = Field(
+        default="none", description="balanced: rare classes weigh more in the loss"
+    )
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1, description="one model is trained for each")
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _as_tuple(cls, seeds: Any) -> Any:
+        return tuple(seeds) if isinstance(seeds, list) else seeds
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+            raise ValueError("seeds are different numbers of at least 0")
+        return seeds
+
+
+class Recipe(_Section):
+    """Everything that decides a result, beside the data.
+
+    >>> Recipe.of({"model": {"attention": "jk"}}).model.attention
+    'jk'
+    """
+
+    propagation: Propagation = Propagation()
+    model: Model = Model()
+    training: Training = Training()
+    about: str = Field(default="", description="where the recipe comes from")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Recipe:
+        if self.model.beta > 0 and self.propagation.label_hops == 0 and not self.model.label_zero:
+            object.__setattr__(self, "model", self.model.model_copy(update={"beta": 0.0}))
+        return self
+
+    @property
+    def labels_used(self) -> bool:
+        """Whether the label branch is on."""
+        return self.model.beta > 0
+
+    @classmethod
+    def of(cls, source: Recipe | str | Path | dict[str, Any] | None = None) -> Recipe:
+        """A recipe from a name (`cora-jk`), a YAML file, a dict, another recipe, or None for the defaults."""
+        if isinstance(source, Recipe):
+            return source
+        if source is None:
+            return cls()
+        if isinstance(source, dict):
+            return cls._checked(source, None)
+        path = Path(source)
+        if path.suffix in (".yaml", ".yml") or path.is_file():
+            return cls._checked(read_yaml(path), path)
+        if str(source) in shipped():
+            return cls._checked(yaml.load(_shipped_text(str(source)), _Loader), None)
+        near = difflib.get_close_matches(str(source), shipped(), 1)
+        raise GamlpError(
+            f"there is no recipe '{source}'" + (f": did you mean '{near[0]}'?" if near else ""),
+            hint="give a .yaml file or one of the shipped recipes: gamlp recipes",
+        )
+
+    def changed(self, changes: dict[str, Any]) -> Recipe:
+        """With other values of dotted keys: `{"training.epochs": 50}`."""
+        content = self.explicit()
+        for key, value in changes.items():
+            section, _, name = key.rpartition(".")
+            target = content.setdefault(section, {}) if section else content
+            if not isinstance(target, dict):
+                raise GamlpError(f"'{section}' is no section of a recipe", hint="propagation, model and training are")
+            target[name] = value
+        return self._checked(content, None)
+
+    def explicit(self) -> dict[str, Any]:
+        """What was said, without the defaults."""
+        return self.model_dump(exclude_unset=True, mode="json")
+
+    def to_yaml(self) -> str:
+        """Every setting, defaults included: the exact recipe."""
+        text: str = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        return text
+
+    @classmethod
+    def _checked(cls, content: Any, path: Path | None) -> Recipe:
+        if content is None:
+            content = {}
+        if not isinstance(content, dict):
+            raise GamlpError("a recipe is a mapping of sections", file=path, hint="propagation:, model:, training:")
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise _sentence(error, path) from error
+
+
+def shipped() -> list[str]:
+    """Names of the recipes inside the package."""
+    folder = resources.files("gamlp") / "recipes"
+    return sorted(entry.name[: -len(".yaml")] for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def read_yaml(path: Path) -> Any:
+    """A YAML file as plain values; never objects."""
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise GamlpError("is too large for a recipe", file=path)
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except FileNotFoundError as error:
+        raise GamlpError("there is no such recipe", file=path, hint="gamlp recipes lists the shipped ones") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "is not text"
+        raise GamlpError(f"not YAML: {problem}", file=path, row=mark.line + 1 if mark else None) from error
+
+
+def parse_value(text: str) -> Any:
+    """A value as it would stand in YAML: `0.01`, `true`, `[0, 1]`."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise GamlpError(f"'{text}' is not a YAML value") from error
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Safe YAML in which 1e-3 is a number, and without aliases, which can make a small file huge."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not allowed")
+        return super().compose_node(parent, index)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def _shipped_text(name: str) -> str:
+    return (resources.files("gamlp") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _sentence(error: ValidationError, path: Path | None) -> GamlpError:
+    """The first problem, by its dotted key; an unknown key with the nearest known one."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = _known_keys()
+        near = difflib.get_close_matches(key, known, 1, 0.5) or [
+            name for name in known if name.rpartition(".")[2] == key.rpartition(".")[2]
+        ]
+        suggestion = f": did you mean '{near[0]}'?" if near else ""
+        return GamlpError(f"a recipe has no '{key}'{suggestion}", file=path, hint="gamlp recipes --keys lists all")
+    shown = "" if isinstance(first["input"], dict) else f", not {first['input']!r}"
+    problem = first["msg"].removeprefix("Value error, ")
+    return GamlpError(f"'{key}': {problem[0].lower()}{problem[1:]}{shown}" if key else problem, file=path)
+
+
+def _known_keys() -> list[str]:
+    keys = []
+    for name, field in Recipe.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            keys += [f"{name}.{key}" for key in section.model_fields]
+        keys.append(name)
+    return keys
+
+
+def described() -> list[tuple[str, str, str]]:
+    """(key, default, description) of every setting."""
+    rows = []
+    for name, field in Recipe.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            for key, inner in section.model_fields.items():
+                default = inner.get_default(call_default_factory=True)
+                rows.append((f"{name}.{key}", "null" if default is None else str(default), inner.description or ""))
+    return rows

@@ -1,0 +1,125 @@
+"""Hops → tensors: rows held in memory where they fit, gathered from the store a batch ahead where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gamlp.errors import GamlpError
+from gamlp.memory import available_memory
+from gamlp.propagation.store import HopStore
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """x `[b, channel, hop, d]`, y `[b, channel, hop, c]` or None, target `[b]` or `[b, c]`; all float32 but numbers."""
+
+    rows: Array
+    x: Tensor
+    y: Tensor | None
+    target: Tensor
+
+
+@dataclass(frozen=True)
+class HopRows:
+    """Some rows of a store, as deep as a model reads them. `label_hops` None: no labels are read."""
+
+    store: HopStore
+    rows: Array
+    hops: int
+    label_hops: int | None = None
+    crossfit: bool = False
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row, held as it is stored (bfloat16 is held as float32)."""
+        signals = [("features", self.hops)]
+        if self.label_hops is not None:
+            signals.append(("labels", self.label_hops))
+        size = 0
+        for name, hops in signals:
+            entry = self.store.manifest.signals[name]
+            size += (hops + 1) * entry.width * (2 if entry.dtype == "float16" else 4)
+        return size
+
+    @property
+    def targets(self) -> Array:
+        """Labels of these rows."""
+        labels = self.store.labels
+        if labels is None:
+            raise GamlpError("the store has no labels", file=self.store.folder, hint="propagate a graph with labels")
+        return labels.values[self.rows]
+
+    def gather(self, positions: Array) -> tuple[Array, Array | None]:
+        """Hops of the rows at these positions, in the store's precision."""
+        rows = self.rows[positions]
+        x = self.store.signals["features"].gather(rows, self.hops)[:, None]
+        if self.label_hops is None:
+            return x, None
+        signal = self.store.signals["crossfit" if self.crossfit else "labels"]
+        return x, signal.gather(rows, self.label_hops)[:, None]
+
+
+class Batches:
+    """Batches of rows; `resident` says whether their hops are held in memory."""
+
+    def __init__(self, source: HopRows, size: int, device: torch.device, memory: int | None = None) -> None:
+        self.source = source
+        self.size = size
+        self.device = device
+        self.target = _target_tensor(source.targets)
+        budget = available_memory() // 2 if memory is None else memory
+        self.resident = len(source) * source.row_bytes <= budget
+        if self.resident:
+            x, y = source.gather(np.arange(len(source)))
+            self._x = torch.from_numpy(x)
+            self._y = None if y is None else torch.from_numpy(y)
+
+    def __len__(self) -> int:
+        return -(-len(self.source) // self.size)
+
+    def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
+        """All rows once: shuffled by the generator, or in order."""
+        count = len(self.source)
+        if count <= self.size and self.resident:  # one batch: its order changes nothing, and nothing is copied
+            yield self._batch(np.arange(count), self._x, self._y, self.target)
+            return
+        order = torch.arange(count) if generator is None else torch.randperm(count, generator=generator)
+        parts = torch.split(order, self.size)
+        if self.resident:
+            for part in parts:
+                yield self._batch(
+                    part.numpy(), self._x[part], None if self._y is None else self._y[part], self.target[part]
+                )
+            return
+        with ThreadPoolExecutor(1) as ahead:  # the next batch is read while this one is trained on
+            coming: Future[Any] | None = ahead.submit(self.source.gather, parts[0].numpy())
+            for index, part in enumerate(parts):
+                assert coming is not None
+                x, y = coming.result()
+                following = parts[index + 1].numpy() if index + 1 < len(parts) else None
+                coming = None if following is None else ahead.submit(self.source.gather, following)
+                yield self._batch(
+                    part.numpy(), torch.from_numpy(x), None if y is None else torch.from_numpy(y), self.target[part]
+                )
+
+    def _batch(self, positions: Array, x: Tensor, y: Tensor | None, target: Tensor) -> Batch:
+        def place(values: Tensor) -> Tensor:
+            return values.to(self.device, torch.float32, non_blocking=True)
+
+        return Batch(self.source.rows[positions], place(x), None if y is None else place(y), target.to(self.device))
+
+
+def _target_tensor(values: Array) -> Tensor:
+    return torch.from_numpy(values.astype(np.float32 if values.ndim == 2 else np.int64))

@@ -1,0 +1,160 @@
+"""Bundle: a trained model in one safetensors file, with its recipe, classes and report. Nothing in it is code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from gamlp.errors import GamlpError
+from gamlp.models.registry import build, is_own
+from gamlp.models.shape import Shape
+from gamlp.recipe import Recipe
+from gamlp.training.checkpoint import Weights, save_tensors
+
+FORMAT = "gamlp-bundle"
+_VERSION = 1
+_NOT_TRUSTED = "a model of its own code is loaded only when you name it"
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    features: NonNegativeInt
+    classes: PositiveInt
+    hops: NonNegativeInt
+    label_hops: NonNegativeInt
+    channels: PositiveInt
+
+
+class _Content(BaseModel):
+    """What the metadata says, checked before anything is built from it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: str
+    version: int
+    gamlp: str
+    recipe: dict[str, Any]
+    shape: _Shape
+    classes: list[str]
+    many: bool
+    report: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """All that prediction needs beside a graph. `many`: a node may have many labels.
+
+    `statistics` (mean and deviation of training features) is there for inductive models with `standard` scaling.
+    """
+
+    recipe: Recipe
+    shape: Shape
+    classes: tuple[str, ...]
+    many: bool
+    weights: Weights
+    report: dict[str, Any] = field(default_factory=dict)
+    statistics: Weights | None = None
+    made_with: str = field(default_factory=lambda: version("gamlp"))
+
+    def model(self) -> nn.Module:
+        """The network, ready to predict."""
+        model = make_model(self.recipe, self.shape)
+        try:
+            model.load_state_dict(self.weights)
+        except RuntimeError as error:
+            raise GamlpError(
+                "the bundle's weights do not fit its recipe",
+                hint="it was changed, or made by another gamlp: train again",
+            ) from error
+        return model.eval()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file."""
+        tensors = {f"model.{name}": value.cpu().contiguous() for name, value in self.weights.items()}
+        tensors |= {f"statistics.{name}": value for name, value in (self.statistics or {}).items()}
+        content = {
+            "format": FORMAT,
+            "version": _VERSION,
+            "gamlp": self.made_with,
+            "recipe": self.recipe.model_dump(mode="json", exclude_unset=True),
+            "shape": asdict(self.shape),
+            "classes": list(self.classes),
+            "many": self.many,
+            "report": self.report,
+        }
+        text = json.dumps(content, sort_keys=True)
+        save_tensors(Path(path), tensors, {"content": text, "digest": _digest(text, tensors)})
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | Path, trust: str | None = None) -> Bundle:
+        """Read and check a file. A model of your own code is built only when `trust` names its import path."""
+        path = Path(path)
+        text, digest, tensors = _read(path)
+        if digest != _digest(text, tensors):
+            raise GamlpError("was changed since it was written", file=path, hint="train again, or fetch it again")
+        try:
+            content = _Content.model_validate_json(text)
+            recipe = Recipe.of(content.recipe)
+        except (ValidationError, GamlpError) as error:
+            raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again") from error
+        if content.format != FORMAT or content.version != _VERSION or len(content.classes) != content.shape.classes:
+            raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again")
+        if is_own(recipe.model.name) and recipe.model.name != trust:
+            raise GamlpError(_NOT_TRUSTED, file=path, hint=f"if you know it, say --trust {recipe.model.name}")
+        shape = Shape(**content.shape.model_dump())
+        parts: dict[str, Weights] = {"model": {}, "statistics": {}}
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = value
+        return cls(
+            recipe,
+            shape,
+            tuple(content.classes),
+            content.many,
+            parts["model"],
+            content.report,
+            parts["statistics"] or None,
+            content.gamlp,
+        )
+
+
+def make_model(recipe: Recipe, shape: Shape) -> nn.Module:
+    """The recipe's model for hops of this shape."""
+    settings = recipe.model
+    if is_own(settings.name):
+        return build(settings.name, shape, settings.options)
+    options = settings.model_dump(exclude={"name", "options"})
+    said = settings.model_fields_set - ({"options"} if not settings.options else set())
+    # Labels are off where the recipe's β is 0; saying so of a model that has no labels is no mistake.
+    return build(settings.name, shape, options, said=said - ({"beta"} if settings.beta == 0 else set()))
+
+
+def _read(path: Path) -> tuple[str, str, Weights]:
+    try:
+        with safe_open(path, "pt") as file:
+            about = file.metadata() or {}
+            return about["content"], about["digest"], {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise GamlpError("there is no bundle here", file=path, hint="train one: gamlp train GRAPH --out RUN") from error
+    except (SafetensorError, KeyError, OSError) as error:
+        raise GamlpError("is no gamlp bundle", file=path, hint="give the bundle.safetensors of a run") from error
+
+
+def _digest(text: str, tensors: Weights) -> str:
+    """Of every byte that matters; finds damage and careless edits, it is no signature."""
+    state = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        values = tensors[name]
+        state.update(f"{name} {values.dtype} {list(values.shape)}".encode())
+        state.update(values.contiguous().flatten().view(-1).numpy().tobytes())
+    return state.hexdigest()

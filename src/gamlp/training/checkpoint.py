@@ -1,0 +1,96 @@
+"""A training run as it stands at the end of an epoch, on disk: safetensors, written beside and renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from gamlp.errors import GamlpError
+
+Weights = dict[str, Tensor]
+
+
+@dataclass
+class Standing:
+    """Where training stands: epochs done, the best of them, how long since."""
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best: dict[str, float] = field(default_factory=dict)
+    best_weights: Weights = field(default_factory=dict)
+    stopped: str = ""
+
+
+def weights_of(model: nn.Module) -> Weights:
+    """A copy of all parameters and buffers."""
+    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+
+def save_tensors(path: Path, tensors: Weights, about: dict[str, str]) -> None:
+    """Write safetensors beside, flush, rename: a reader sees all of it or nothing."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, beside, metadata=about)
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def save_checkpoint(
+    path: Path,
+    standing: Standing,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    shuffle: torch.Generator,
+    device: torch.device,
+) -> None:
+    """All that the next epoch depends on."""
+    tensors = {f"model.{name}": value for name, value in weights_of(model).items()}
+    tensors |= {f"best.{name}": value for name, value in standing.best_weights.items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value).cpu() for name, value in state.items()}
+    tensors["random"] = torch.get_rng_state()
+    tensors["shuffle"] = shuffle.get_state()
+    if device.type == "cuda":
+        tensors["random_cuda"] = torch.cuda.get_rng_state(device)
+    kept = {"epoch": standing.epoch, "best_epoch": standing.best_epoch, "best": standing.best}
+    save_tensors(path, tensors, {"standing": json.dumps(kept)})
+
+
+def load_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, shuffle: torch.Generator, device: torch.device
+) -> Standing:
+    """Put everything back as it was."""
+    try:
+        with safe_open(path, "pt") as file:
+            kept: dict[str, Any] = json.loads((file.metadata() or {})["standing"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        model.load_state_dict(_part(tensors, "model."))
+        states: dict[int, dict[str, Tensor]] = {}
+        for name, value in _part(tensors, "optimizer.").items():
+            index, _, key = name.partition(".")
+            states.setdefault(int(index), {})[key] = value
+        optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
+        torch.set_rng_state(tensors["random"])
+        shuffle.set_state(tensors["shuffle"])
+        if "random_cuda" in tensors and device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random_cuda"], device)
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise GamlpError(
+            "damaged or foreign checkpoint", file=path, hint="remove it to train this seed from the start"
+        ) from error
+    return Standing(kept["epoch"], kept["best_epoch"], kept["best"], _part(tensors, "best."))
+
+
+def _part(tensors: Weights, prefix: str) -> Weights:
+    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,129 @@
+"""What is refused before training or prediction begins, each in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import UNKNOWN, Graph, Labels
+from gamlp.propagation import FeatureSignal, HopStore, Plan
+from gamlp.training.batches import HopRows
+
+Array = np.ndarray[Any, Any]
+
+
+def check_trainable(graph: Graph) -> None:
+    """Labels, training rows, features: what is lacking is told."""
+    nodes = graph.nodes
+    if nodes.features is None:
+        raise GamlpError(f"graph '{graph.name}' has no features", hint="ingest feature columns or --features FILE.npy")
+    if nodes.labels is None:
+        raise GamlpError(f"graph '{graph.name}' has no labels", hint="ingest a label column")
+    if nodes.split is None:
+        raise GamlpError(f"graph '{graph.name}' has no split", hint="ingest a split column, or let ingest make one")
+    if not len(nodes.split.train):
+        raise GamlpError(f"graph '{graph.name}' has no training rows", hint="mark some rows 'train' in its split")
+
+
+def check_width(graph: Graph, width: int) -> None:
+    """Features of another width are refused."""
+    if width_of(graph) != width:
+        raise GamlpError(
+            f"graph '{graph.name}' has {width_of(graph)} features where the model expects {width}",
+            hint="give the same columns as in training",
+        )
+
+
+def width_of(graph: Graph) -> int:
+    """Number of features."""
+    return 0 if graph.nodes.features is None else graph.nodes.features.width
+
+
+def with_classes(graph: Graph, classes: tuple[str, ...]) -> Graph:
+    """The graph with its labels numbered as in training; a class that training never saw is told."""
+    labels = graph.nodes.labels
+    if labels is None or labels.classes == classes:
+        return graph
+    number = {name: index for index, name in enumerate(classes)}
+    if labels.many:
+        used = labels.values.max(0) > 0
+        _refuse_unseen(graph, [name for name, seen in zip(labels.classes, used) if seen and name not in number])
+        values: Array = np.zeros((graph.nodes.count, len(classes)), np.int8)
+        for column, name in enumerate(labels.classes):
+            if name in number:
+                values[:, number[name]] = labels.values[:, column]
+        values[~labels.known()] = UNKNOWN
+    else:
+        used = np.bincount(labels.values[labels.known()], minlength=len(labels.classes)) > 0
+        _refuse_unseen(graph, [name for name, seen in zip(labels.classes, used) if seen and name not in number])
+        table = np.array([*(number.get(name, UNKNOWN) for name in labels.classes), UNKNOWN], np.int32)
+        values = table[labels.values]  # -1 finds the last entry
+    nodes = replace(graph.nodes, labels=Labels(values, classes))
+    checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/labels.npy")}
+    return replace(graph, node_types={**graph.node_types, graph.target: nodes}, checksums=checksums)
+
+
+def _refuse_unseen(graph: Graph, unseen: list[str]) -> None:
+    if unseen:
+        raise GamlpError(
+            f"graph '{graph.name}' has class '{unseen[0]}' which training never saw",
+            hint="drop those labels, or train with them",
+        )
+
+
+def valid_rows(graph: Graph) -> Array:
+    """Of a graph given to validate on: its validation rows, or all its labelled rows."""
+    labels, split = graph.nodes.labels, graph.nodes.split
+    if labels is None or not labels.known().any():
+        raise GamlpError(f"graph '{graph.name}' has no labels to validate by", hint="ingest a label column")
+    known = labels.known()
+    if split is not None and known[split.valid].any():
+        return split.valid[known[split.valid]]
+    return np.flatnonzero(known)
+
+
+def check_targets(train: HopRows, labels: Labels) -> None:
+    if not len(train):
+        raise GamlpError("no training row has a label", file=train.store.folder, hint="mark labelled rows 'train'")
+    if not labels.many and len(np.unique(train.targets)) < 2:
+        only = labels.classes[int(train.targets[0])]
+        raise GamlpError(f"every training row is '{only}'", hint="training needs at least two classes")
+
+
+def check_store(store: HopStore, wanted: Plan) -> None:
+    """Whether a store holds what the recipe reads: the same operator, scaling and labels, and as deep."""
+    for name, signal in (("features", wanted.features), ("labels", wanted.labels)):
+        if signal is None:
+            continue
+        if name not in store.manifest.signals:
+            raise GamlpError(
+                f"the store has no hops of {name}, which the recipe reads",
+                file=store.folder,
+                hint="propagate them too" + (", or set model.beta to 0" if name == "labels" else ""),
+            )
+        entry = store.manifest.signals[name]
+        if entry.hops < signal.hops:
+            raise GamlpError(
+                f"the store holds {entry.hops} hops of {name}, and the recipe reads {signal.hops}",
+                file=store.folder,
+                hint="propagate further, or read fewer",
+            )
+        asked = {"operator": signal.operator.model_dump()}
+        if isinstance(signal, FeatureSignal):
+            asked["scaling"] = signal.scaling  # type: ignore[assignment]
+        for key, value in asked.items():
+            if entry.settings[key] != value:
+                raise GamlpError(
+                    f"the store's {name} have {key} {_told(entry.settings[key])}, not {_told(value)} as in the recipe",
+                    file=store.folder,
+                    hint="propagate again, or change the recipe's propagation",
+                )
+    if wanted.labels is not None and wanted.labels.folds > 1 and "crossfit" not in store.manifest.signals:
+        raise GamlpError("the store has no cross-fitted labels", file=store.folder, hint="propagate with --label-folds")
+
+
+def _told(value: Any) -> str:
+    return ", ".join(f"{key} {part}" for key, part in value.items()) if isinstance(value, dict) else str(value)

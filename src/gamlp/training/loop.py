@@ -1,0 +1,179 @@
+"""The one loop: training rows in, the weights of the best validation epoch out. Test rows never come here."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gamlp.errors import GamlpError
+from gamlp.progress import Progress, silent
+from gamlp.recipe import Training
+from gamlp.training.batches import Batches, HopRows
+from gamlp.training.checkpoint import Standing, Weights, load_checkpoint, save_checkpoint, weights_of
+from gamlp.training.metrics import Loss, evaluate, loss_of
+
+CHECKPOINT_SECONDS = 30.0
+Observe = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained model with the weights of its best epoch. `stopped` says why before the last epoch, or nothing."""
+
+    model: nn.Module
+    weights: Weights
+    epoch: int
+    epochs: int
+    valid: dict[str, float]
+    stopped: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and within what a model is trained; none of it is part of the recipe."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    memory: int | None = None
+    checkpoint: Path | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+
+def fit(
+    make: Callable[[], nn.Module],
+    train: HopRows,
+    valid: HopRows | None,
+    settings: Training,
+    *,
+    seed: int = 0,
+    machine: Machine | None = None,
+    observe: Observe | None = None,
+    progress: Progress = silent,
+) -> Fitted:
+    """Train the model that `make` gives, from the checkpoint where there is one."""
+    machine = machine or Machine()
+    with torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        shuffle = torch.Generator().manual_seed(seed)
+        model = make().to(machine.device)
+        return _Run(model, train, valid, settings, shuffle, seed, machine).run(observe, progress)
+
+
+class _Run:
+    def __init__(
+        self,
+        model: nn.Module,
+        train: HopRows,
+        valid: HopRows | None,
+        settings: Training,
+        shuffle: torch.Generator,
+        seed: int,
+        machine: Machine,
+    ) -> None:
+        self.model, self.settings, self.shuffle, self.seed, self.machine = model, settings, shuffle, seed, machine
+        self.train = Batches(train, settings.batch_size, machine.device, machine.memory)
+        left = (
+            None if machine.memory is None or not self.train.resident else machine.memory - len(train) * train.row_bytes
+        )
+        self.valid = (
+            None if valid is None or not len(valid) else Batches(valid, settings.batch_size, machine.device, left)
+        )
+        classes = len(train.store.labels.classes) if train.store.labels else 0
+        self.loss: Loss = loss_of(train.targets, classes, settings.class_weights, machine.device)
+        kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+        parameters = [value for value in model.parameters() if value.requires_grad]
+        self.optimizer = kind(
+            parameters,
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=machine.device.type in ("cpu", "cuda"),
+        )
+
+    def run(self, observe: Observe | None, progress: Progress) -> Fitted:
+        settings, place = self.settings, self.machine.checkpoint
+        standing = Standing()
+        if place is not None and place.exists():
+            standing = load_checkpoint(place, self.model, self.optimizer, self.shuffle, self.machine.device)
+        saved = time.monotonic()
+        while standing.epoch < settings.epochs and not standing.stopped:
+            begun = time.monotonic()
+            line = self._epoch(standing)
+            if not standing.stopped:
+                self._compare(standing, line)
+            seconds = time.monotonic() - begun
+            if observe is not None:
+                observe({"seed": self.seed, **line, "seconds": round(seconds, 4)})
+            progress(f"seed {self.seed}", standing.epoch, settings.epochs, "epochs", _note(line, standing))
+            if place is not None and time.monotonic() - saved >= self.machine.checkpoint_seconds:
+                save_checkpoint(place, standing, self.model, self.optimizer, self.shuffle, self.machine.device)
+                saved = time.monotonic()
+        self.model.load_state_dict(standing.best_weights)
+        self.model.eval()
+        return Fitted(
+            self.model, standing.best_weights, standing.best_epoch, standing.epoch, standing.best, standing.stopped
+        )
+
+    def _epoch(self, standing: Standing) -> dict[str, Any]:
+        """One pass over the training rows, then a look at the validation rows."""
+        rate = learning_rate(self.settings, standing.epoch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.model.train()
+        total = torch.zeros((), device=self.machine.device)
+        for batch in self.train.epoch(self.shuffle):
+            self.optimizer.zero_grad()
+            loss = self.loss(self.model(batch.x, batch.y), batch.target)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            total += loss.detach() * len(batch.target)
+        standing.epoch += 1
+        line: dict[str, Any] = {
+            "epoch": standing.epoch,
+            "learning_rate": rate,
+            "loss": float(total) / len(self.train.source),
+        }
+        if self.valid is not None and math.isfinite(line["loss"]):
+            line |= {f"valid_{name}": value for name, value in evaluate(self.model, self.valid).items()}
+        if not all(math.isfinite(line[name]) for name in ("loss", "valid_loss") if name in line):
+            standing.stopped = f"the loss became NaN or infinite in epoch {standing.epoch}"
+            if not standing.best_weights:
+                raise GamlpError(
+                    f"{standing.stopped}, before any good weights",
+                    hint="lower training.learning_rate, or scale the features (propagation.scaling)",
+                )
+        return line
+
+    def _compare(self, standing: Standing, line: dict[str, Any]) -> None:
+        """Keep the weights of a better epoch; stop when none came for `patience` epochs."""
+        now = {"loss": line.get("valid_loss", math.nan), "score": line.get("valid_score", math.nan)}
+        if self.valid is None or not standing.best or self._better(now, standing.best):
+            standing.best, standing.best_epoch, standing.best_weights = now, standing.epoch, weights_of(self.model)
+        elif self.settings.patience and standing.epoch - standing.best_epoch >= self.settings.patience:
+            standing.stopped = f"no better epoch in {self.settings.patience}"
+
+    def _better(self, now: dict[str, float], best: dict[str, float]) -> bool:
+        if self.settings.monitor == "loss" or now["score"] == best["score"]:
+            return now["loss"] < best["loss"]
+        return now["score"] > best["score"]
+
+
+def learning_rate(settings: Training, epoch: int) -> float:
+    """Of an epoch, from 0: rising through `warmup`, then constant, or falling to zero by cosine or line."""
+    if epoch < settings.warmup:
+        return settings.learning_rate * (epoch + 1) / (settings.warmup + 1)
+    done = (epoch - settings.warmup) / max(1, settings.epochs - settings.warmup)
+    share = {"constant": 1.0, "cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done}[settings.schedule]
+    return settings.learning_rate * share
+
+
+def _note(line: dict[str, Any], standing: Standing) -> str:
+    note = f"loss {line['loss']:.4f}"
+    if "valid_score" in line:
+        note += f", valid {100 * line['valid_score']:.2f} % (best {100 * standing.best.get('score', 0):.2f} %)"
+    return note

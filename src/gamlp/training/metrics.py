@@ -1,0 +1,97 @@
+"""Loss and scores of rows, streamed in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gamlp.training.batches import Batch, Batches
+
+Array = np.ndarray[Any, Any]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def loss_of(targets: Array, classes: int, weights: str, device: torch.device) -> Loss:
+    """Mean cross-entropy (many labels: binary cross-entropy); `balanced` weighs by n / (classes · count)."""
+    many = targets.ndim == 2
+    weight: Tensor | None = None
+    if weights == "balanced":
+        counts = targets.clip(0).sum(0) if many else np.bincount(targets, minlength=classes)
+        rest = len(targets) - counts if many else len(targets) / classes
+        weight = torch.tensor(rest / np.maximum(counts, 1), dtype=torch.float32, device=device)
+    if many:
+        return lambda logits, target: functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weight)
+    return lambda logits, target: functional.cross_entropy(logits, target, weight)
+
+
+def probabilities(logits: Tensor, many: bool) -> Tensor:
+    """Softmax, or a sigmoid a class where a node has many labels."""
+    return torch.sigmoid(logits) if many else torch.softmax(logits, 1)
+
+
+@torch.no_grad()
+def logits_of(model: nn.Module, batches: Batches) -> Iterator[tuple[Batch, Tensor]]:
+    """Every batch in order with its logits, the model in evaluation mode; memory does not grow with the rows."""
+    model.eval()
+    for batch in batches.epoch():
+        yield batch, model(batch.x, batch.y)
+
+
+def evaluate(model: nn.Module, batches: Batches, loss: Loss | None = None) -> dict[str, float]:
+    """Mean loss and score: accuracy, or micro-F1 where a node has many labels."""
+    total = right = wrong = 0.0
+    many = batches.target.ndim == 2
+    loss = loss or loss_of(batches.target.numpy(), 0, "none", batches.device)
+    for batch, logits in logits_of(model, batches):
+        total += float(loss(logits, batch.target)) * len(logits)
+        if many:
+            chosen, true = logits > 0, batch.target > 0.5
+            right += float((chosen & true).sum())
+            wrong += float((chosen ^ true).sum())
+        else:
+            right += float((logits.argmax(1) == batch.target).sum())
+    count = max(1, len(batches.source))
+    score = right / count if not many else 2 * right / (2 * right + wrong) if right + wrong else 1.0
+    return {"loss": total / count, "score": score}
+
+
+def full_report(model: nn.Module, batches: Batches) -> dict[str, float]:
+    """Score, loss, macro-F1 and ROC-AUC (binary, or macro over classes that occur both ways)."""
+    from sklearn.metrics import f1_score, roc_auc_score
+
+    many = batches.target.ndim == 2
+    target = batches.target.numpy()
+    chance = np.concatenate([probabilities(logits, many).cpu().numpy() for _, logits in logits_of(model, batches)])
+    report = evaluate_arrays(chance, target)
+    chosen = chance > 0.5 if many else chance.argmax(1)
+    report["macro_f1"] = float(f1_score(target, chosen, average="macro", zero_division=0))
+    hot = target if many else np.eye(chance.shape[1])[target]
+    if chance.shape[1] == 2 and not many:
+        hot, chance = hot[:, 1:], chance[:, 1:]
+    varied = np.flatnonzero((hot.max(0) > 0) & (hot.min(0) < 1))
+    if len(varied):
+        report["roc_auc"] = float(np.mean([roc_auc_score(hot[:, c], chance[:, c]) for c in varied]))
+    return report
+
+
+def evaluate_arrays(chance: Array, target: Array) -> dict[str, float]:
+    """Score and mean loss of probabilities `[n, c]`."""
+    tiny = np.finfo(np.float32).tiny
+    if target.ndim == 1:
+        own = chance[np.arange(len(target)), target]
+        return {
+            "score": float((chance.argmax(1) == target).mean()),
+            "loss": float(-np.log(np.maximum(own, tiny)).mean()),
+        }
+    chosen, true = chance > 0.5, target > 0.5
+    right, wrong = int((chosen & true).sum()), int((chosen ^ true).sum())
+    own = np.where(true, chance, 1 - chance)
+    return {
+        "score": 2 * right / (2 * right + wrong) if right + wrong else 1.0,
+        "loss": float(-np.log(np.maximum(own, tiny)).mean()),
+    }

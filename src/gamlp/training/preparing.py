@@ -1,0 +1,213 @@
+"""A graph and a recipe → hops of the rows to train on and to choose by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph
+from gamlp.graph.induced import induced
+from gamlp.models.shape import Shape
+from gamlp.progress import Progress, silent
+from gamlp.propagation import (
+    FeatureSignal,
+    HopStore,
+    LabelSignal,
+    LocalEngine,
+    Operator,
+    Plan,
+    Statistics,
+    feature_statistics,
+)
+from gamlp.recipe import Recipe
+from gamlp.training.batches import HopRows
+from gamlp.training.bundle import Bundle
+from gamlp.training.checks import (
+    check_store,
+    check_targets,
+    check_trainable,
+    check_width,
+    valid_rows,
+    width_of,
+    with_classes,
+)
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a machine gives: none of it changes a recipe."""
+
+    memory: int | None = None
+    threads: int | None = None
+    device: str = "auto"
+
+    def engine(self) -> LocalEngine:
+        return LocalEngine(memory=self.memory, threads=self.threads)
+
+
+HERE = Resources()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows to train on and to choose by, as hops; `store` is where further rows are read from."""
+
+    recipe: Recipe
+    train: HopRows
+    valid: HopRows | None
+    store: HopStore
+    shape: Shape
+    classes: tuple[str, ...]
+    many: bool
+    statistics: Statistics | None = None
+
+
+def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: bool | None = None) -> Plan:
+    """What a recipe asks to be propagated."""
+    wanted = recipe.propagation
+    features = FeatureSignal(
+        hops=wanted.hops,
+        operator=Operator(r=wanted.r, loops=wanted.loops),
+        scaling=wanted.scaling,
+        dtype=wanted.dtype,
+        statistics=statistics,
+    )
+    r = wanted.r if wanted.label_r is None else wanted.label_r
+    label_signal = LabelSignal(
+        hops=wanted.label_hops,
+        operator=Operator(r=r, loops=wanted.loops),
+        dtype=wanted.dtype,
+        folds=wanted.folds,
+        fold_seed=wanted.fold_seed,
+    )
+    return Plan(
+        features=features,
+        labels=label_signal if (recipe.labels_used if labels is None else labels) else None,
+        rows=wanted.rows,
+    )
+
+
+def prepare(
+    graph: Graph,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    valid_graph: Graph | None = None,
+    resources: Resources = HERE,
+    progress: Progress = silent,
+) -> Prepared:
+    """Propagate what training needs into `folder`; hops that are there already are used as they are."""
+    check_trainable(graph)
+    engine = resources.engine()
+    if valid_graph is not None:
+        return _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
+    if recipe.training.setting == "inductive":
+        return _prepare_inductive(graph, recipe, folder, engine, progress)
+    store = engine.run(graph, plan_of(recipe), folder / "hops", progress)
+    return from_store(store, recipe)
+
+
+def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: LocalEngine, progress: Progress) -> Prepared:
+    """Training rows on the graph of training nodes alone; the others on the whole graph."""
+    assert graph.nodes.split is not None
+    alone = induced(graph, graph.nodes.split.train, folder / "training-graph")
+    statistics = feature_statistics(alone) if recipe.propagation.scaling == "standard" else None
+    plan = plan_of(recipe, statistics)
+    inner = engine.run(alone, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
+    store = engine.run(graph, without_folds(plan), folder / "hops", progress)
+    prepared = from_store(store, _without_crossfit(recipe))
+    return replace(prepared, recipe=recipe, train=_rows(inner, recipe, "train"), statistics=statistics)
+
+
+def _prepare_two(
+    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path, engine: LocalEngine, progress: Progress
+) -> Prepared:
+    """Train on one graph, validate on another."""
+    labels = graph.nodes.labels
+    assert labels is not None
+    valid_graph = with_classes(valid_graph, labels.classes)
+    check_width(valid_graph, width_of(graph))
+    if recipe.labels_used and not valid_graph.trainable:
+        # Label hops of a graph without training labels are all zero (METHOD section 5).
+        recipe = recipe.changed({"model.beta": 0.0})
+    statistics = feature_statistics(graph) if recipe.propagation.scaling == "standard" else None
+    plan = plan_of(recipe, statistics)
+    inner = engine.run(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
+    store = engine.run(valid_graph, without_folds(plan), folder / "hops", progress)
+    train = _rows(inner, recipe, "train")
+    rows = valid_rows(valid_graph)
+    valid = HopRows(store, rows, train.hops, train.label_hops)
+    return Prepared(recipe, train, valid, store, _shape(inner, recipe), labels.classes, labels.many, statistics)
+
+
+def from_store(store: HopStore, recipe: Recipe) -> Prepared:
+    """Rows of a finished store; one that another plan made is refused."""
+    check_store(store, plan_of(recipe))
+    labels, split = store.labels, store.split
+    if labels is None or split is None:
+        lacks = "labels" if labels is None else "split"
+        raise GamlpError(f"the store has no {lacks}", file=store.folder, hint="propagate a graph that has them")
+    train = _rows(store, recipe, "train")
+    check_targets(train, labels)
+    valid = _rows(store, _without_crossfit(recipe), "valid")
+    return Prepared(
+        recipe, train, valid if len(valid) else None, store, _shape(store, recipe), labels.classes, labels.many
+    )
+
+
+def rows_of(store: HopStore, recipe: Recipe, rows: Array) -> HopRows:
+    """Chosen rows, as a trained model reads them: label hops from all training labels."""
+    return HopRows(store, rows, recipe.propagation.hops, recipe.propagation.label_hops if recipe.labels_used else None)
+
+
+def _rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
+    labels, split = store.labels, store.split
+    assert labels is not None and split is not None
+    rows = split.rows(role)
+    rows = rows[labels.known()[rows]]
+    crossfit = role == "train" and recipe.labels_used and recipe.propagation.folds > 1
+    return replace(rows_of(store, recipe, rows), crossfit=crossfit)
+
+
+def _shape(store: HopStore, recipe: Recipe) -> Shape:
+    labels = store.labels
+    assert labels is not None
+    label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
+    width = store.manifest.signals["features"].width
+    return Shape(width, len(labels.classes), recipe.propagation.hops, label_hops)
+
+
+def hops_for(
+    bundle: Bundle, graph: Graph, folder: Path, resources: Resources = HERE, progress: Progress = silent
+) -> HopStore:
+    """Hops of another graph, as the bundle's model reads them."""
+    check_width(graph, bundle.shape.features)
+    graph = with_classes(graph, bundle.classes)
+    if bundle.recipe.labels_used and not graph.trainable:
+        raise GamlpError(
+            f"the model listens to known labels, and graph '{graph.name}' has no training rows",
+            hint="give the graph labels with split 'train', or train with model.beta 0",
+        )
+    known = bundle.statistics
+    statistics = None
+    if known is not None:
+        statistics = Statistics(mean=tuple(known["mean"].tolist()), deviation=tuple(known["deviation"].tolist()))
+    plan = without_folds(plan_of(bundle.recipe, statistics)).model_copy(update={"rows": "all"})
+    return resources.engine().run(graph, plan, folder, progress)
+
+
+def without_folds(plan: Plan) -> Plan:
+    """For rows that are not trained on: their label hops come from all training labels."""
+    return (
+        plan if plan.labels is None else plan.model_copy(update={"labels": plan.labels.model_copy(update={"folds": 0})})
+    )
+
+
+def _without_crossfit(recipe: Recipe) -> Recipe:
+    return recipe.changed({"propagation.folds": 0}) if recipe.propagation.folds else recipe

@@ -1,0 +1,182 @@
+"""A run folder: the exact recipe, metrics as JSON Lines, a bundle for every seed, and the best of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gamlp.errors import GamlpError
+from gamlp.files import write_json
+from gamlp.recipe import Recipe
+from gamlp.training.bundle import Bundle
+
+_ABOUT = "run.json"
+
+
+class Origin(BaseModel):
+    """A graph that can be opened again: a folder or a dataset's name with the seed of its split."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    graph: str
+    data_dir: str | None = None
+    seed: int = 0
+
+
+class About(BaseModel):
+    """What run.json holds. `store` is where rows are evaluated and predicted from, relative to the run or absolute."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["gamlp-run"] = "gamlp-run"
+    version: Literal[1] = 1
+    graph: Origin | None
+    valid_graph: Origin | None = None
+    store: str
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a training run lives."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, about: About, recipe: Recipe, *, resume: bool) -> RunFolder:
+        """A new run, or with `resume` the same one again; one of another recipe or graph is refused."""
+        run = cls(path)
+        if (path / _ABOUT).exists():
+            if not resume:
+                raise GamlpError("already holds a run", file=path, hint="go on with --resume, or choose another --out")
+            before = run.about()
+            if (before.graph, before.valid_graph) != (about.graph, about.valid_graph):
+                raise GamlpError("holds a run on another graph", file=path, hint="choose another --out")
+            if run.recipe() != recipe:
+                key = _difference(run.recipe(), recipe)
+                raise GamlpError(
+                    f"holds a run of another recipe ('{key}' differs)", file=path, hint="choose another --out"
+                )
+            return run
+        if path.exists() and not path.is_dir():
+            raise GamlpError("is a file where a folder is to be written", file=path, hint="choose another --out")
+        try:
+            (path / "seeds").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise GamlpError(f"cannot write here ({error.strerror})", file=path) from error
+        run.recipe_path.write_text(recipe.to_yaml(), encoding="utf-8")
+        write_json(path / _ABOUT, about.model_dump(mode="json"))
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """A run that was trained to its end."""
+        run = cls(Path(path))
+        run.about()
+        if not run.bundle_path.exists():
+            raise GamlpError("the run is unfinished", file=run.path, hint="go on: gamlp train … --out RUN --resume")
+        return run
+
+    @property
+    def recipe_path(self) -> Path:
+        return self.path / "recipe.yaml"
+
+    @property
+    def bundle_path(self) -> Path:
+        """The bundle of the seed with the best validation score."""
+        return self.path / "bundle.safetensors"
+
+    @property
+    def metrics_path(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def evaluation_path(self) -> Path:
+        return self.path / "evaluation.json"
+
+    def recipe(self) -> Recipe:
+        return Recipe.of(self.recipe_path)
+
+    def about(self) -> About:
+        try:
+            return About.model_validate_json((self.path / _ABOUT).read_bytes())
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise GamlpError(
+                "is no run folder", file=self.path, hint="train one: gamlp train GRAPH --out RUN"
+            ) from error
+        except ValidationError as error:
+            raise GamlpError("damaged or foreign run", file=self.path / _ABOUT, hint="train again") from error
+
+    def store_path(self) -> Path:
+        return self.path / self.about().store  # an absolute path stays itself
+
+    def seed_path(self, seed: int) -> Path:
+        return self.path / "seeds" / f"{seed}.safetensors"
+
+    def checkpoint_path(self, seed: int) -> Path:
+        return self.path / "seeds" / f"{seed}.checkpoint"
+
+    def bundles(self, trust: str | None = None) -> dict[int, Bundle]:
+        """Every seed's bundle."""
+        return {seed: Bundle.load(self.seed_path(seed), trust) for seed in self.recipe().training.seeds}
+
+    def keep(self, seed: int, bundle: Bundle) -> None:
+        """A seed is done: its bundle instead of its checkpoint."""
+        bundle.save(self.seed_path(seed))
+        self.checkpoint_path(seed).unlink(missing_ok=True)
+
+    def choose(self, seed: int) -> None:
+        """Make a seed's bundle the run's."""
+        beside = self.path / ".bundle.partial"
+        shutil.copyfile(self.seed_path(seed), beside)
+        beside.replace(self.bundle_path)
+
+    def lines(self, seed: int) -> Callable[[dict[str, Any]], None]:
+        """Append to the metrics. Epochs that a killed run wrote after its checkpoint come again, and theirs go."""
+        started = False
+
+        def write(line: dict[str, Any]) -> None:
+            nonlocal started
+            if not started:
+                self._drop(seed, line["epoch"])
+                started = True
+            with self.metrics_path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+        return write
+
+    def _drop(self, seed: int, first: int) -> None:
+        """Remove lines of a seed from an epoch on, and whatever a kill cut off."""
+        kept = [line for line in self.metrics() if line["seed"] != seed or line["epoch"] < first]
+        beside = self.path / ".metrics.partial"
+        beside.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        beside.replace(self.metrics_path)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Every epoch of every seed; a last line that was cut off by a kill is left out."""
+        if not self.metrics_path.exists():
+            return []
+        found = []
+        for line in self.metrics_path.read_text(encoding="utf-8").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+
+def _difference(one: Recipe, other: Recipe) -> str:
+    for section, values in one.model_dump().items():
+        against = other.model_dump()[section]
+        if isinstance(values, dict):
+            for key, value in values.items():
+                if against[key] != value:
+                    return f"{section}.{key}"
+        elif values != against:
+            return str(section)
+    return "recipe"

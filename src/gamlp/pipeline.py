@@ -18,12 +18,22 @@ from gamlp.training.checks import check_store
 from gamlp.training.device import choose_device
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
 from gamlp.training.metrics import full_report
-from gamlp.training.preparing import HERE, Prepared, Resources, hops_for, plan_of, prepare, rows_of, without_folds
+from gamlp.training.preparing import (
+    HERE,
+    Prepared,
+    Resources,
+    hops_for,
+    plan_of,
+    prepare,
+    prepare_split,
+    rows_of,
+    without_folds,
+)
 from gamlp.training.run_folder import RunFolder
 
 Array = np.ndarray[Any, Any]
 __all__ = ["HERE", "Prepared", "Resources", "best_seed", "evaluate_rows", "evaluate_run", "fit_seed", "hops_for"]
-__all__ += ["bundle_of", "plan_of", "prepare", "rows_of", "summary", "train_run"]
+__all__ += ["bundle_of", "plan_of", "prepare", "prepare_split", "rows_of", "summary", "train_run"]
 
 
 def fit_seed(

@@ -15,10 +15,12 @@ from gamlp.errors import GamlpError
 
 Attention = Literal["recursive", "jk"]
 _LARGEST_FILE = 1 << 20
+# Dates and numbers that are none are a ValueError of YAML's constructors, brackets without end a RecursionError.
+_NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Propagation(_Section):
@@ -95,6 +97,9 @@ class Training(_Section):
     monitor: Literal["score", "loss"] = Field(
         default="score", description="of validation rows: what the best epoch is best in"
     )
+    keep: Literal["best", "last"] = Field(
+        default="best", description="whose weights: the best validation epoch's, or after all epochs the last's"
+    )
     batch_size: int = Field(default=10_000, ge=1)
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=0.01, gt=0)
@@ -116,8 +121,8 @@ class Training(_Section):
     @field_validator("seeds")
     @classmethod
     def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-            raise ValueError("seeds are different numbers of at least 0")
+        if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 1 << 63:
+            raise ValueError("seeds are different numbers from 0 to 2^63 - 1")
         return seeds
 
 
@@ -135,14 +140,21 @@ class Recipe(_Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Recipe:
-        if self.model.beta > 0 and self.propagation.label_hops == 0 and not self.model.label_zero:
-            object.__setattr__(self, "model", self.model.model_copy(update={"beta": 0.0}))
+        if self.model.batch_norm and self.training.batch_size == 1:
+            raise ValueError("'model.batch_norm' needs batches of at least two rows: raise 'training.batch_size'")
         return self
+
+    def __getitem__(self, key: str) -> Any:
+        """A setting by its dotted key: `recipe["model.beta"]`."""
+        value: Any = self
+        for part in key.split("."):
+            value = getattr(value, part)
+        return value
 
     @property
     def labels_used(self) -> bool:
-        """Whether the label branch is on."""
-        return self.model.beta > 0
+        """Whether the label branch is on: β above 0, and some hop of labels to read."""
+        return self.model.beta > 0 and (self.propagation.label_hops > 0 or self.model.label_zero)
 
     @classmethod
     def of(cls, source: Recipe | str | Path | dict[str, Any] | None = None) -> Recipe:
@@ -168,10 +180,14 @@ class Recipe(_Section):
         """With other values of dotted keys: `{"training.epochs": 50}`."""
         content = self.explicit()
         for key, value in changes.items():
-            section, _, name = key.rpartition(".")
-            target = content.setdefault(section, {}) if section else content
-            if not isinstance(target, dict):
-                raise GamlpError(f"'{section}' is no section of a recipe", hint="propagation, model and training are")
+            *sections, name = key.split(".")
+            target = content
+            for section in sections:
+                target = target.setdefault(section, {})
+                if not isinstance(target, dict):
+                    raise GamlpError(
+                        f"'{section}' is no section of a recipe", hint="propagation, model and training are"
+                    )
             target[name] = value
         return self._checked(content, None)
 
@@ -210,9 +226,11 @@ def read_yaml(path: Path) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError as error:
         raise GamlpError("there is no such recipe", file=path, hint="gamlp recipes lists the shipped ones") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise GamlpError(f"cannot be read ({error.strerror})", file=path) from error
+    except _NOT_YAML as error:
         mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "is not text"
+        problem = getattr(error, "problem", None) or "it is not text, or no such value"
         raise GamlpError(f"not YAML: {problem}", file=path, row=mark.line + 1 if mark else None) from error
 
 
@@ -220,7 +238,7 @@ def parse_value(text: str) -> Any:
     """A value as it would stand in YAML: `0.01`, `true`, `[0, 1]`."""
     try:
         return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except _NOT_YAML as error:
         raise GamlpError(f"'{text}' is not a YAML value") from error
 
 
@@ -229,7 +247,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not allowed")
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", mark)
         return super().compose_node(parent, index)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gamlp.errors import GamlpError
 from gamlp.memory import available_memory
-from gamlp.propagation.store import HopStore
+from gamlp.propagation.store import HopStore, StoredSignal
 
 Array = np.ndarray[Any, Any]
 
@@ -30,13 +30,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class HopRows:
-    """Some rows of a store, as deep as a model reads them. `label_hops` None: no labels are read."""
+    """Some rows of a store, as deep as a model reads them. `label_hops` None: no labels are read.
+
+    `features_from` is another store of the same nodes, where features are shared by several splits of the labels.
+    """
 
     store: HopStore
     rows: Array
     hops: int
     label_hops: int | None = None
     crossfit: bool = False
+    features_from: HopStore | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -44,14 +48,18 @@ class HopRows:
     @property
     def row_bytes(self) -> int:
         """Of one row, held as it is stored (bfloat16 is held as float32)."""
-        signals = [("features", self.hops)]
+        signals = [(self._features, self.hops)]
         if self.label_hops is not None:
-            signals.append(("labels", self.label_hops))
+            signals.append((self.store.signals["labels"], self.label_hops))
         size = 0
-        for name, hops in signals:
-            entry = self.store.manifest.signals[name]
+        for signal, hops in signals:
+            entry = signal.entry
             size += (hops + 1) * entry.width * (2 if entry.dtype == "float16" else 4)
         return size
+
+    @property
+    def _features(self) -> StoredSignal:
+        return (self.features_from or self.store).signals["features"]
 
     @property
     def targets(self) -> Array:
@@ -64,7 +72,7 @@ class HopRows:
     def gather(self, positions: Array) -> tuple[Array, Array | None]:
         """Hops of the rows at these positions, in the store's precision."""
         rows = self.rows[positions]
-        x = self.store.signals["features"].gather(rows, self.hops)[:, None]
+        x = self._features.gather(rows, self.hops)[:, None]
         if self.label_hops is None:
             return x, None
         signal = self.store.signals["crossfit" if self.crossfit else "labels"]

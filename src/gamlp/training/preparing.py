@@ -161,6 +161,33 @@ def from_store(store: HopStore, recipe: Recipe) -> Prepared:
     )
 
 
+def prepare_split(
+    graph: Graph,
+    recipe: Recipe,
+    features: HopStore,
+    folder: Path,
+    *,
+    resources: Resources = HERE,
+    progress: Progress = silent,
+) -> Prepared:
+    """One of several splits of a graph: features come from a store that all splits share, labels from their own."""
+    check_trainable(graph)
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None
+    plan = plan_of(recipe)
+    check_store(features, plan.model_copy(update={"labels": None}))
+    store = features
+    if plan.labels is not None:
+        own = plan.model_copy(update={"features": None, "rows": "split"})
+        store = resources.engine().run(graph, own, folder, progress)
+    known = labels.known()
+    shared = replace(rows_of(store, recipe, split.train[known[split.train]]), features_from=features)
+    train = replace(shared, crossfit=recipe.labels_used and recipe.propagation.folds > 1)
+    check_targets(train, labels)
+    valid = replace(shared, rows=split.valid[known[split.valid]])
+    return Prepared(recipe, train, valid, store, _shape(features, recipe), labels.classes, labels.many)
+
+
 def rows_of(store: HopStore, recipe: Recipe, rows: Array) -> HopRows:
     """Chosen rows, as a trained model reads them: label hops from all training labels."""
     return HopRows(store, rows, recipe.propagation.hops, recipe.propagation.label_hops if recipe.labels_used else None)

@@ -1,0 +1,201 @@
+"""Search over recipes on validation rows alone (Optuna): resumable in a SQLite study, shared by several processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.errors import GamlpError, MissingExtra
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph, Split
+from gamlp.graph.manifest import digest
+from gamlp.pipeline import HERE, Prepared, Resources, fit_seed, plan_of, prepare_split
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.recipe import Recipe
+from gamlp.space import Space, starting_point, suggest
+from gamlp.training.device import choose_device
+from gamlp.training.loop import Machine
+
+
+@dataclass(frozen=True)
+class Search:
+    """Graphs are one graph under one or several splits; every one is tried with every seed."""
+
+    graphs: list[Graph]
+    base: Recipe
+    space: Space
+    folder: Path
+    seeds: tuple[int, ...] = (0, 1, 2)
+    confirm: int = 5
+    confirm_seeds: tuple[int, ...] = tuple(range(10))
+    resources: Resources = HERE
+
+    def run(self, trials: int, *, seconds: float | None = None, progress: Progress = silent) -> Found:
+        """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
+        optuna = _optuna()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        study = optuna.create_study(
+            study_name="gamlp",
+            storage=f"sqlite:///{self.folder / 'study.db'}",
+            direction="maximize",
+            load_if_exists=True,
+            sampler=optuna.samplers.TPESampler(multivariate=True, group=True, n_startup_trials=12, constant_liar=True),
+            pruner=optuna.pruners.PercentilePruner(50.0, n_startup_trials=8),
+        )
+        self._same_question(study)
+        if not study.trials:
+            study.enqueue_trial(starting_point(self.space, self.base))
+        begun = time.monotonic()
+        while (done := len(_finished(study))) < trials and (seconds is None or time.monotonic() - begun < seconds):
+            study.optimize(self._objective, n_trials=1, catch=(GamlpError,))
+            best = f"best {100 * study.best_value:.2f} %" if _complete(study) else ""
+            progress("trials", done + 1, trials, "trials", best)
+        if not _complete(study):
+            raise GamlpError("no trial came to its end", file=self.folder, hint="allow more trials or more time")
+        return self._confirmed(study, progress)
+
+    def _objective(self, trial: Any) -> float:
+        recipe = suggest(trial, self.space, self.base)
+        trial.set_user_attr("recipe", recipe.explicit())
+        scores: list[float] = []
+
+        def after(score: float) -> None:
+            scores.append(score)
+            trial.report(statistics.fmean(scores), len(scores))
+            if trial.should_prune():
+                raise _optuna().TrialPruned
+
+        self.validate(recipe, self.seeds, after)
+        trial.set_user_attr("scores", scores)
+        return statistics.fmean(scores)
+
+    def validate(self, recipe: Recipe, seeds: tuple[int, ...], after: Callable[[float], None]) -> None:
+        """Validation score of every split with every seed, told as they come."""
+        for seed in seeds:
+            for number, graph in enumerate(self.graphs):
+                prepared = self.prepared(recipe, graph, number)
+                machine = Machine(choose_device(self.resources.device), self.resources.memory)
+                after(fit_seed(prepared, seed, machine=machine).valid["score"])
+
+    def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
+        """Hops for one split; features are propagated once for all splits and trials that share an operator."""
+        propagation = recipe.propagation
+        labels = digest(
+            [propagation.label_hops, propagation.label_r, propagation.r, propagation.loops, propagation.folds]
+        )
+        folder = self.folder / "hops" / f"labels-{number}-{labels}"
+        return prepare_split(graph, recipe, self._features(recipe), folder, resources=self.resources)
+
+    def _features(self, recipe: Recipe) -> HopStore:
+        """Training and validation rows of all splits, as deep as the space goes."""
+        choice = self.space.get("propagation.hops")
+        deepest = max(choice.choices) if choice and choice.choices else recipe.propagation.hops
+        plan = plan_of(recipe.changed({"propagation.hops": max(deepest, recipe.propagation.hops)}), labels=False)
+        plan = plan.model_copy(update={"rows": "train"})
+        name = digest(plan.model_dump(exclude={"labels"}))
+        return self.resources.engine().run(self._union(), plan, self.folder / "hops" / f"features-{name}")
+
+    def _union(self) -> Graph:
+        """The graph, with all rows that any split trains or validates on marked as kept; test rows are not."""
+        graph = self.graphs[0]
+        roles = np.zeros(graph.nodes.count, np.int8)
+        for other in self.graphs:
+            assert other.nodes.split is not None
+            roles[other.nodes.split.rows("train", "valid")] = 1
+        nodes = dataclasses.replace(graph.nodes, split=Split(roles))
+        checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/split.npy")}
+        return dataclasses.replace(graph, node_types={**graph.node_types, graph.target: nodes}, checksums=checksums)
+
+    def _confirmed(self, study: Any, progress: Progress) -> Found:
+        """The best few with more seeds: the first place of many noisy trials is partly luck."""
+        ranked = sorted(_complete(study), key=lambda trial: -trial.value)[: max(1, self.confirm)]
+        results: list[tuple[float, list[float], Any]] = []
+        for index, trial in enumerate(ranked):
+            key = f"confirmed-{trial.number}-{digest(list(self.confirm_seeds))}"
+            scores: list[float] = study.user_attrs.get(key, [])
+            if not scores and self.confirm:
+                self.validate(Recipe.of(trial.user_attrs["recipe"]), self.confirm_seeds, scores.append)
+                study.set_user_attr(key, scores)
+            scores = scores or trial.user_attrs["scores"]
+            results.append((statistics.fmean(scores), scores, trial))
+            progress("confirm", index + 1, len(ranked), "recipes")
+        mean, scores, trial = max(results, key=lambda result: result[0])
+        deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
+        recipe = Recipe.of(trial.user_attrs["recipe"]).changed(
+            {"about": self._about(study, trial, mean, deviation, len(scores))}
+        )
+        return Found(recipe, mean, deviation, len(scores), trials_of(study))
+
+    def _about(self, study: Any, trial: Any, mean: float, deviation: float, runs: int) -> str:
+        return (
+            f"Found by gamlp tune on {self.graphs[0].name}: trial {trial.number} of {len(_finished(study))}, "
+            f"validation {100 * mean:.2f} ± {100 * deviation:.2f} % over {runs} runs; test rows were not read."
+        )
+
+    def _same_question(self, study: Any) -> None:
+        """A study of other data, another base or another space cannot be gone on with."""
+        graph = self.graphs[0]
+        space = {key: choice.model_dump() for key, choice in self.space.items()}
+        question = {
+            "graph": digest([fingerprint.structure(graph), *(fingerprint.answers(other) for other in self.graphs)]),
+            "recipe": digest(self.base.explicit()),
+            "space": digest(space),
+            "seeds": list(self.seeds),
+        }
+        for name, value in question.items():
+            if study.user_attrs.setdefault(name, value) != value:
+                raise GamlpError(
+                    f"the study there is of another {name}", file=self.folder, hint="choose another --study"
+                )
+            study.set_user_attr(name, value)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best recipe, its validation score, and every trial."""
+
+    recipe: Recipe
+    score: float
+    deviation: float
+    runs: int
+    trials: list[dict[str, Any]]
+
+
+def trials_of(study: Any) -> list[dict[str, Any]]:
+    """The search log: state, validation score and settings of every trial."""
+    return [
+        {
+            "trial": trial.number,
+            "state": trial.state.name.lower(),
+            "valid": trial.value,
+            "runs": len(trial.intermediate_values),
+            "seconds": None if trial.duration is None else round(trial.duration.total_seconds(), 1),
+            **trial.params,
+        }
+        for trial in study.trials
+    ]
+
+
+def _complete(study: Any) -> list[Any]:
+    return [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+
+
+def _finished(study: Any) -> list[Any]:
+    return [trial for trial in study.trials if trial.state.is_finished()]
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtra("optuna", "tune") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna

@@ -46,6 +46,8 @@ class GAMLP(nn.Module):
         super().__init__()
         if shape.channels != 1:
             raise ValueError(f"GAMLP reads one channel, not {shape.channels}")
+        if beta > 0 and not (shape.label_hops or label_zero):
+            raise ValueError("a label branch needs hops of labels to read: give label_hops, label_zero or beta=0")
         self.shape, self.beta, self.input_dropout = shape, beta, input_dropout
         self.last_residual, self.label_zero = last_residual, label_zero
         width = hidden if hop_mlp else shape.features

@@ -59,7 +59,7 @@ def _import(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative import
         raise GamlpError(
             f"model '{path}' cannot be imported ({error})", hint="name it as package.module:Class, on the Python path"
         ) from error

@@ -29,6 +29,8 @@ class SGC(nn.Module):
         initial_residual: float = 0.0,
     ) -> None:
         super().__init__()
+        if shape.channels != 1:
+            raise ValueError(f"SGC reads one channel, not {shape.channels}")
         self.input_dropout = input_dropout
         options = {"dropout": dropout, "batch_norm": batch_norm, "initial_residual": initial_residual}
         self.mlp = MLP(shape.features, hidden, shape.classes, layers, **options)  # type: ignore[arg-type]

@@ -29,6 +29,8 @@ class SIGN(nn.Module):
         initial_residual: float = 0.0,
     ) -> None:
         super().__init__()
+        if shape.channels != 1:
+            raise ValueError(f"SIGN reads one channel, not {shape.channels}")
         self.input_dropout = input_dropout
         count = shape.hops + 1
         self.hops = HopMLP(count, shape.features, hidden, dropout=dropout, batch_norm=batch_norm)

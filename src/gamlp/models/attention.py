@@ -26,7 +26,8 @@ def _slope(squashed: Tensor, activation: str) -> Tensor:
     """δ' where δ(z) = squashed."""
     if activation == "sigmoid":
         return squashed * (1 - squashed)
-    return torch.where(squashed > 0, 1.0, 0.0 if activation == "relu" else LEAK).to(squashed.dtype)
+    low = squashed.new_tensor(0.0 if activation == "relu" else LEAK)  # a float32 0.2 would be 3e-9 off in float64
+    return torch.where(squashed > 0, squashed.new_tensor(1.0), low)
 
 
 class RecursiveScores(torch.autograd.Function):

@@ -33,7 +33,7 @@ class ReluDropout(torch.autograd.Function):
 
 def _kept(z: Tensor, p: float) -> tuple[Tensor, float]:
     """A boolean mask, and the exact share of ones that is expected in it."""
-    drop = round(p * _LEVELS)
+    drop = min(round(p * _LEVELS), _LEVELS - 1)
     numbers = torch.empty((z.numel() + 3) // 4, dtype=torch.int64, device=z.device).random_(-(1 << 63), None)
     levels = numbers.view(torch.int16)[: z.numel()].view(z.shape)
     return levels >= drop - _LEVELS // 2, 1 - drop / _LEVELS

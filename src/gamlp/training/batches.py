@@ -103,8 +103,11 @@ class Batches:
         if count <= self.size and self.resident:  # one batch: its order changes nothing, and nothing is copied
             yield self._batch(np.arange(count), self._x, self._y, self.target)
             return
-        order = torch.arange(count) if generator is None else torch.randperm(count, generator=generator)
-        parts = torch.split(order, self.size)
+        still = generator is None or count <= self.size
+        order = torch.arange(count) if still else torch.randperm(count, generator=generator)
+        parts = list(torch.split(order, self.size))
+        if len(parts) > 1 and len(parts[-1]) == 1 < self.size:  # batch norm has no variance of one row
+            parts[-2:] = [torch.cat(parts[-2:])]
         if self.resident:
             for part in parts:
                 yield self._batch(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -17,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.models.registry import build, is_own
 from gamlp.models.shape import Shape
 from gamlp.recipe import Recipe
-from gamlp.training.checkpoint import Weights, save_tensors
+from gamlp.training.checkpoint import Weights, digest_of, save_tensors
 
 FORMAT = "gamlp-bundle"
 _VERSION = 1
@@ -92,7 +91,7 @@ class Bundle:
             "report": self.report,
         }
         text = json.dumps(content, sort_keys=True)
-        save_tensors(Path(path), tensors, {"content": text, "digest": _digest(text, tensors)})
+        save_tensors(Path(path), tensors, {"content": text, "digest": digest_of(text, tensors)})
         return Path(path)
 
     @classmethod
@@ -100,7 +99,7 @@ class Bundle:
         """Read and check a file. A model of your own code is built only when `trust` names its import path."""
         path = Path(path)
         text, digest, tensors = _read(path)
-        if digest != _digest(text, tensors):
+        if digest != digest_of(text, tensors):
             raise GamlpError("was changed since it was written", file=path, hint="train again, or fetch it again")
         try:
             content = _Content.model_validate_json(text)
@@ -148,13 +147,3 @@ def _read(path: Path) -> tuple[str, str, Weights]:
         raise GamlpError("there is no bundle here", file=path, hint="train one: gamlp train GRAPH --out RUN") from error
     except (SafetensorError, KeyError, OSError) as error:
         raise GamlpError("is no gamlp bundle", file=path, hint="give the bundle.safetensors of a run") from error
-
-
-def _digest(text: str, tensors: Weights) -> str:
-    """Of every byte that matters; finds damage and careless edits, it is no signature."""
-    state = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        values = tensors[name]
-        state.update(f"{name} {values.dtype} {list(values.shape)}".encode())
-        state.update(values.contiguous().flatten().view(-1).numpy().tobytes())
-    return state.hexdigest()

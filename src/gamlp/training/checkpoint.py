@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -46,6 +47,16 @@ def save_tensors(path: Path, tensors: Weights, about: dict[str, str]) -> None:
         beside.unlink(missing_ok=True)
 
 
+def digest_of(text: str, tensors: Weights) -> str:
+    """Of every byte that matters; finds damage and careless edits, it is no signature."""
+    state = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        values = tensors[name].contiguous()
+        state.update(f"{name} {values.dtype} {list(values.shape)}".encode())
+        state.update(values.flatten().view(torch.uint8).numpy().tobytes())
+    return state.hexdigest()
+
+
 def save_checkpoint(
     path: Path,
     standing: Standing,
@@ -63,8 +74,14 @@ def save_checkpoint(
     tensors["shuffle"] = shuffle.get_state()
     if device.type == "cuda":
         tensors["random_cuda"] = torch.cuda.get_rng_state(device)
-    kept = {"epoch": standing.epoch, "best_epoch": standing.best_epoch, "best": standing.best}
-    save_tensors(path, tensors, {"standing": json.dumps(kept)})
+    kept = {
+        "epoch": standing.epoch,
+        "best_epoch": standing.best_epoch,
+        "best": standing.best,
+        "stopped": standing.stopped,
+    }
+    text = json.dumps(kept)
+    save_tensors(path, tensors, {"standing": text, "digest": digest_of(text, tensors)})
 
 
 def load_checkpoint(
@@ -73,8 +90,12 @@ def load_checkpoint(
     """Put everything back as it was."""
     try:
         with safe_open(path, "pt") as file:
-            kept: dict[str, Any] = json.loads((file.metadata() or {})["standing"])
+            about = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if about["digest"] != digest_of(about["standing"], tensors):
+            raise ValueError("its bytes are not those that were written")
+        kept: dict[str, Any] = json.loads(about["standing"])
+        standing = Standing(best_weights=_part(tensors, "best."), **kept)
         model.load_state_dict(_part(tensors, "model."))
         states: dict[int, dict[str, Tensor]] = {}
         for name, value in _part(tensors, "optimizer.").items():
@@ -85,11 +106,11 @@ def load_checkpoint(
         shuffle.set_state(tensors["shuffle"])
         if "random_cuda" in tensors and device.type == "cuda":
             torch.cuda.set_rng_state(tensors["random_cuda"], device)
-    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise GamlpError(
             "damaged or foreign checkpoint", file=path, hint="remove it to train this seed from the start"
         ) from error
-    return Standing(kept["epoch"], kept["best_epoch"], kept["best"], _part(tensors, "best."))
+    return standing
 
 
 def _part(tensors: Weights, prefix: str) -> Weights:

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import nn
@@ -66,7 +67,8 @@ class Bundle:
 
     def model(self) -> nn.Module:
         """The network, ready to predict."""
-        model = make_model(self.recipe, self.shape)
+        with torch.random.fork_rng(devices=[]):  # first weights are drawn, and overwritten at once
+            model = make_model(self.recipe, self.shape)
         try:
             model.load_state_dict(self.weights)
         except RuntimeError as error:
@@ -133,8 +135,11 @@ def make_model(recipe: Recipe, shape: Shape) -> nn.Module:
     if is_own(settings.name):
         return build(settings.name, shape, settings.options)
     options = settings.model_dump(exclude={"name", "options"})
-    said = settings.model_fields_set - ({"options"} if not settings.options else set())
-    # Labels are off where the recipe's β is 0; saying so of a model that has no labels is no mistake.
+    if not recipe.labels_used:
+        options["beta"] = 0.0
+    # A default that is written out, as in a run's recipe.yaml, is no wish; nor is β = 0 of a model without labels.
+    usual = type(settings)()
+    said = {key for key in settings.model_fields_set if getattr(settings, key) != getattr(usual, key)}
     return build(settings.name, shape, options, said=said - ({"beta"} if settings.beta == 0 else set()))
 
 

@@ -1,4 +1,4 @@
-"""The one loop: training rows in, the weights of the best validation epoch out. Test rows never come here."""
+"""The one loop: training rows in, the weights of the best validation epoch (or the last) out; never test rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Observe = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model with the weights of its best epoch. `stopped` says why before the last epoch, or nothing."""
+    """A trained model with the weights of the epoch that was kept. `stopped` says why before the last epoch, or nothing."""
 
     model: nn.Module
     weights: Weights
@@ -78,9 +78,8 @@ class _Run:
     ) -> None:
         self.model, self.settings, self.shuffle, self.seed, self.machine = model, settings, shuffle, seed, machine
         self.train = Batches(train, settings.batch_size, machine.device, machine.memory)
-        left = (
-            None if machine.memory is None or not self.train.resident else machine.memory - len(train) * train.row_bytes
-        )
+        held = len(train) * train.row_bytes if self.train.resident else 0
+        left = None if machine.memory is None else machine.memory - held
         self.valid = (
             None if valid is None or not len(valid) else Batches(valid, settings.batch_size, machine.device, left)
         )
@@ -140,8 +139,10 @@ class _Run:
         }
         if self.valid is not None and math.isfinite(line["loss"]):
             line |= {f"valid_{name}": value for name, value in evaluate(self.model, self.valid).items()}
-        if not all(math.isfinite(line[name]) for name in ("loss", "valid_loss") if name in line):
-            standing.stopped = f"the loss became NaN or infinite in epoch {standing.epoch}"
+        finite = all(math.isfinite(line[name]) for name in ("loss", "valid_loss") if name in line)
+        # The loss is of weights before the last step: that step may have been the one too far.
+        if not (finite and all(bool(value.isfinite().all()) for value in self.model.parameters())):
+            standing.stopped = f"the loss or a weight became NaN or infinite in epoch {standing.epoch}"
             if not standing.best_weights:
                 raise GamlpError(
                     f"{standing.stopped}, before any good weights",
@@ -150,9 +151,10 @@ class _Run:
         return line
 
     def _compare(self, standing: Standing, line: dict[str, Any]) -> None:
-        """Keep the weights of a better epoch; stop when none came for `patience` epochs."""
+        """Keep the weights of a better epoch (with `keep: last`, of any); stop when none came for `patience`."""
         now = {"loss": line.get("valid_loss", math.nan), "score": line.get("valid_score", math.nan)}
-        if self.valid is None or not standing.best or self._better(now, standing.best):
+        last = self.valid is None or self.settings.keep == "last"
+        if last or not standing.best or self._better(now, standing.best):
             standing.best, standing.best_epoch, standing.best_weights = now, standing.epoch, weights_of(self.model)
         elif self.settings.patience and standing.epoch - standing.best_epoch >= self.settings.patience:
             standing.stopped = f"no better epoch in {self.settings.patience}"

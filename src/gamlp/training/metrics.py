@@ -17,16 +17,22 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def loss_of(targets: Array, classes: int, weights: str, device: torch.device) -> Loss:
-    """Mean cross-entropy (many labels: binary cross-entropy); `balanced` weighs by n / (classes · count)."""
+    """Mean cross-entropy (many labels: binary cross-entropy); `balanced` weighs by n / (classes · count).
+
+    Classes are those that occur. The mean is over rows, not over weights: those of a whole epoch have mean one, and
+    a row's share does not change with the batch it falls into.
+    """
     many = targets.ndim == 2
     weight: Tensor | None = None
     if weights == "balanced":
-        counts = targets.clip(0).sum(0) if many else np.bincount(targets, minlength=classes)
-        rest = len(targets) - counts if many else len(targets) / classes
+        counts = targets.clip(0).sum(0, dtype=np.int64) if many else np.bincount(targets, minlength=classes)
+        rest = np.maximum(len(targets) - counts, 1) if many else len(targets) / (counts > 0).sum()
         weight = torch.tensor(rest / np.maximum(counts, 1), dtype=torch.float32, device=device)
     if many:
         return lambda logits, target: functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weight)
-    return lambda logits, target: functional.cross_entropy(logits, target, weight)
+    if weight is None:
+        return functional.cross_entropy
+    return lambda logits, target: functional.cross_entropy(logits, target, weight, reduction="sum") / len(target)
 
 
 def probabilities(logits: Tensor, many: bool) -> Tensor:

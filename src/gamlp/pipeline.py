@@ -67,6 +67,7 @@ def train_run(
     for seed in prepared.recipe.training.seeds:
         if run.seed_path(seed).exists():
             bundles[seed] = Bundle.load(run.seed_path(seed), prepared.recipe.model.name)
+            run.checkpoint_path(seed).unlink(missing_ok=True)  # a kill may have come between the two
             continue
         checkpoint = run.checkpoint_path(seed)
         machine = Machine(device, resources.memory, checkpoint, checkpoint_seconds)

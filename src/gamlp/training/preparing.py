@@ -136,11 +136,14 @@ def _prepare_two(
     if recipe.labels_used and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (METHOD section 5).
         recipe = recipe.changed({"model.beta": 0.0})
+    if recipe.training.setting == "inductive" and graph.nodes.split is not None:
+        graph = induced(graph, graph.nodes.split.train, folder / "training-graph")
     statistics = feature_statistics(graph) if recipe.propagation.scaling == "standard" else None
     plan = plan_of(recipe, statistics)
     inner = engine.run(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
     store = engine.run(valid_graph, without_folds(plan), folder / "hops", progress)
     train = _rows(inner, recipe, "train")
+    check_targets(train, labels)
     rows = valid_rows(valid_graph)
     valid = HopRows(store, rows, train.hops, train.label_hops)
     return Prepared(recipe, train, valid, store, _shape(inner, recipe), labels.classes, labels.many, statistics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -146,7 +147,7 @@ class RunFolder:
                 self._drop(seed, line["epoch"])
                 started = True
             with self.metrics_path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(json.dumps({key: _json_number(value) for key, value in line.items()}) + "\n")
 
         return write
 
@@ -168,6 +169,11 @@ class RunFolder:
             except ValueError:
                 continue
         return found
+
+
+def _json_number(value: Any) -> Any:
+    """JSON knows no NaN and no infinity: null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _difference(one: Recipe, other: Recipe) -> str:

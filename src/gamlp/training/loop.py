@@ -25,7 +25,7 @@ Observe = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model with the weights of the epoch that was kept. `stopped` says why before the last epoch, or nothing."""
+    """A trained model with the weights of the epoch that was kept. `stopped` says why it ended early, or nothing."""
 
     model: nn.Module
     weights: Weights

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gamlp.models.attention import HopAttention, JKAttention, RecursiveAttention
 from gamlp.models.labels import smooth
-from gamlp.models.mlp import MLP, HopMLP
+from gamlp.models.mlp import MLP, HopMLP, dropout
 from gamlp.models.shape import HopWeights, Shape
 
 
@@ -116,11 +115,11 @@ class GAMLP(nn.Module):
             self.train(was)
 
     def _features(self, x: Tensor) -> Tensor:
-        hops = functional.dropout(x[:, 0], self.input_dropout, self.training)
+        hops = dropout(x[:, 0], self.input_dropout, self.training)
         return hops if self.hop_mlp is None else self.hop_mlp(hops)
 
     def _labels(self, y: Tensor | None) -> Tensor:
         if y is None:
             raise ValueError("this model listens to hops of labels, and none were given: beta=0 is without them")
         smoothed = smooth(y[:, 0], self.last_residual, own=self.label_zero)
-        return functional.dropout(smoothed, self.input_dropout, self.training)
+        return dropout(smoothed, self.input_dropout, self.training)

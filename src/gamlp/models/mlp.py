@@ -8,42 +8,86 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
-_LEVELS = 1 << 16  # a 64-bit random number decides on four elements
+_threshold = torch.ops.aten.threshold_backward  # of (a, b, t): a where b > t, else 0; the one fast select on processors
 
 
-class ReluDropout(torch.autograd.Function):
-    """relu(z) ∘ mask / (1 - p). What is above zero in the result was kept, so no mask is stored for backward."""
+class ReluMask(torch.autograd.Function):
+    """relu(z) where the mask keeps it. What is above zero in the result was kept, so no mask is stored for backward."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, p: float) -> Tensor:
-        keep, share = _kept(z, p)
-        out = z.relu() if ctx.needs_input_grad[0] else z.relu_()
-        out.mul_(keep).mul_(1 / share)
+        out = _masked(z, _Mask(z, p)).relu_()
         ctx.save_for_backward(out)
-        ctx.share = share
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (out,) = ctx.saved_tensors
-        return torch.ops.aten.threshold_backward(grad, out, 0).mul_(1 / ctx.share), None
+        return _threshold(grad, out, 0), None
 
 
-def _kept(z: Tensor, p: float) -> tuple[Tensor, float]:
-    """A boolean mask, and the exact share of ones that is expected in it."""
-    drop = min(round(p * _LEVELS), _LEVELS - 1)
-    numbers = torch.empty((z.numel() + 3) // 4, dtype=torch.int64, device=z.device).random_(-(1 << 63), None)
-    levels = numbers.view(torch.int16)[: z.numel()].view(z.shape)
-    return levels >= drop - _LEVELS // 2, 1 - drop / _LEVELS
+class Dropout(torch.autograd.Function):
+    """x where the mask keeps it, over the share that is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        ctx.mask = mask = _Mask(x, p)
+        return _masked(x, mask).mul_(1 / mask.share)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _masked(grad, ctx.mask).mul_(1 / ctx.mask.share), None
+
+
+class _Mask:
+    """Random levels, those above `least` kept; a 64-bit random number decides on eight elements, or on four.
+
+    Eight bits an element are enough where 256 p is whole; others have sixteen, and `share` is what these give exactly.
+    """
+
+    def __init__(self, like: Tensor, p: float) -> None:
+        bits = 8 if (p * 256).is_integer() else 16
+        drop = min(round(p * 2**bits), 2**bits - 1)
+        each = 64 // bits
+        numbers = torch.empty(-(-like.numel() // each), dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
+        self.levels = numbers.view(torch.int8 if bits == 8 else torch.int16)[: like.numel()].view(like.shape)
+        self.least = drop - 1 - 2 ** (bits - 1)
+        self.share = kept_share(p)
+
+
+def kept_share(p: float) -> float:
+    """The exact share of elements that dropout by p keeps."""
+    levels = 1 << 16
+    return 1 - min(round(p * levels), levels - 1) / levels
+
+
+def _masked(x: Tensor, mask: _Mask) -> Tensor:
+    out = mask.levels.to(x.dtype)
+    return _threshold.grad_input(x, out, mask.least, grad_input=out)  # type: ignore[no-any-return]
 
 
 def relu_dropout(z: Tensor, p: float, training: bool) -> Tensor:
     """ReLU, then dropout while training."""
+    out, share = relu_mask(z, p, training)
+    return out if share == 1.0 else out / share
+
+
+def relu_mask(z: Tensor, p: float, training: bool) -> tuple[Tensor, float]:
+    """ReLU and dropout but for its division by the share that is kept, with that share."""
     if not training or p == 0.0:
-        return torch.relu(z)
-    result: Tensor = ReluDropout.apply(z, p)  # type: ignore[no-untyped-call]
+        return torch.relu(z), 1.0
+    return ReluMask.apply(z, p), kept_share(p)  # type: ignore[no-untyped-call]
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """`functional.dropout` with a cheaper mask on processors."""
+    if not training or p == 0.0:
+        return x
+    result: Tensor = Dropout.apply(x, p)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -72,21 +116,27 @@ class MLP(nn.Module):
         self.initial_residual = initial_residual
 
     def forward(self, h: Tensor) -> Tensor:
-        first = None
+        first, share = None, 1.0
         for layer, linear in enumerate(self.linear[:-1]):
             if first is not None and self.initial_residual:
                 h = torch.lerp(h, first, self.initial_residual)
-            h = linear(h)
+            h = _linear(linear, h, share)
             if self.norms is not None:
                 h = self.norms[layer](h)
-            h = relu_dropout(h, self.dropout, self.training)
+            h, share = relu_mask(h, self.dropout, self.training)
             first = h if first is None else first
-        result: Tensor = self.linear[-1](h)
-        return result
+        return _linear(self.linear[-1], h, share)
+
+
+def _linear(linear: nn.Module, h: Tensor, share: float) -> Tensor:
+    """Of h / share: the few weights are divided, not the many activations, nor their gradients."""
+    assert isinstance(linear, nn.Linear)
+    weight = linear.weight if share == 1.0 else linear.weight / share
+    return functional.linear(h, weight, linear.bias)
 
 
 class HopMLP(nn.Module):
-    """Every hop its own linear map, then batch norm (an option), ReLU, dropout: `[b, hops, d]` → `[b, hops, hidden]`."""
+    """Every hop its own linear map, batch norm (an option), ReLU, dropout: `[b, hops, d]` → `[b, hops, hidden]`."""
 
     def __init__(self, hops: int, width: int, hidden: int, *, dropout: float, batch_norm: bool) -> None:
         super().__init__()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional
 
-from gamlp.models.mlp import MLP
+from gamlp.models.mlp import MLP, dropout
 from gamlp.models.shape import HopWeights, Shape
 
 
@@ -37,7 +36,7 @@ class SGC(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
-        logits: Tensor = self.mlp(functional.dropout(x[:, 0, -1], self.input_dropout, self.training))
+        logits: Tensor = self.mlp(dropout(x[:, 0, -1], self.input_dropout, self.training))
         return logits
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional
 
-from gamlp.models.mlp import MLP, HopMLP
+from gamlp.models.mlp import MLP, HopMLP, dropout
 from gamlp.models.shape import HopWeights, Shape
 
 
@@ -46,7 +45,7 @@ class SIGN(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
-        hops = self.hops(functional.dropout(x[:, 0], self.input_dropout, self.training))
+        hops = self.hops(dropout(x[:, 0], self.input_dropout, self.training))
         logits: Tensor = self.mlp(hops.flatten(1))
         return logits
 

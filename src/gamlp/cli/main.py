@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gamlp.cli import datasets, generate, info, ingest, propagate
+from gamlp.cli import datasets, evaluate, generate, info, ingest, predict, propagate, recipes, run, train
 from gamlp.errors import GamlpError
 
 
@@ -30,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (ingest, datasets, generate, propagate, info):
+for verb in (run, ingest, train, evaluate, predict, propagate, info, recipes, datasets, generate):
     verb.register(app)
 
 
@@ -46,13 +46,16 @@ def _about(
 ) -> None:
     """Classify the nodes of a graph too big for graph neural networks.
 
-    From two tables to hops on disk:
+    From two tables to labels for every node:
 
       gamlp ingest --edges edges.csv --nodes nodes.csv --out graph
-      gamlp propagate graph --out hops --hops 5
-      gamlp info hops
+      gamlp train graph --out run
+      gamlp predict run --out predictions.parquet
 
-    No tables at hand? Bundled data: gamlp propagate digits --out hops
+    All of it at once, on your tables or on bundled data:
+
+      gamlp run --edges edges.csv --nodes nodes.csv
+      gamlp run digits
     """
 
 

@@ -1,0 +1,75 @@
+"""`gamlp evaluate`: a trained run → scores of rows it was not trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gamlp.cli import display
+from gamlp.cli.options import (
+    DataDirOption,
+    DeviceOption,
+    JsonOption,
+    MemoryOption,
+    SeedOption,
+    ThreadsOption,
+    TrustOption,
+    resources_of,
+    trust_here,
+)
+from gamlp.cli.scores import say, show_scores
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("evaluate")(_evaluate)
+
+
+def _evaluate(
+    run: Annotated[Path, typer.Argument(help="Run folder.", metavar="RUN")],
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            help="Another graph: its test rows, or all its labelled rows. (default: test rows of the run's own)",
+            metavar="GRAPH_OR_DATASET",
+            show_default=False,
+        ),
+    ] = None,
+    trust: TrustOption = None,
+    device: DeviceOption = "auto",
+    memory: MemoryOption = None,
+    threads: ThreadsOption = None,
+    data_dir: DataDirOption = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Score a run on test rows, or on another graph: mean and deviation over its seeds.
+
+    Once, at the end:
+
+      gamlp evaluate runs/digits
+
+    On a graph that training never saw:
+
+      gamlp evaluate run --graph elsewhere
+    """
+    from gamlp.graph.datasets import open_or_load
+    from gamlp.runs import evaluate
+    from gamlp.training.run_folder import RunFolder
+
+    resources = resources_of(device, memory, threads)
+    trust_here(trust)
+    opened = RunFolder.open(run)
+    with display.progress(as_json) as progress:
+        other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
+        report = evaluate(opened, other, trust=trust, resources=resources, progress=progress)
+    if as_json:
+        display.print_json({"run": str(run), **report})
+        return
+    part = report.get("part", "test")
+    parts = {"validation": report["valid"]} if report.get("valid") else {}
+    show_scores(parts | {part: report}, report["many"], len(report["seeds"]))
+    where = f"of graph '{report['graph']}'" if graph is not None else f"; written to {opened.evaluation_path}"
+    say(f"{report['rows']:,} {part} rows {where}".replace(" ;", ";"))

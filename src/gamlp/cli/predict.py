@@ -1,0 +1,90 @@
+"""`gamlp predict`: a trained run → a table of predictions with original ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gamlp.cli import display
+from gamlp.cli.options import (
+    DataDirOption,
+    DeviceOption,
+    JsonOption,
+    MemoryOption,
+    SeedOption,
+    ThreadsOption,
+    TrustOption,
+    resources_of,
+    trust_here,
+)
+from gamlp.cli.scores import say
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("predict")(_predict)
+
+
+def _predict(
+    run: Annotated[Path, typer.Argument(help="Run folder, or a bundle.safetensors with --graph.", metavar="RUN")],
+    out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .csv.gz. One that is there is replaced.")],
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            help="Another graph, or the same one grown. (default: the run's own)",
+            metavar="GRAPH_OR_DATASET",
+            show_default=False,
+        ),
+    ] = None,
+    rows: Annotated[
+        str, typer.Option(help="all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.")
+    ] = "all",
+    probabilities: Annotated[bool, typer.Option(help="A column p_<class> for every class.")] = True,
+    trust: TrustOption = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="(default: 32 MiB of hops)", rich_help_panel="Machine", show_default=False),
+    ] = None,
+    device: DeviceOption = "auto",
+    memory: MemoryOption = None,
+    threads: ThreadsOption = None,
+    data_dir: DataDirOption = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Write id, label and probabilities of nodes, as many as there are, in little memory.
+
+    Of the run's own graph, for nodes whose label is not known:
+
+      gamlp predict run --out predictions.parquet --rows unlabelled
+
+    Of a graph that training never saw, with the same features:
+
+      gamlp predict run --graph elsewhere --out predictions.csv
+    """
+    from gamlp.graph.datasets import open_or_load
+    from gamlp.prediction import check_suffix
+    from gamlp.runs import predict
+
+    check_suffix(out)
+    resources = resources_of(device, memory, threads)
+    trust_here(trust)
+    with display.progress(as_json) as progress:
+        other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
+        written = predict(
+            run,
+            out,
+            graph=other,
+            rows=rows,
+            each_class=probabilities,
+            batch_size=batch_size,
+            trust=trust,
+            resources=resources,
+            progress=progress,
+        )
+    if as_json:
+        display.print_json({"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3)})
+        return
+    say(f"{out}: {written.rows:,} rows, {written.rows / max(written.seconds, 1e-9):,.0f} rows/s")

@@ -1,0 +1,139 @@
+"""`gamlp run`: the whole path, from tables or a dataset to scores and predictions."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gamlp.cli import display
+from gamlp.cli.options import (
+    DataDirOption,
+    DeviceOption,
+    JsonOption,
+    MemoryOption,
+    RecipeOption,
+    SeedOption,
+    SeedsOption,
+    SetOption,
+    ThreadsOption,
+    recipe_of,
+    resources_of,
+)
+from gamlp.cli.scores import say, show_next, show_scores, show_training, show_weights, warn
+from gamlp.errors import GamlpError
+
+if TYPE_CHECKING:
+    from gamlp.whole import Outcome
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("run")(_run)
+
+
+def _run(
+    graph: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of a dataset, or a graph folder. (default: digits)",
+            metavar="[DATASET_OR_GRAPH]",
+            show_default=False,
+        ),
+    ] = None,
+    edges: Annotated[
+        Path | None, typer.Option(help="Edge table, columns src and dst.", rich_help_panel="Tables", show_default=False)
+    ] = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Node table, columns id, label (empty if unknown), split (if you have one) and features.",
+            rich_help_panel="Tables",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder. (default: runs/<name>)", metavar="RUN", show_default=False)
+    ] = None,
+    recipe: RecipeOption = None,
+    changes: SetOption = None,
+    seeds: SeedsOption = None,
+    device: DeviceOption = "auto",
+    memory: MemoryOption = None,
+    threads: ThreadsOption = None,
+    data_dir: DataDirOption = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Do all of it: ingest, propagate, train, score test rows, show how far the model listens.
+
+    On bundled data:
+
+      gamlp run digits
+
+    On your own tables; labels for all nodes are in runs/nodes/predictions.parquet:
+
+      gamlp run --edges edges.csv --nodes nodes.csv
+
+    Run again, a finished run shows its result and an interrupted one goes on. Columns of other names:
+    gamlp ingest first, then gamlp run GRAPH.
+    """
+    from gamlp.training.source import open_source
+    from gamlp.whole import from_tables, whole
+
+    if (edges is None) != (nodes is None) or (graph is not None and edges is not None):
+        raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
+    resources = resources_of(device, memory, threads)
+    begun = time.monotonic()
+    with display.progress(as_json) as progress:
+        if edges is not None and nodes is not None:
+            place = out or Path("runs") / nodes.name.partition(".")[0]
+            opened = from_tables(edges, nodes, place, memory=resources.memory, progress=progress)
+        else:
+            place = out or Path("runs") / Path(graph or "digits").name
+            opened = open_source(graph or "digits", data_dir, seed, progress)
+        made, name = recipe_of(opened, recipe, changes, seeds)
+        outcome = whole(opened, made, place, predictions=edges is not None, resources=resources, progress=progress)
+    seconds = time.monotonic() - begun
+    if as_json:
+        _print(outcome, place, name, seconds)
+        return
+    show_training(outcome.trained)
+    _show(outcome, place, name, seconds)
+
+
+def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
+    trained = outcome.trained
+    parts = {"validation": trained.valid} if trained.valid else {}
+    parts |= {"test": outcome.test} if outcome.test else {}
+    if parts:
+        say("")
+        show_scores(parts, next(iter(trained.bundles.values())).many, len(trained.bundles))
+    if outcome.weights is not None:
+        show_weights(outcome.weights)
+    say(f"\n{place}: bundle.safetensors, recipe.yaml, metrics.jsonl, hops/ (recipe: {name}; {seconds:.1f} s)")
+    if outcome.predictions is not None:
+        say(f"{outcome.predictions.path}: labels and probabilities of {outcome.predictions.rows:,} nodes")
+    show_next(
+        ["gamlp", "predict", str(place), "--out", "predictions.parquet"],
+        ["gamlp", "predict", str(place), "--graph", "ANOTHER_GRAPH", "--out", "predictions.csv"],
+    )
+
+
+def _print(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
+    for sentence in outcome.trained.broken:
+        warn(sentence)
+    display.print_json(
+        {
+            "run": str(place),
+            "recipe": name,
+            "valid": outcome.trained.valid,
+            "test": outcome.test,
+            "hop_weights": None if outcome.weights is None else asdict(outcome.weights),
+            "predictions": None if outcome.predictions is None else str(outcome.predictions.path),
+            "seconds": round(seconds, 3),
+        }
+    )

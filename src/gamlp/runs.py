@@ -1,0 +1,222 @@
+"""From names and folders to trained runs, scores and predictions: what the verbs do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
+from gamlp.graph.datasets import open_or_load
+from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest
+from gamlp.models.shape import Shape
+from gamlp.pipeline import HERE, Resources, evaluate_rows, evaluate_run, hops_for, prepare, summary, train_run
+from gamlp.prediction import Written, check_suffix, choose_rows, write_predictions
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.recipe import Recipe
+from gamlp.training.bundle import Bundle, make_model
+from gamlp.training.checks import check_store, check_trainable, with_classes
+from gamlp.training.device import choose_device
+from gamlp.training.loop import Observe
+from gamlp.training.preparing import from_store, plan_of, without_folds
+from gamlp.training.run_folder import About, RunFolder
+from gamlp.training.source import Source, settled
+
+Array = np.ndarray[Any, Any]
+_OWN = {"hops", "training-hops", "training-graph", "graph", "seeds", "recipe.yaml", "tables.json"}
+_IN_RUN = "./"  # an origin that begins so lies inside the run folder, and moves with it
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run. `notes` are sentences a person should read."""
+
+    run: RunFolder
+    recipe: Recipe
+    bundles: dict[int, Bundle]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def valid(self) -> dict[str, Any] | None:
+        """Mean and deviation over seeds, or None without validation rows."""
+        reports = [bundle.report["valid"] for bundle in self.bundles.values()]
+        return summary(reports) if reports[0] else None
+
+    @property
+    def broken(self) -> list[str]:
+        """A sentence for each seed whose loss became NaN."""
+        return [
+            f"seed {seed}: {bundle.report['stopped']}; the weights of epoch {bundle.report['epoch']} are kept, "
+            "and a lower training.learning_rate may help"
+            for seed, bundle in self.bundles.items()
+            if bundle.report["stopped"].startswith("the loss")
+        ]
+
+
+def train(
+    source: Source,
+    recipe: Recipe,
+    out: Path,
+    *,
+    valid: Source | None = None,
+    resume: bool = False,
+    resources: Resources = HERE,
+    observe: Observe | None = None,
+    progress: Progress = silent,
+) -> Trained:
+    """Train every seed into a run folder. What can be refused is refused before anything is written."""
+    valid_graph = None if valid is None else valid.opened
+    recipe, notes = settled(source, recipe, valid_graph)
+    about = About(
+        graph=source.origin,
+        valid_graph=None if valid is None else valid.origin,
+        store="hops" if source.store is None else str(source.store.folder.resolve()),
+    )
+    choose_device(resources.device)
+    run = RunFolder.create(out, about, recipe, resume=resume) if (out / "run.json").exists() else None
+    if run is None:
+        _check_free(out)
+        _check_makes(source, recipe)
+    if source.store is not None:
+        prepared = from_store(source.store, recipe)
+    else:
+        prepared = prepare(source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress)
+    run = run or RunFolder.create(out, about, recipe, resume=resume)
+    return Trained(
+        run, recipe, train_run(prepared, run, resources=resources, observe=observe, progress=progress), notes
+    )
+
+
+def _check_free(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise GamlpError("is a file where a folder is to be written", file=out, hint="choose another --out")
+    if out.is_dir() and any(path.name not in _OWN and not path.name.startswith(".") for path in out.iterdir()):
+        raise GamlpError("is not empty and holds no run", file=out, hint="choose another --out")
+
+
+def _check_makes(source: Source, recipe: Recipe) -> None:
+    """Labels of two classes, and a model that can be made: known before hops are propagated."""
+    if source.store is not None:
+        prepared = from_store(source.store, recipe)
+        make_model(recipe, prepared.shape)
+        return
+    graph = source.opened
+    check_trainable(graph)
+    labels, split, features = graph.nodes.labels, graph.nodes.split, graph.nodes.features
+    assert labels is not None and split is not None and features is not None
+    train = split.train[labels.known()[split.train]]
+    if not len(train):
+        raise GamlpError(f"no training row of graph '{graph.name}' has a label", hint="mark labelled rows 'train'")
+    if not labels.many and len(present := np.unique(labels.values[train])) < 2:
+        raise GamlpError(
+            f"every training row is '{labels.classes[present[0]]}'", hint="training needs at least two classes"
+        )
+    label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
+    make_model(recipe, Shape(features.width, len(labels.classes), recipe.propagation.hops, label_hops))
+
+
+def evaluate(
+    run: RunFolder,
+    graph: Graph | None = None,
+    *,
+    trust: str | None = None,
+    resources: Resources = HERE,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Scores of the run's own test rows, or of another graph's labelled rows: its test rows where it has some."""
+    if graph is None:
+        report = evaluate_run(run, trust=trust, resources=resources)
+        return {**report, "many": Bundle.load(run.bundle_path, trust).many}
+    bundles = run.bundles(trust)
+    bundle = next(iter(bundles.values()))
+    graph = with_classes(graph, bundle.classes)
+    labels, split = graph.nodes.labels, graph.nodes.split
+    known = np.zeros(0, bool) if labels is None else labels.known()
+    if not known.any():
+        raise GamlpError(f"graph '{graph.name}' has no labels to compare with", hint="gamlp predict needs none")
+    test = split is not None and known[split.test].any()
+    rows = split.test[known[split.test]] if split is not None and test else np.flatnonzero(known)
+    with _hops_beside(bundle, graph, run.path, resources, progress) as store:
+        report = evaluate_rows(bundles, store, rows, resources)
+    return {"graph": graph.name, "part": "test" if test else "labelled", **report, "many": bundle.many}
+
+
+def predict(
+    place: Path,
+    out: Path,
+    *,
+    graph: Graph | None = None,
+    rows: str = "all",
+    each_class: bool = True,
+    batch_size: int | None = None,
+    trust: str | None = None,
+    resources: Resources = HERE,
+    progress: Progress = silent,
+) -> Written:
+    """Predictions of a run's own graph, or of another one, for a run folder or a bare bundle."""
+    check_suffix(out)
+    run = None if place.is_file() else RunFolder.open(place)
+    bundle = Bundle.load(place if run is None else run.bundle_path, trust)
+    device = choose_device(resources.device)
+
+    def write(store: HopStore, graph: Graph) -> Written:
+        chosen = choose_rows(store, rows)
+        return write_predictions(
+            bundle, store, graph.nodes.ids, out,
+            rows=chosen, each_class=each_class, batch_size=batch_size, device=device, progress=progress,
+        )  # fmt: skip
+
+    if graph is not None:
+        with _hops_beside(bundle, graph, out.parent, resources, progress) as store:
+            return write(store, graph)
+    if run is None:
+        raise GamlpError("a bundle alone knows no nodes", file=place, hint="say which: --graph GRAPH")
+    if not (run.store_path() / "store.json").exists():
+        raise GamlpError("the hops of the run are gone", file=run.store_path(), hint="give its graph: --graph GRAPH")
+    store = HopStore.open(run.store_path())
+    check_store(store, without_folds(plan_of(bundle.recipe)))
+    return write(store, graph_of(run, store, progress))
+
+
+def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Graph:
+    """The graph that a run's hops were made of, opened again."""
+    about = run.about()
+    origin = about.valid_graph or about.graph
+    if origin is None:
+        raise GamlpError("the run does not know its graph's place", file=run.path, hint="say it: --graph GRAPH")
+    inside = origin.graph.startswith(_IN_RUN)
+    place = str(run.path / origin.graph) if inside else origin.graph
+    try:
+        graph = open_or_load(place, origin.data_dir, origin.seed, progress)
+    except GamlpError as error:
+        raise GamlpError(f"the run's graph '{place}' cannot be opened", file=run.path, hint="--graph GRAPH") from error
+    if fingerprint.structure(graph) != store.manifest.structure:
+        raise GamlpError(
+            f"the run's graph '{place}' has changed since training", file=run.path, hint="predict with --graph GRAPH"
+        )
+    return graph
+
+
+@contextmanager
+def _hops_beside(
+    bundle: Bundle, graph: Graph, place: Path, resources: Resources, progress: Progress
+) -> Iterator[HopStore]:
+    """Hops of another graph for as long as they are needed; an interrupted propagation is gone on with."""
+    key = [fingerprint.structure(graph), graph.name, bundle.recipe.model_dump(mode="json")["propagation"]]
+    folder = place / f".hops-{digest(key)}"
+    try:
+        yield hops_for(bundle, graph, folder, resources, progress)
+    except KeyboardInterrupt:
+        raise
+    except Exception:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,94 @@
+"""What training starts from: a graph folder, a dataset's name or a store; and a recipe that fits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gamlp.errors import GamlpError
+from gamlp.graph.catalogue import DATASETS
+from gamlp.graph.datasets import data_folder, open_or_load
+from gamlp.graph.graph import Graph
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.recipe import Recipe, shipped
+from gamlp.training.run_folder import Origin
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is trained on: a graph, or the hops of one."""
+
+    name: str
+    origin: Origin | None
+    graph: Graph | None = None
+    store: HopStore | None = None
+
+    @property
+    def opened(self) -> Graph:
+        if self.graph is None:
+            raise GamlpError("is a store where a graph is expected", file=self.name, hint="give the graph folder")
+        return self.graph
+
+
+def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent) -> Source:
+    """A graph folder, a dataset by name, or a store."""
+    folder = Path(place)
+    if (folder / "store.json").exists() or (folder / "plan.json").exists():
+        store = HopStore.open(folder)
+        behind = store.manifest.graph_folder
+        known = store.manifest.graph if behind is None and store.manifest.graph in DATASETS else behind
+        return Source(place, None if known is None else Origin(graph=known), store=store)
+    graph = open_or_load(place, data_dir, seed, progress)
+    if folder.is_dir():
+        return Source(place, Origin(graph=str(folder.resolve())), graph)
+    raw = data_folder(data_dir) if DATASETS[place].raw else None
+    return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
+
+
+def default_recipe(source: Source) -> str | None:
+    """The shipped recipe of a dataset that is called by its name."""
+    if source.origin is None or source.origin.graph != source.name:
+        return None
+    return next((name for name in (f"{source.name}-jk", f"{source.name}-recursive") if name in shipped()), None)
+
+
+def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:
+    """The recipe as it will be used: what it leaves open is taken from a store; and what was changed, in sentences."""
+    notes = []
+    if source.store is not None:
+        if valid is not None or recipe.training.setting == "inductive":
+            asked = "a validation graph" if valid is not None else "training.setting inductive"
+            raise GamlpError(
+                f"{asked} needs the graph: the rows of a store have seen each other", file=source.name,
+                hint="give the graph folder instead",
+            )  # fmt: skip
+        recipe = _as_stored(recipe, source.store)
+    if valid is not None and recipe.labels_used and not valid.trainable:
+        recipe = recipe.changed({"model.beta": 0.0})
+        notes.append(
+            f"the label branch is off (model.beta 0): graph '{valid.name}' has no training labels to listen to"
+        )
+    return recipe, notes
+
+
+def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:
+    signals = store.manifest.signals
+    found: dict[str, Any] = {}
+    if "features" in signals:
+        entry = signals["features"]
+        found |= {"hops": entry.hops, "scaling": entry.settings["scaling"], "dtype": entry.dtype}
+        found |= {"r": entry.settings["operator"]["r"], "loops": entry.settings["operator"]["loops"]}
+    if "labels" in signals:
+        found |= {"label_hops": signals["labels"].hops, "label_r": signals["labels"].settings["operator"]["r"]}
+    if "crossfit" in signals:
+        settings = signals["crossfit"].settings
+        found |= {
+            key: settings[name] for key, name in (("folds", "folds"), ("fold_seed", "fold_seed")) if name in settings
+        }
+    said = recipe.propagation.model_fields_set
+    changes = {f"propagation.{key}": value for key, value in found.items() if key not in said}
+    if "labels" not in signals and "beta" not in recipe.model.model_fields_set:
+        changes["model.beta"] = 0.0
+    return recipe.changed(changes)

@@ -200,6 +200,11 @@ class Recipe(_Section):
         text: str = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         return text
 
+    def explicit_yaml(self) -> str:
+        """What was said, without the defaults: a recipe to keep."""
+        text: str = yaml.safe_dump(self.explicit(), sort_keys=False, allow_unicode=True, width=100)
+        return text
+
     @classmethod
     def _checked(cls, content: Any, path: Path | None) -> Recipe:
         if content is None:
@@ -240,6 +245,17 @@ def parse_value(text: str) -> Any:
         return yaml.load(text, _Loader)
     except _NOT_YAML as error:
         raise GamlpError(f"'{text}' is not a YAML value") from error
+
+
+def parse_changes(pairs: list[str]) -> dict[str, Any]:
+    """`["training.epochs=50"]` as changes of a recipe."""
+    changes = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise GamlpError(f"'{pair}' is no change of a recipe", hint="write KEY=VALUE: training.epochs=50")
+        changes[key.strip()] = parse_value(value)
+    return changes
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]

@@ -88,7 +88,7 @@ def starting_point(space: Space, base: Recipe) -> dict[str, Any]:
     point = {}
     for key, choice in space.items():
         value = base[key]
-        inside = value in choice.choices if choice.choices is not None else choice.low <= value <= choice.high  # type: ignore[operator]
+        inside = value in choice.choices if choice.choices is not None else choice.low <= value <= choice.high
         if inside and not (choice.when is not None and not base[choice.when]):
             point[key] = value
     return point

@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Split
 from gamlp.graph.manifest import digest
-from gamlp.pipeline import HERE, Prepared, Resources, fit_seed, plan_of, prepare_split
+from gamlp.pipeline import HERE, Prepared, Resources, fit_seed, plan_of, prepare, prepare_split
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
@@ -27,7 +27,10 @@ from gamlp.training.loop import Machine
 
 @dataclass(frozen=True)
 class Search:
-    """Graphs are one graph under one or several splits; every one is tried with every seed."""
+    """Graphs are one graph under one or several splits; every one is tried with every seed.
+
+    `valid_graph` is another graph to validate on.
+    """
 
     graphs: list[Graph]
     base: Recipe
@@ -37,6 +40,7 @@ class Search:
     confirm: int = 5
     confirm_seeds: tuple[int, ...] = tuple(range(10))
     resources: Resources = HERE
+    valid_graph: Graph | None = None
 
     def run(self, trials: int, *, seconds: float | None = None, progress: Progress = silent) -> Found:
         """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
@@ -88,11 +92,19 @@ class Search:
     def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         """Hops for one split; features are propagated once for all splits and trials that share an operator."""
         propagation = recipe.propagation
+        if self.valid_graph is not None or recipe.training.setting == "inductive":
+            return self._prepared_apart(recipe, graph, number)
         labels = digest(
             [propagation.label_hops, propagation.label_r, propagation.r, propagation.loops, propagation.folds]
         )
         folder = self.folder / "hops" / f"labels-{number}-{labels}"
         return prepare_split(graph, recipe, self._features(recipe), folder, resources=self.resources)
+
+    def _prepared_apart(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
+        """Training rows and validation rows of different graphs: hops of both for every operator and depth."""
+        folder = self.folder / "hops" / f"apart-{number}-{digest(plan_of(recipe).model_dump())}"
+        kept = recipe if self.valid_graph is not None else recipe.changed({"propagation.rows": "train+valid"})
+        return prepare(graph, kept, folder, valid_graph=self.valid_graph, resources=self.resources)
 
     def _features(self, recipe: Recipe) -> HopStore:
         """Training and validation rows of all splits, as deep as the space goes."""
@@ -142,10 +154,9 @@ class Search:
 
     def _same_question(self, study: Any) -> None:
         """A study of other data, another base or another space cannot be gone on with."""
-        graph = self.graphs[0]
         space = {key: choice.model_dump() for key, choice in self.space.items()}
         question = {
-            "graph": digest([fingerprint.structure(graph), *(fingerprint.answers(other) for other in self.graphs)]),
+            "graph": digest([_known(other) for other in [*self.graphs, self.valid_graph] if other is not None]),
             "recipe": digest(self.base.explicit()),
             "space": digest(space),
             "seeds": list(self.seeds),
@@ -182,6 +193,10 @@ def trials_of(study: Any) -> list[dict[str, Any]]:
         }
         for trial in study.trials
     ]
+
+
+def _known(graph: Graph) -> list[str]:
+    return [fingerprint.structure(graph), fingerprint.answers(graph)]
 
 
 def _complete(study: Any) -> list[Any]:

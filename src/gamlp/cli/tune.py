@@ -1,0 +1,155 @@
+"""`gamlp tune`: a search over recipes on validation rows."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gamlp.cli import display
+
+if TYPE_CHECKING:
+    from gamlp.tune import Found
+
+_SEARCH = "Search"
+_MACHINE = "Machine"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("tune")(_tune)
+
+
+def _tune(
+    graph: Annotated[str, typer.Argument(help="Graph folder, or the name of a dataset.", metavar="GRAPH_OR_DATASET")],
+    out: Annotated[Path, typer.Option(help="Recipe to write, a .yaml file.")],
+    recipe: Annotated[
+        str | None, typer.Option(help="Where to start from: a shipped recipe or a .yaml file.", show_default=False)
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value of the recipe.", metavar="KEY=VALUE", show_default=False),
+    ] = None,
+    valid: Annotated[
+        str | None,
+        typer.Option(help="Another graph to validate on: train on one, predict others.", show_default=False),
+    ] = None,
+    space: Annotated[
+        str, typer.Option(help="What to try: default, wide, or a .yaml file of your own.", rich_help_panel=_SEARCH)
+    ] = "default",
+    trials: Annotated[
+        int, typer.Option(min=1, help="Trials in all, those of earlier calls included.", rich_help_panel=_SEARCH)
+    ] = 50,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help="Start no trial after so long.", rich_help_panel=_SEARCH, show_default=False),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds a trial.", rich_help_panel=_SEARCH)] = 3,
+    splits: Annotated[
+        int, typer.Option(min=1, help="Random splits a trial, for datasets that have them.", rich_help_panel=_SEARCH)
+    ] = 1,
+    confirm: Annotated[
+        int, typer.Option(min=0, help="Best recipes that are tried again with 10 seeds.", rich_help_panel=_SEARCH)
+    ] = 5,
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the study and its hops. (default: beside --out)",
+            rich_help_panel=_SEARCH,
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory to use, such as 4GiB.", rich_help_panel=_MACHINE, show_default=False),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="(default: all cores)", rich_help_panel=_MACHINE, show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.", rich_help_panel=_MACHINE)] = "auto",
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)
+    ] = False,
+) -> None:
+    """Search for a recipe by validation score; test rows are never read.
+
+    Fifty trials, then the five best again with ten seeds:
+
+      gamlp tune digits --out digits.yaml --trials 50
+
+    The study is on disk: run the same command again to go on, or in several terminals at once to share it. Every
+    trial is listed in a .csv beside the recipe.
+    """
+    import torch
+
+    from gamlp.errors import GamlpError
+    from gamlp.graph.datasets import open_or_load
+    from gamlp.pipeline import Resources
+    from gamlp.recipe import Recipe, parse_changes
+    from gamlp.sizes import parse_size
+    from gamlp.space import load_space
+    from gamlp.tune import Search
+
+    if out.suffix not in (".yaml", ".yml"):
+        raise GamlpError("a recipe is a .yaml file", file=out, hint="choose another --out")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    base = Recipe.of(recipe).changed(parse_changes(changes or []))
+    with display.progress(as_json) as progress:
+        graphs = [open_or_load(graph, data_dir, seed, progress) for seed in range(splits)]
+        search = Search(
+            graphs,
+            base,
+            load_space(space),
+            study or out.with_suffix(".study"),
+            seeds=tuple(range(seeds)),
+            confirm=confirm,
+            valid_graph=None if valid is None else open_or_load(valid, data_dir, 0, progress),
+            resources=Resources(None if memory is None else parse_size(memory), threads, device),
+        )
+        found = search.run(trials, seconds=seconds, progress=progress)
+    log = out.with_suffix(".csv")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _replace(out, found.recipe.explicit_yaml())
+    write_log(log, found.trials)
+    _show(found, out, log, as_json)
+
+
+def write_log(path: Path, trials: list[dict[str, Any]]) -> None:
+    """Every trial as a line."""
+    names = list(dict.fromkeys(name for trial in trials for name in trial))
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, restval="")
+        writer.writeheader()
+        writer.writerows(trials)
+    beside.replace(path)
+
+
+def _replace(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
+    if as_json:
+        content = {"recipe": str(out), "log": str(log), "valid": found.score, "deviation": found.deviation}
+        display.print_json(content | {"runs": found.runs, "trials": len(found.trials)})
+        return
+    states = [trial["state"] for trial in found.trials]
+    display.console.print(
+        f"validation {100 * found.score:.2f} ± {100 * found.deviation:.2f} % over {found.runs} runs; "
+        f"{states.count('complete')} trials to their end, {states.count('pruned')} given up early\n"
+        f"{out}: the recipe; {log}: every trial\n"
+        f"train with it: gamlp train GRAPH --recipe {out} --out RUN",
+        markup=False,
+        soft_wrap=True,
+    )

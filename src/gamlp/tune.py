@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ class Search:
             storage=f"sqlite:///{self.folder / 'study.db'}",
             direction="maximize",
             load_if_exists=True,
-            sampler=optuna.samplers.TPESampler(multivariate=True, group=True, n_startup_trials=12, constant_liar=True),
+            sampler=_sampler(optuna),
             pruner=optuna.pruners.PercentilePruner(50.0, n_startup_trials=8),
         )
         self._same_question(study)
@@ -205,6 +206,14 @@ def _complete(study: Any) -> list[Any]:
 
 def _finished(study: Any) -> list[Any]:
     return [trial for trial in study.trials if trial.state.is_finished()]
+
+
+def _sampler(optuna: Any) -> Any:
+    with (
+        warnings.catch_warnings()
+    ):  # `group` is marked experimental; without it, keys that are left out are not learned
+        warnings.simplefilter("ignore")
+        return optuna.samplers.TPESampler(multivariate=True, group=True, n_startup_trials=12, constant_liar=True)
 
 
 def _optuna() -> Any:

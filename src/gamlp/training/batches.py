@@ -16,6 +16,7 @@ from gamlp.memory import available_memory
 from gamlp.propagation.store import HopStore, StoredSignal
 
 Array = np.ndarray[Any, Any]
+PIECE = 1 << 18  # numbers
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,19 @@ class HopRows:
     def gather(self, positions: Array) -> tuple[Array, Array | None]:
         """Hops of the rows at these positions, in the store's precision."""
         rows = self.rows[positions]
-        x = self._features.gather(rows, self.hops)[:, None]
+        x = _gather(self._features, rows, self.hops)[:, None]
         if self.label_hops is None:
             return x, None
         signal = self.store.signals["crossfit" if self.crossfit else "labels"]
-        return x, signal.gather(rows, self.label_hops)[:, None]
+        return x, _gather(signal, rows, self.label_hops)[:, None]
+
+
+def _gather(signal: StoredSignal, rows: Array, hops: int) -> Array:
+    positions = signal.positions(rows)
+    if len(positions) and positions[-1] - positions[0] == len(positions) - 1 and (np.diff(positions) == 1).all():
+        # Neighbours in the file: one copy from front to back, here, so that a reader ahead does the reading.
+        return np.array(signal.read(int(positions[0]), int(positions[-1]) + 1, hops))
+    return signal.gather(rows, hops)
 
 
 class Batches:
@@ -93,6 +102,9 @@ class Batches:
             x, y = source.gather(np.arange(len(source)))
             self._x = torch.from_numpy(x)
             self._y = None if y is None else torch.from_numpy(y)
+            if len(source) <= size:  # the one batch of every epoch
+                self._x, self._y = self._placed(self._x), None if self._y is None else self._placed(self._y)
+                self.target = self.target.to(device)
 
     def __len__(self) -> int:
         return -(-len(self.source) // self.size)
@@ -110,9 +122,9 @@ class Batches:
             parts[-2:] = [torch.cat(parts[-2:])]
         if self.resident:
             for part in parts:
-                yield self._batch(
-                    part.numpy(), self._x[part], None if self._y is None else self._y[part], self.target[part]
-                )
+                pick = slice(int(part[0]), int(part[-1]) + 1) if still else part
+                x, y = _rows(self._x, pick), None if self._y is None else _rows(self._y, pick)
+                yield self._batch(part.numpy(), x, y, self.target[pick])
             return
         with ThreadPoolExecutor(1) as ahead:  # the next batch is read while this one is trained on
             coming: Future[Any] | None = ahead.submit(self.source.gather, parts[0].numpy())
@@ -126,10 +138,24 @@ class Batches:
                 )
 
     def _batch(self, positions: Array, x: Tensor, y: Tensor | None, target: Tensor) -> Batch:
-        def place(values: Tensor) -> Tensor:
-            return values.to(self.device, torch.float32, non_blocking=True)
+        placed = None if y is None else self._placed(y)
+        return Batch(self.source.rows[positions], self._placed(x), placed, target.to(self.device))
 
-        return Batch(self.source.rows[positions], place(x), None if y is None else place(y), target.to(self.device))
+    def _placed(self, values: Tensor) -> Tensor:
+        return values.to(self.device, torch.float32, non_blocking=True)
+
+
+def _rows(values: Tensor, pick: Tensor | slice) -> Tensor:
+    """A view of a slice; others as float32, converted piece by piece while they are in the cache."""
+    if isinstance(pick, slice):
+        return values[pick]
+    if values.dtype == torch.float32:
+        return values.index_select(0, pick)
+    out = torch.empty((len(pick), *values.shape[1:]), dtype=torch.float32)
+    piece = max(1, PIECE // max(1, values[0].numel()))
+    for into, rows in zip(torch.split(out, piece), torch.split(pick, piece)):
+        into.copy_(values.index_select(0, rows))
+    return out
 
 
 def _target_tensor(values: Array) -> Tensor:

@@ -15,6 +15,7 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Training
+from gamlp.training.allocation import kept_memory
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.checkpoint import Standing, Weights, load_checkpoint, save_checkpoint, weights_of
 from gamlp.training.metrics import Loss, evaluate, loss_of
@@ -58,7 +59,7 @@ def fit(
 ) -> Fitted:
     """Train the model that `make` gives, from the checkpoint where there is one."""
     machine = machine or Machine()
-    with torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
+    with kept_memory(), torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
         torch.manual_seed(seed)
         shuffle = torch.Generator().manual_seed(seed)
         model = make().to(machine.device)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gamlp.training.allocation import kept_memory
 from gamlp.training.batches import Batch, Batches
 
 Array = np.ndarray[Any, Any]
@@ -44,26 +45,28 @@ def probabilities(logits: Tensor, many: bool) -> Tensor:
 def logits_of(model: nn.Module, batches: Batches) -> Iterator[tuple[Batch, Tensor]]:
     """Every batch in order with its logits, the model in evaluation mode; memory does not grow with the rows."""
     model.eval()
-    for batch in batches.epoch():
-        yield batch, model(batch.x, batch.y)
+    with kept_memory():
+        for batch in batches.epoch():
+            yield batch, model(batch.x, batch.y)
 
 
 def evaluate(model: nn.Module, batches: Batches, loss: Loss | None = None) -> dict[str, float]:
     """Mean loss and score: accuracy, or micro-F1 where a node has many labels."""
-    total = right = wrong = 0.0
     many = batches.target.ndim == 2
-    loss = loss or loss_of(batches.target.numpy(), 0, "none", batches.device)
+    loss = loss or loss_of(batches.target.cpu().numpy(), 0, "none", batches.device)
+    found = []  # of every batch: loss, right, wrong; fetched once, so that a device is not waited for
     for batch, logits in logits_of(model, batches):
-        total += float(loss(logits, batch.target)) * len(logits)
+        lost = loss(logits, batch.target) * len(logits)
         if many:
             chosen, true = logits > 0, batch.target > 0.5
-            right += float((chosen & true).sum())
-            wrong += float((chosen ^ true).sum())
+            counts = [(chosen & true).sum(), (chosen ^ true).sum()]
         else:
-            right += float((logits.argmax(1) == batch.target).sum())
+            counts = [(logits.argmax(1) == batch.target).sum(), torch.zeros_like(lost)]
+        found.append(torch.stack([lost, *counts]))
+    total, right, wrong = np.sum([values.tolist() for values in found], axis=0) if found else (0.0, 0.0, 0.0)
     count = max(1, len(batches.source))
     score = right / count if not many else 2 * right / (2 * right + wrong) if right + wrong else 1.0
-    return {"loss": total / count, "score": score}
+    return {"loss": float(total / count), "score": float(score)}
 
 
 def full_report(model: nn.Module, batches: Batches) -> dict[str, float]:
@@ -71,7 +74,7 @@ def full_report(model: nn.Module, batches: Batches) -> dict[str, float]:
     from sklearn.metrics import f1_score, roc_auc_score
 
     many = batches.target.ndim == 2
-    target = batches.target.numpy()
+    target = batches.target.cpu().numpy()
     chance = np.concatenate([probabilities(logits, many).cpu().numpy() for _, logits in logits_of(model, batches)])
     report = evaluate_arrays(chance, target)
     chosen = chance > 0.5 if many else chance.argmax(1)

@@ -52,8 +52,9 @@ def _tune(
         int, typer.Option(min=1, help="Random splits a trial, for datasets that have them.", rich_help_panel=_SEARCH)
     ] = 1,
     confirm: Annotated[
-        int, typer.Option(min=0, help="Best recipes that are tried again with 10 seeds.", rich_help_panel=_SEARCH)
+        int, typer.Option(min=0, help="Best recipes that are tried again with more seeds.", rich_help_panel=_SEARCH)
     ] = 5,
+    confirm_seeds: Annotated[int, typer.Option(min=1, help="Seeds of those.", rich_help_panel=_SEARCH)] = 10,
     study: Annotated[
         Path | None,
         typer.Option(
@@ -111,6 +112,7 @@ def _tune(
             study or out.with_suffix(".study"),
             seeds=tuple(range(seeds)),
             confirm=confirm,
+            confirm_seeds=tuple(range(confirm_seeds)),
             valid_graph=None if valid is None else open_or_load(valid, data_dir, 0, progress),
             resources=Resources(None if memory is None else parse_size(memory), threads, device),
         )

@@ -1,0 +1,75 @@
+"""Find the shipped recipes again: one `gamlp tune` for every dataset and model of search.yaml.
+
+    python benchmarks/search.py --data-dir FOLDER                            # all, one after another
+    python benchmarks/search.py --names cora-jk --trials 100 --seconds 600   # one, for ten minutes
+
+Studies are in --work: run again to go on; two terminals share the work. Each search writes its recipe into --recipes
+and its log of trials into --logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PLAN = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+
+
+def searches() -> dict[str, list[str]]:
+    """Arguments of `gamlp tune` by the recipe's name."""
+    found = {}
+    for dataset, protocol in PLAN["searches"].items():
+        about = PLAN[protocol]
+        for model, own in PLAN["models"].items():
+            options = ["--space", about["space"], "--splits", str(about["splits"]), "--seeds", str(about["seeds"])]
+            found[f"{dataset}-{model}"] = [dataset, *options, *_changes({**PLAN["set"], **about["set"], **own})]
+    twitch = PLAN["twitch"]
+    for model, own in twitch["models"].items():
+        options = ["--valid", twitch["valid"], "--space", own["space"], "--seeds", str(twitch["seeds"])]
+        found[f"twitch-{model}"] = [twitch["graph"], *options, *_changes({**twitch["set"], **own["set"]})]
+    return found
+
+
+def _changes(settings: dict[str, Any]) -> list[str]:
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
+def main() -> None:
+    known = searches()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--names", nargs="*", default=list(known), choices=known, metavar="NAME")
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=1800, help="Start no trial of a search after so long.")
+    parser.add_argument("--confirm", type=int, default=3)
+    parser.add_argument("--confirm-seeds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--data-dir", default=os.environ.get("GAMLP_DATA"))
+    parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work" / "studies")
+    parser.add_argument("--recipes", type=Path, default=ROOT / "src" / "gamlp" / "recipes")
+    parser.add_argument("--logs", type=Path, default=ROOT / "docs" / "results" / "search")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.logs.mkdir(parents=True, exist_ok=True)
+    options.recipes.mkdir(parents=True, exist_ok=True)
+    for name in options.names:
+        out = options.work / f"{name}.yaml"
+        command = ["tune", *known[name], "--study", str(options.work / name), "--out", str(out)]
+        for key in ("trials", "seconds", "confirm", "confirm_seeds", "threads"):
+            command += [f"--{key.replace('_', '-')}", str(getattr(options, key))]
+        command += ["--data-dir", str(options.data_dir)] if options.data_dir else []
+        print("gamlp", shlex.join(command), flush=True)
+        subprocess.run([sys.executable, "-m", "gamlp.cli.main", *command], check=True)
+        (options.recipes / f"{name}.yaml").write_text(out.read_text())
+        (options.logs / f"{name}.csv").write_text(out.with_suffix(".csv").read_text())
+
+
+if __name__ == "__main__":
+    main()

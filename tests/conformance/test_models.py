@@ -1,0 +1,151 @@
+"""What holds for every model, registered or a user's own."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gamlp.errors import GamlpError
+from gamlp.models import HopWeights, Shape
+from gamlp.models.registry import MODELS, build
+from gamlp.recipe import Recipe
+from gamlp.training.bundle import make_model
+from tests.conformance.models import NAMES, OWN
+
+SHAPES = [Shape(4, 3, 2, 2), Shape(1, 2, 0, 1), Shape(6, 5, 5, 3)]
+SMALL = {"hidden": 8, "dropout": 0.4}
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def made(name: str, shape: Shape, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return build(name, shape, {} if name == OWN else dict(SMALL))
+
+
+def hops(shape: Shape, rows: int, seed: int = 1) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, shape.channels, shape.hops + 1, shape.features, generator=random)
+    return x, torch.rand(rows, shape.channels, shape.label_hops + 1, shape.classes, generator=random)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("rows", [2, 13])
+def test_logits_are_rows_by_classes_and_finite_in_both_modes(name: str, shape: Shape, rows: int) -> None:
+    model = made(name, shape)
+    for training in (True, False):
+        logits = model.train(training)(*hops(shape, rows))
+        assert logits.shape == (rows, shape.classes) and logits.dtype == torch.float32 and logits.isfinite().all()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_hop_weights_are_distributions_over_the_hops_or_none(name: str, shape: Shape) -> None:
+    x, y = hops(shape, 9)
+    told = made(name, shape).hop_weights(x, y)
+    assert isinstance(told, HopWeights)
+    if told.features is not None:
+        assert told.features.shape == (9, shape.hops + 1) and (told.features >= 0).all()
+        torch.testing.assert_close(told.features.sum(1), torch.ones(9))
+    if told.labels is not None:
+        assert told.labels.shape == (9, shape.label_hops + 1 - told.first_label_hop)
+        torch.testing.assert_close(told.labels.sum(1), torch.ones(9))
+
+
+def test_a_state_dict_carries_all_of_a_model(name: str) -> None:
+    shape = SHAPES[0]
+    model, other = made(name, shape, 0).eval(), made(name, shape, 1).eval()
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    buffer.seek(0)
+    given = hops(shape, 7)
+    assert not torch.equal(model(*given), other(*given))
+    other.load_state_dict(torch.load(buffer, weights_only=True))
+    assert torch.equal(model(*given), other(*given))
+
+
+def test_a_seed_gives_the_same_weights_dropout_and_gradients(name: str) -> None:
+    shape = SHAPES[0]
+
+    def step() -> list[Tensor]:
+        model = made(name, shape, 5).train()
+        model(*hops(shape, 50)).square().sum().backward()
+        return [value.grad for value in model.parameters() if value.grad is not None]
+
+    first, second = step(), step()
+    assert first and all(torch.equal(one, other) for one, other in zip(first, second))
+
+
+def test_inference_does_not_draw_random_numbers_nor_change_the_model(name: str) -> None:
+    model = made(name, SHAPES[0]).eval()
+    given = hops(SHAPES[0], 7)
+    before, state = torch.get_rng_state(), {key: value.clone() for key, value in model.state_dict().items()}
+    with torch.no_grad():
+        assert torch.equal(model(*given), model(*given))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
+
+
+def test_permuting_nodes_permutes_logits(name: str) -> None:
+    model = made(name, SHAPES[2]).double().eval()
+    x, y = (values.double() for values in hops(SHAPES[2], 20))
+    order = torch.randperm(20)
+    torch.testing.assert_close(model(x[order], y[order]), model(x, y)[order], rtol=1e-12, atol=1e-12)
+
+
+def test_inputs_are_left_as_they_were(name: str) -> None:
+    x, y = hops(SHAPES[0], 7)
+    kept = x.clone(), y.clone()
+    made(name, SHAPES[0]).train()(x, y)
+    assert torch.equal(x, kept[0]) and torch.equal(y, kept[1])
+
+
+def test_several_channels_are_read_or_refused_never_ignored(name: str) -> None:
+    shape = Shape(4, 3, 2, 2, channels=2)
+    try:
+        model = made(name, shape).eval()
+    except ValueError as error:
+        assert "channel" in str(error)
+        return
+    x, y = hops(shape, 5)
+    changed = x.clone()
+    changed[:, 1] += 1
+    assert not torch.equal(model(x, y), model(changed, y))
+
+
+@pytest.mark.parametrize("known", list(MODELS))
+def test_a_recipe_written_out_in_full_makes_the_same_model(known: str) -> None:
+    recipe = Recipe.of({"model": {"name": known, "hidden": 8}})
+    full = Recipe.of(json.loads(json.dumps(recipe.model_dump(mode="json"))))
+    shape = Shape(4, 3, 5, 5)
+    assert make_model(full, shape).state_dict().keys() == make_model(recipe, shape).state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ({"name": "sgc", "attention": "jk"}, "model 'sgc' has no setting 'model.attention'"),
+        ({"name": "gamlpp"}, "did you mean 'gamlp'"),
+        ({"name": "no.such.module:Thing"}, "cannot be imported"),
+        ({"name": "json:NoSuchThing"}, "cannot be imported"),
+        ({"name": ".relative:Thing"}, "cannot be imported"),
+        ({"name": OWN, "options": {"scales": 2.0}}, "cannot be made"),
+        ({"name": "collections:OrderedDict"}, "(cannot be made|is no torch.nn.Module)"),
+        ({"name": "gamlp", "options": {"width": 3}}, "model.options"),
+    ],
+)
+def test_a_model_that_cannot_be_is_told_in_a_sentence(model: dict[str, Any], told: str) -> None:
+    with pytest.raises(GamlpError, match=told):
+        make_model(Recipe.of({"model": model}), Shape(4, 3, 2, 2))
+
+
+def test_options_of_a_recipe_reach_a_users_own_module() -> None:
+    model = make_model(Recipe.of({"model": {"name": OWN, "options": {"scale": 3.5}}}), Shape(4, 3, 2, 2))
+    assert model.scale == 3.5

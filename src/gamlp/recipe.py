@@ -282,15 +282,21 @@ def _sentence(error: ValidationError, path: Path | None) -> GamlpError:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        known = _known_keys()
-        near = difflib.get_close_matches(key, known, 1, 0.5) or [
-            name for name in known if name.rpartition(".")[2] == key.rpartition(".")[2]
-        ]
-        suggestion = f": did you mean '{near[0]}'?" if near else ""
+        near = _nearest(key)
+        suggestion = f": did you mean '{near}'?" if near else ""
         return GamlpError(f"a recipe has no '{key}'{suggestion}", file=path, hint="gamlp recipes --keys lists all")
     shown = "" if isinstance(first["input"], dict) else f", not {first['input']!r}"
     problem = first["msg"].removeprefix("Value error, ")
     return GamlpError(f"'{key}': {problem[0].lower()}{problem[1:]}{shown}" if key else problem, file=path)
+
+
+def _nearest(key: str) -> str | None:
+    """The known key whose last part is most alike, of the same section where there is one."""
+    section, _, name = key.rpartition(".")
+    known = sorted(_known_keys(), key=lambda other: other.rpartition(".")[0] != section)
+    names = [other.rpartition(".")[2] for other in known]
+    near = difflib.get_close_matches(name, dict.fromkeys(names), 1, 0.6)
+    return known[names.index(near[0])] if near else None
 
 
 def _known_keys() -> list[str]:

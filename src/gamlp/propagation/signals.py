@@ -175,7 +175,8 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str)
         positions = np.flatnonzero(folds == fold)
         parts.append(Part(fold, reader(fold), train[positions], positions))
     key = digest([*source, plan.folds, plan.fold_seed])
-    crossfit = Signal("crossfit", key, common, plan.hops, width, plan.operator, plan.dtype, train, tuple(parts))
+    settings = {**common, "folds": plan.folds, "fold_seed": plan.fold_seed}
+    crossfit = Signal("crossfit", key, settings, plan.hops, width, plan.operator, plan.dtype, train, tuple(parts))
     return [all_labels, crossfit]
 
 

@@ -131,6 +131,7 @@ class StoreWriter:
         different = [
             f"{field} {stored} where {asked} is asked for"
             for field, stored, asked in _differences(entry.settings, signal.settings)
+            if field not in ("folds", "fold_seed")  # part of the key: other folds are made anew
         ]
         if different:
             self._refuse_plan(f"{signal.name} with {', '.join(different)}")

@@ -121,8 +121,18 @@ def check_store(store: HopStore, wanted: Plan) -> None:
                     file=store.folder,
                     hint="propagate again, or change the recipe's propagation",
                 )
-    if wanted.labels is not None and wanted.labels.folds > 1 and "crossfit" not in store.manifest.signals:
+    if wanted.labels is None or wanted.labels.folds < 2:
+        return
+    if "crossfit" not in store.manifest.signals:
         raise GamlpError("the store has no cross-fitted labels", file=store.folder, hint="propagate with --label-folds")
+    settings = store.manifest.signals["crossfit"].settings
+    for key in ("folds", "fold_seed"):
+        if settings[key] != (asked_for := getattr(wanted.labels, key)):
+            raise GamlpError(
+                f"the store's cross-fitted labels have {key} {settings[key]}, not {asked_for} as in the recipe",
+                file=store.folder,
+                hint="propagate again, or change the recipe's propagation",
+            )
 
 
 def _told(value: Any) -> str:

@@ -83,10 +83,7 @@ def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:
     if "labels" in signals:
         found |= {"label_hops": signals["labels"].hops, "label_r": signals["labels"].settings["operator"]["r"]}
     if "crossfit" in signals:
-        settings = signals["crossfit"].settings
-        found |= {
-            key: settings[name] for key, name in (("folds", "folds"), ("fold_seed", "fold_seed")) if name in settings
-        }
+        found |= {key: signals["crossfit"].settings[key] for key in ("folds", "fold_seed")}
     said = recipe.propagation.model_fields_set
     changes = {f"propagation.{key}": value for key, value in found.items() if key not in said}
     if "labels" not in signals and "beta" not in recipe.model.model_fields_set:

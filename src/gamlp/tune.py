@@ -53,7 +53,7 @@ class Search:
             direction="maximize",
             load_if_exists=True,
             sampler=_sampler(optuna),
-            pruner=optuna.pruners.PercentilePruner(50.0, n_startup_trials=8),
+            pruner=optuna.pruners.PercentilePruner(40.0, n_startup_trials=4),
         )
         self._same_question(study)
         if not study.trials:
@@ -213,7 +213,7 @@ def _sampler(optuna: Any) -> Any:
         warnings.catch_warnings()
     ):  # `group` is marked experimental; without it, keys that are left out are not learned
         warnings.simplefilter("ignore")
-        return optuna.samplers.TPESampler(multivariate=True, group=True, n_startup_trials=12, constant_liar=True)
+        return optuna.samplers.TPESampler(multivariate=True, group=True, n_startup_trials=8, constant_liar=True)
 
 
 def _optuna() -> Any:

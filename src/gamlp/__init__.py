@@ -6,7 +6,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gamlp.classifier import NodeClassifier as NodeClassifier
+    from gamlp.errors import GamlpError as GamlpError
     from gamlp.graph import Graph as Graph
+    from gamlp.recipe import Recipe as Recipe
+    from gamlp.training.bundle import Bundle as Bundle
 
 try:
     __version__ = version("gamlp")
@@ -14,9 +18,15 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0"
 
 # Imported when first asked for, so that `import gamlp` stays fast.
-_WHERE = {"Graph": "gamlp.graph", "GamlpError": "gamlp.errors"}
+_WHERE = {
+    "Bundle": "gamlp.training.bundle",
+    "GamlpError": "gamlp.errors",
+    "Graph": "gamlp.graph",
+    "NodeClassifier": "gamlp.classifier",
+    "Recipe": "gamlp.recipe",
+}
 
-__all__ = ["GamlpError", "Graph", "__version__"]
+__all__ = ["Bundle", "GamlpError", "Graph", "NodeClassifier", "Recipe", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

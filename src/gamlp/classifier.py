@@ -1,0 +1,259 @@
+"""NodeClassifier: fit / predict / score, for people who live in Python."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph, Split
+from gamlp.graph.pyg import as_graph
+from gamlp.graph.splits import random_split
+from gamlp.models.shape import HopWeights
+from gamlp.pipeline import Resources, best_seed, bundle_of, fit_seed, hops_for, prepare
+from gamlp.prediction import chances
+from gamlp.progress import Progress, silent
+from gamlp.recipe import Recipe
+from gamlp.sizes import parse_size
+from gamlp.training import given
+from gamlp.training.bundle import Bundle
+from gamlp.training.checks import check_trainable, check_width, with_classes
+from gamlp.training.device import choose_device
+from gamlp.training.given import GivenHops
+from gamlp.training.loop import Machine
+
+Array = np.ndarray[Any, Any]
+FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
+_PYTHON = "python"  # where a bundle's report keeps what only this file asks for
+
+
+class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """GAMLP with scikit-learn's manners: the constructor stores, `fit` trains, results end with an underscore.
+
+    `seed` draws the split of a graph that has none, and trains where the recipe names no seeds. `memory` is bytes or
+    '4GiB'. Hops go to `folder`, or to a temporary one that lives as long as the estimator.
+
+    >>> edges, x, y = [[0, 1, 3, 4], [1, 2, 4, 5]], np.eye(6), ["ant", "ant", "ant", "bee", "bee", "bee"]
+    >>> model = NodeClassifier({"training": {"epochs": 30}}).fit((edges, x, y), train=[0, 1, 3, 4])
+    >>> model.predict(rows=[2, 5]).tolist()
+    ['ant', 'bee']
+    """
+
+    _own: GivenHops | None  # of the graph trained on
+
+    def __init__(
+        self,
+        recipe: Recipe | str | Path | dict[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        device: str = "auto",
+        folder: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.recipe = recipe
+        self.seed = seed
+        self.memory = memory
+        self.threads = threads
+        self.device = device
+        self.folder = folder
+        self.progress = progress
+
+    def fit(
+        self, graph: Any, y: Any = None, *, train: Any = None, valid: Any = None, test: Any = None
+    ) -> NodeClassifier:
+        """Train on a Graph, PyG's `Data` or (edge_index, x, y); `y` replaces the labels.
+
+        `train`, `valid` and `test` (row numbers or masks) replace the split. Several seeds: the best by validation
+        stays.
+        """
+        recipe = Recipe.of(self.recipe)
+        if "seeds" not in recipe.training.model_fields_set:
+            recipe = recipe.changed({"training.seeds": [self.seed]})
+        source = graph
+        kept: dict[str, Any] = {}
+        graph = as_graph(graph, y)
+        if train is not None or valid is not None or test is not None:
+            graph = given.with_split(graph, given.split_of(graph.nodes.count, train=train, valid=valid, test=test))
+        elif graph.nodes.split is None and graph.nodes.labels is not None and graph.nodes.features is not None:
+            kept["drawn"] = {"seed": self.seed, "graph": given.whole_name(graph)}
+            graph = given.with_split(graph, random_split(graph.nodes.labels, FRACTIONS, self.seed))
+        check_trainable(graph)
+        assert graph.nodes.labels is not None
+        kept["numbers"] = given.number_type(given.labels_given(source, y), graph.nodes.labels.classes)
+        place, end = self._place()
+        try:
+            self._train(graph, recipe, place, kept)
+        except BaseException:
+            if end is not None:
+                end()
+            raise
+        if (before := getattr(self, "_end", None)) is not None:
+            before()  # the hops of an earlier fit
+        self._end = end
+        return self
+
+    def _train(self, graph: Graph, recipe: Recipe, place: Path, kept: dict[str, Any]) -> None:
+        resources, progress = self._resources(), self.progress or silent
+        prepared = prepare(graph, recipe, place, resources=resources, progress=progress)
+        machine = Machine(choose_device(resources.device), resources.memory)
+        bundles = {
+            seed: bundle_of(prepared, fit_seed(prepared, seed, machine=machine, progress=progress), seed)
+            for seed in recipe.training.seeds
+        }
+        best = bundles[best_seed(bundles, recipe.training.monitor)]
+        self._adopt(replace(best, report={**best.report, _PYTHON: kept}))
+        self.reports_ = {seed: bundle.report for seed, bundle in bundles.items()}
+        self.split_ = graph.nodes.split
+        self._own = GivenHops(prepared.store, graph.nodes.labels, graph.nodes.split)
+        self._own_nodes = given.nodes_name(graph), fingerprint.training_labels(graph)
+
+    def _adopt(self, bundle: Bundle) -> None:
+        self.bundle_ = bundle
+        numbers = bundle.report.get(_PYTHON, {}).get("numbers")
+        self.classes_ = np.array(bundle.classes)
+        if numbers is not None:
+            self.classes_ = np.array([int(name) for name in bundle.classes]).astype(numbers)
+        self.n_features_in_ = bundle.shape.features
+        self._own = None
+
+    def predict(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> Array:
+        """Classes `[rows]` as they were given, or 0 and 1 `[rows, classes]` where a node has many labels.
+
+        Of the graph trained on, or of another with the same features. `rows`: numbers or a mask; None is all.
+        `train`: rows of a graph without a split whose labels the model may listen to.
+        """
+        with self._hops(graph, train) as hops:
+            chosen = self._chosen(hops, hops.rows(rows))
+        return chosen if self.bundle_.many else self.classes_[chosen]
+
+    def predict_proba(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> Array:
+        """Probabilities `[rows, classes]`, float32, in the order of `classes_`; many labels: one for each."""
+        with self._hops(graph, train) as hops:
+            asked = hops.rows(rows)
+            found = np.empty((len(asked), len(self.bundle_.classes)), np.float32)
+            for part, chance in self._chances(hops, asked):
+                found[part] = chance
+        return found
+
+    def score(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> float:
+        """Accuracy, or micro-F1 of many labels: of test rows, or of all labelled rows where the graph has no split."""
+        with self._hops(graph, train) as hops:
+            asked = hops.rows_to_score(rows)
+            chosen = self._chosen(hops, asked)
+            assert hops.labels is not None
+            true = hops.labels.values[asked]
+        if not self.bundle_.many:
+            return float((chosen == true).mean())
+        right, wrong = int((chosen & true).sum()), int((chosen ^ true).sum())
+        return 2 * right / (2 * right + wrong) if right + wrong else 1.0
+
+    def hop_weights(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> HopWeights:
+        """Every node's weights over hops, tensors `[rows, hops]` for features and for labels."""
+        with self._hops(graph, train) as hops:
+            return given.hop_weights(self.bundle_, hops, hops.rows(rows), choose_device(self.device))
+
+    def save(self, path: str | Path) -> Path:
+        """Write a bundle: one file without code, that the command line reads too."""
+        check_is_fitted(self)
+        return self.bundle_.save(path)
+
+    @classmethod
+    def load(cls, path: str | Path, trust: str | None = None) -> NodeClassifier:
+        """From a bundle or a run folder; it predicts on graphs it is given. `trust` names a model of your own code."""
+        path = Path(path)
+        bundle = Bundle.load(path / "bundle.safetensors" if path.is_dir() else path, trust)
+        loaded = cls(bundle.recipe)
+        loaded._adopt(bundle)
+        return loaded
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "bundle_")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled, a fitted one keeps its weights and not its hops: as if it had been loaded."""
+        state = dict(super().__getstate__())
+        state.pop("_end", None)
+        return {**state, "_own": None} if "_own" in state else state
+
+    @contextmanager
+    def _hops(self, source: Any, train: Any) -> Iterator[GivenHops]:
+        """Hops to read from: those of the fit where the nodes are the same, others only as long as they are read."""
+        check_is_fitted(self)
+        if source is None:
+            if train is not None:
+                raise GamlpError("'train' names rows of a graph, and none is given", hint="give the graph too")
+            if self._own is None:
+                raise GamlpError("a loaded classifier has no graph of its own", hint="give one, as in predict(graph)")
+            yield self._own
+            return
+        graph = as_graph(source)
+        check_width(graph, self.bundle_.shape.features)
+        graph = self._with_known_split(with_classes(graph, self.bundle_.classes), train)
+        labels, split = graph.nodes.labels, graph.nodes.split
+        if self._own is not None and self._same(graph):
+            yield GivenHops(self._own.store, labels, split)
+            return
+        with tempfile.TemporaryDirectory(prefix="gamlp-", dir=self.folder) as place:
+            store = hops_for(self.bundle_, graph, Path(place), self._resources(), self.progress or silent)
+            yield GivenHops(store, labels, split)
+
+    def _with_known_split(self, graph: Graph, train: Any) -> Graph:
+        labels = graph.nodes.labels
+        if train is not None:
+            split = given.split_of(graph.nodes.count, train=train)
+            rest = np.zeros(0, np.int64) if labels is None else np.flatnonzero(labels.known() & (split.roles == 0))
+            return given.with_split(graph, Split.of(graph.nodes.count, train=split.train, valid=[], test=rest))
+        drawn = self.bundle_.report.get(_PYTHON, {}).get("drawn")
+        if (
+            drawn is None
+            or labels is None
+            or graph.nodes.split is not None
+            or drawn["graph"] != given.whole_name(graph)
+        ):
+            return graph
+        return given.with_split(graph, random_split(labels, FRACTIONS, drawn["seed"]))
+
+    def _same(self, graph: Graph) -> bool:
+        nodes, labels = self._own_nodes
+        if self.bundle_.recipe.propagation.rows != "all" or given.nodes_name(graph) != nodes:
+            return False
+        return not graph.trainable or fingerprint.training_labels(graph) == labels
+
+    def _chances(self, hops: GivenHops, rows: Array) -> Iterator[tuple[slice, Array]]:
+        """Probabilities a batch at a time, with the places of their rows."""
+        begin, size = 0, self.bundle_.recipe.training.batch_size
+        for _, chance in chances(self.bundle_, hops.store, rows, size, choose_device(self.device)):
+            yield slice(begin, begin + len(chance)), chance
+            begin += len(chance)
+
+    def _chosen(self, hops: GivenHops, rows: Array) -> Array:
+        """Class numbers `[rows]`, or 0 and 1 `[rows, classes]` where a node has many labels."""
+        many = self.bundle_.many
+        chosen = np.empty((len(rows), len(self.bundle_.classes)) if many else len(rows), np.int8 if many else np.int64)
+        for part, chance in self._chances(hops, rows):
+            chosen[part] = chance > 0.5 if many else chance.argmax(1)
+        return chosen
+
+    def _resources(self) -> Resources:
+        memory = parse_size(self.memory) if isinstance(self.memory, str) else self.memory
+        return Resources(memory, self.threads, self.device)
+
+    def _place(self) -> tuple[Path, weakref.finalize[Any, Any] | None]:
+        if self.folder is not None:
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            return Path(self.folder), None
+        place = tempfile.mkdtemp(prefix="gamlp-")
+        return Path(place), weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)

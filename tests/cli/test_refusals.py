@@ -70,7 +70,7 @@ CASES = [
     ("train graph --valid strange --out x", "graph 'strange' has class 'zebra' which training never saw"),
     ("train store --out x --set propagation.hops=4", "the store holds 2 hops of features, and the recipe reads 4"),
     ("train store --out x --set propagation.r=0", "the store's features have operator r 0.5, loops True, not r 0.0"),
-    ("train folded --out x --set propagation.folds=5", "the store's cross-fitted labels have folds 2, not 5 as in the recipe"),
+    ("train folded --out x --set propagation.folds=5", "cross-fitted labels have folds 2, not 5 as in the recipe"),
     ("train store --out x --set model.beta=1", "store: the store has no hops of labels, which the recipe reads"),
     ("train store --out x --set training.setting=inductive", "training.setting inductive needs the graph"),
     ("train store --valid graph --out x", "a validation graph needs the graph"),

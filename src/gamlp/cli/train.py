@@ -45,9 +45,8 @@ def _train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
     tensorboard: Annotated[
-        Path | None,
-        typer.Option(help="Folder for TensorBoard.", rich_help_panel=_TRACKING, show_default=False),
-    ] = None,
+        bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.", rich_help_panel="Trackers")
+    ] = False,
     mlflow: Annotated[
         str | None, typer.Option(help="MLflow's URI.", rich_help_panel=_TRACKING, metavar="URI", show_default=False)
     ] = None,
@@ -72,6 +71,7 @@ def _train(
     """
     from gamlp.runs import train
     from gamlp.training.source import open_source
+    from gamlp.training.trackers import trackers_for
 
     resources = resources_of(device, memory, threads)
     begun = time.monotonic()
@@ -79,14 +79,10 @@ def _train(
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
         made, name = recipe_of(opened, recipe, changes, seeds)
-        observe = None
-        if tensorboard is not None or mlflow is not None:
-            from gamlp.training.trackers import trackers_for
-
-            observe = trackers_for(tensorboard, mlflow, out.name)
-        trained = train(
-            opened, made, out, valid=other, resume=resume, resources=resources, observe=observe, progress=progress
-        )
+        with trackers_for(out, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=out.name) as observe:
+            trained = train(
+                opened, made, out, valid=other, resume=resume, resources=resources, observe=observe, progress=progress
+            )
     seconds = time.monotonic() - begun
     if as_json:
         for sentence in trained.broken:

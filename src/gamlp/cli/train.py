@@ -45,7 +45,7 @@ def _train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.", rich_help_panel="Trackers")
+        bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.", rich_help_panel=_TRACKING)
     ] = False,
     mlflow: Annotated[
         str | None, typer.Option(help="MLflow's URI.", rich_help_panel=_TRACKING, metavar="URI", show_default=False)

@@ -1,0 +1,183 @@
+"""Bundles: the same logits in a fresh process, and nothing read from a file that was changed or is foreign."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from gamlp.errors import GamlpError
+from gamlp.pipeline import bundle_of
+from gamlp.training.bundle import Bundle
+from gamlp.training.checkpoint import digest_of, save_tensors
+from tests.training.small import CLASSES, WIDTH, make_graph, prepared_in, same_weights, trained
+
+FRESH = """
+import sys
+import torch
+from gamlp.training.bundle import Bundle
+
+bundle = Bundle.load(sys.argv[1])
+random = torch.Generator().manual_seed(3)
+x, y = torch.randn(9, 1, 3, 6, generator=random), torch.rand(9, 1, 3, 3, generator=random)
+with torch.no_grad():
+    print(bundle.model()(x, y).numpy().tobytes().hex())
+"""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    changes = {"model__attention": "jk", "model__reference": "noise", "model__batch_norm": True}
+    prepared = prepared_in(
+        tmp_path_factory.mktemp("graph"),
+        make_graph(),
+        propagation__scaling="standard",
+        training__setting="inductive",
+        **changes,
+    )
+    return bundle_of(prepared, trained(prepared), 0)
+
+
+@pytest.fixture(scope="module")
+def saved(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bundle.save(tmp_path_factory.mktemp("bundle") / "bundle.safetensors")
+
+
+def refused(path: Path, told: str = "") -> str:
+    with pytest.raises(GamlpError, match=told) as caught:
+        Bundle.load(path).model()
+    sentence = str(caught.value)
+    assert path.name in sentence and "\n" not in sentence and len(sentence) < 400
+    return sentence
+
+
+def test_all_of_a_bundle_comes_back(bundle: Bundle, saved: Path) -> None:
+    again = Bundle.load(saved)
+    assert (again.recipe, again.shape, again.classes, again.many) == (
+        bundle.recipe,
+        bundle.shape,
+        ("class 0", "class 1", "class 2"),
+        False,
+    )
+    assert again.report == json.loads(json.dumps(bundle.report)) and again.made_with == bundle.made_with
+    assert same_weights(again.weights, bundle.weights) and same_weights(again.statistics or {}, bundle.statistics or {})
+    assert again.recipe.explicit() == bundle.recipe.explicit()
+
+
+def test_saving_again_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
+    assert Bundle.load(saved).save(tmp_path / "again").read_bytes() == saved.read_bytes()
+
+
+def test_a_fresh_process_has_equal_logits(bundle: Bundle, saved: Path) -> None:
+    told = subprocess.run([sys.executable, "-c", FRESH, saved], capture_output=True, text=True, check=True).stdout
+    random = torch.Generator().manual_seed(3)
+    x, y = torch.randn(9, 1, 3, WIDTH, generator=random), torch.rand(9, 1, 3, CLASSES, generator=random)
+    with torch.no_grad():
+        logits = bundle.model()(x, y).numpy()
+    assert np.array_equal(np.frombuffer(bytes.fromhex(told.strip()), np.float32).reshape(9, CLASSES), logits)
+
+
+def test_any_byte_that_is_flipped_is_found(saved: Path, tmp_path: Path) -> None:
+    whole = saved.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    random = np.random.default_rng(0)
+    places = [*range(8), *random.integers(8, header, 60), *random.integers(header, len(whole), 40), len(whole) - 1]
+    path = tmp_path / "flipped.safetensors"
+    for place in places:
+        for mask in (0x01, 0x80, 0xFF):
+            flipped = bytearray(whole)
+            flipped[place] ^= mask
+            path.write_bytes(flipped)
+            refused(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.9, 0.9999])
+def test_a_file_that_was_cut_off_or_grew_is_refused(saved: Path, tmp_path: Path, share: float) -> None:
+    whole = saved.read_bytes()
+    (tmp_path / "cut").write_bytes(whole[: int(share * len(whole))])
+    refused(tmp_path / "cut")
+    (tmp_path / "grown").write_bytes(whole + b"\0" * 8)
+    refused(tmp_path / "grown")
+
+
+class Trap:
+    """Unpickled, it would write a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Path.touch, (self.mark,)  # type: ignore[return-value]
+
+
+def test_files_of_another_kind_are_refused_and_never_run(bundle: Bundle, tmp_path: Path) -> None:
+    mark = tmp_path / "run"
+    for name, content in {
+        "pickle": pickle.dumps(Trap(mark)),
+        "text": b"hello",
+        "empty": b"",
+        "huge": (1 << 62).to_bytes(8, "little") + b"{}",
+        "json": b'{"format": "gamlp-bundle"}',
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        refused(tmp_path / name, "is no gamlp bundle")
+    torch.save({"weights": torch.zeros(3)}, tmp_path / "torch.pt")
+    refused(tmp_path / "torch.pt", "is no gamlp bundle")
+    save_file({"weight": torch.zeros(3)}, tmp_path / "foreign.safetensors")
+    refused(tmp_path / "foreign.safetensors", "is no gamlp bundle")
+    refused(tmp_path / "absent", "there is no bundle here")
+    (tmp_path / "folder").mkdir()
+    refused(tmp_path / "folder", "(there is no|is no gamlp) bundle")
+    assert not mark.exists() and bundle.classes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "other"},
+        {"version": 2},
+        {"classes": ["one"]},
+        {"classes": "class"},
+        {"recipe": {"model": {"hiden": 3}}},
+        {"recipe": {"training": {"epochs": "5"}}},
+        {"recipe": []},
+        {"shape": {"features": -1}},
+        {"extra": 1},
+        {"many": "perhaps"},
+    ],
+    ids=str,
+)
+def test_content_that_does_not_hold_together_is_refused_though_its_digest_is_right(
+    bundle: Bundle, saved: Path, tmp_path: Path, change: dict[str, object]
+) -> None:
+    from safetensors import safe_open
+
+    with safe_open(saved, "pt") as file:
+        content = json.loads(file.metadata()["content"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    text = json.dumps({**content, **change})
+    save_tensors(tmp_path / "crafted", tensors, {"content": text, "digest": digest_of(text, tensors)})
+    refused(tmp_path / "crafted", "no bundle that this gamlp can read")
+
+
+def test_weights_that_do_not_fit_the_recipe_are_told(bundle: Bundle, tmp_path: Path) -> None:
+    wider = replace(bundle, recipe=bundle.recipe.changed({"model.hidden": 9}))
+    with pytest.raises(GamlpError, match="do not fit its recipe"):
+        Bundle.load(wider.save(tmp_path / "wider")).model()
+
+
+def test_a_bundle_is_written_whole_or_not_at_all(bundle: Bundle, tmp_path: Path) -> None:
+    path = bundle.save(tmp_path / "bundle")
+    before = path.read_bytes()
+    broken = replace(bundle, report={"not": {1, 2}})
+    with pytest.raises(TypeError):
+        broken.save(path)
+    assert path.read_bytes() == before and [entry.name for entry in tmp_path.iterdir()] == ["bundle"]

@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.models.registry import build, is_own
 from gamlp.models.shape import Shape
 from gamlp.recipe import Recipe
-from gamlp.training.checkpoint import Weights, digest_of, save_tensors
+from gamlp.training.checkpoint import Weights, save_tensors, sealed, unsealed
 
 FORMAT = "gamlp-bundle"
 _VERSION = 1
@@ -93,15 +93,15 @@ class Bundle:
             "report": self.report,
         }
         text = json.dumps(content, sort_keys=True)
-        save_tensors(Path(path), tensors, {"content": text, "digest": digest_of(text, tensors)})
+        save_tensors(Path(path), tensors, sealed(text, tensors))
         return Path(path)
 
     @classmethod
     def load(cls, path: str | Path, trust: str | None = None) -> Bundle:
         """Read and check a file. A model of your own code is built only when `trust` names its import path."""
         path = Path(path)
-        text, digest, tensors = _read(path)
-        if digest != digest_of(text, tensors):
+        text, intact, tensors = _read(path)
+        if not intact:
             raise GamlpError("was changed since it was written", file=path, hint="train again, or fetch it again")
         try:
             content = _Content.model_validate_json(text)
@@ -143,11 +143,11 @@ def make_model(recipe: Recipe, shape: Shape) -> nn.Module:
     return build(settings.name, shape, options, said=said - ({"beta"} if settings.beta == 0 else set()))
 
 
-def _read(path: Path) -> tuple[str, str, Weights]:
+def _read(path: Path) -> tuple[str, bool, Weights]:
     try:
         with safe_open(path, "pt") as file:
-            about = file.metadata() or {}
-            return about["content"], about["digest"], {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return *unsealed(file.metadata(), tensors), tensors
     except (FileNotFoundError, IsADirectoryError) as error:
         raise GamlpError("there is no bundle here", file=path, hint="train one: gamlp train GRAPH --out RUN") from error
     except (SafetensorError, KeyError, OSError) as error:

@@ -47,6 +47,17 @@ def save_tensors(path: Path, tensors: Weights, about: dict[str, str]) -> None:
         beside.unlink(missing_ok=True)
 
 
+def sealed(text: str, tensors: Weights) -> dict[str, str]:
+    """Metadata of a file: the text after the digest of it and all tensors. One entry: the order of several varies."""
+    return {"gamlp": f"{digest_of(text, tensors)} {text}"}
+
+
+def unsealed(about: dict[str, str] | None, tensors: Weights) -> tuple[str, bool]:
+    """The text, and whether all bytes are those that were written."""
+    digest, _, text = (about or {})["gamlp"].partition(" ")
+    return text, digest == digest_of(text, tensors)
+
+
 def digest_of(text: str, tensors: Weights) -> str:
     """Of every byte that matters; finds damage and careless edits, it is no signature."""
     state = hashlib.sha256(text.encode())
@@ -81,7 +92,7 @@ def save_checkpoint(
         "stopped": standing.stopped,
     }
     text = json.dumps(kept)
-    save_tensors(path, tensors, {"standing": text, "digest": digest_of(text, tensors)})
+    save_tensors(path, tensors, sealed(text, tensors))
 
 
 def load_checkpoint(
@@ -90,11 +101,11 @@ def load_checkpoint(
     """Put everything back as it was."""
     try:
         with safe_open(path, "pt") as file:
-            about = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if about["digest"] != digest_of(about["standing"], tensors):
+            text, intact = unsealed(file.metadata(), tensors)
+        if not intact:
             raise ValueError("its bytes are not those that were written")
-        kept: dict[str, Any] = json.loads(about["standing"])
+        kept: dict[str, Any] = json.loads(text)
         standing = Standing(best_weights=_part(tensors, "best."), **kept)
         model.load_state_dict(_part(tensors, "model."))
         states: dict[int, dict[str, Tensor]] = {}

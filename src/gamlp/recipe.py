@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -12,11 +11,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from gamlp.errors import GamlpError
+from gamlp.settings_file import load_yaml, parse_changes, parse_value, read_yaml
 
 Attention = Literal["recursive", "jk"]
-_LARGEST_FILE = 1 << 20
-# Dates and numbers that are none are a ValueError of YAML's constructors, brackets without end a RecursionError.
-_NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+__all__ = ["Attention", "Model", "Propagation", "Recipe", "Training", "described", "shipped"]
+__all__ += ["parse_changes", "parse_value", "read_yaml"]
 
 
 class _Section(BaseModel):
@@ -169,7 +168,7 @@ class Recipe(_Section):
         if path.suffix in (".yaml", ".yml") or path.is_file():
             return cls._checked(read_yaml(path), path)
         if str(source) in shipped():
-            return cls._checked(yaml.load(_shipped_text(str(source)), _Loader), None)
+            return cls._checked(load_yaml(_shipped_text(str(source))), None)
         near = difflib.get_close_matches(str(source), shipped(), 1)
         raise GamlpError(
             f"there is no recipe '{source}'" + (f": did you mean '{near[0]}'?" if near else ""),
@@ -221,56 +220,6 @@ def shipped() -> list[str]:
     """Names of the recipes inside the package."""
     folder = resources.files("gamlp") / "recipes"
     return sorted(entry.name[: -len(".yaml")] for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-
-
-def read_yaml(path: Path) -> Any:
-    """A YAML file as plain values; never objects."""
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise GamlpError("is too large for a recipe", file=path)
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except FileNotFoundError as error:
-        raise GamlpError("there is no such recipe", file=path, hint="gamlp recipes lists the shipped ones") from error
-    except OSError as error:
-        raise GamlpError(f"cannot be read ({error.strerror})", file=path) from error
-    except _NOT_YAML as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "it is not text, or no such value"
-        raise GamlpError(f"not YAML: {problem}", file=path, row=mark.line + 1 if mark else None) from error
-
-
-def parse_value(text: str) -> Any:
-    """A value as it would stand in YAML: `0.01`, `true`, `[0, 1]`."""
-    try:
-        return yaml.load(text, _Loader)
-    except _NOT_YAML as error:
-        raise GamlpError(f"'{text}' is not a YAML value") from error
-
-
-def parse_changes(pairs: list[str]) -> dict[str, Any]:
-    """`["training.epochs=50"]` as changes of a recipe."""
-    changes = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise GamlpError(f"'{pair}' is no change of a recipe", hint="write KEY=VALUE: training.epochs=50")
-        changes[key.strip()] = parse_value(value)
-    return changes
-
-
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Safe YAML in which 1e-3 is a number, and without aliases, which can make a small file huge."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", mark)
-        return super().compose_node(parent, index)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
 
 
 def _shipped_text(name: str) -> str:

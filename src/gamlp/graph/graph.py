@@ -206,7 +206,7 @@ class Graph:
     def trainable(self) -> bool:
         """Whether there are labelled training rows."""
         labels, split = self.nodes.labels, self.nodes.split
-        return labels is not None and split is not None and len(split.train) > 0
+        return labels is not None and split is not None and bool(labels.known()[split.train].any())
 
     @classmethod
     def from_arrays(

@@ -143,6 +143,8 @@ def test_the_label_branch_is_off_where_the_other_graph_has_no_training_labels(tm
     assert RECIPE.labels_used
     prepared = two(tmp_path / "without", graph, without_split(make_graph(2)))
     assert not prepared.recipe.labels_used and prepared.train.label_hops is None and prepared.shape.label_hops == 0
+    unknown = with_labels(make_graph(2), np.where(make_graph(2).nodes.split.roles == 1, -1, 0).astype(np.int32))  # type: ignore[union-attr]
+    assert not two(tmp_path / "unknown", graph, unknown).recipe.labels_used
     kept = two(tmp_path / "with", graph, make_graph(2))
     assert kept.recipe.labels_used and kept.valid is not None and kept.valid.label_hops == 2
     assert (kept.valid.rows == rows_of_role(make_graph(2), "valid")).all()

@@ -69,8 +69,8 @@ def page(results: dict[str, Any], command: str) -> str:
         f"{size['rows']:,} rows, {size['features']} features, {size['classes']} classes, hidden {size['hidden']}, "
         f"{size['layers']} layers, dropout {size['dropout']}, batches of {size['batch']:,}; float32; no label branch, "
         "no per-hop MLP.",
-        f"Whole epochs, {results['rounds']} of each, all contestants taking turns; {results['clock']} time; ratios are of "
-        "the best.",
+        f"Whole epochs, {results['rounds']} of each, all contestants taking turns; {results['clock']} time; "
+        "ratios are of the best.",
         "",
         "- GAMLP, SGC and SIGN run through the package's own loop on a store's rows held in memory; all have the same "
         "output MLP.",

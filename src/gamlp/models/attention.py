@@ -90,7 +90,7 @@ class HopProducts(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, vectors: Tensor) -> Tensor:
         ctx.save_for_backward(x, vectors)
-        return (x.flatten(0, 1) @ vectors.t()).t().reshape(len(vectors), *x.shape[:2])
+        return (x.flatten(0, 1) @ vectors.t()).view(*x.shape[:2], len(vectors)).permute(2, 0, 1)
 
     @staticmethod
     @once_differentiable
@@ -198,16 +198,17 @@ class JKAttention(HopAttention):
         own = _products(x, self.vector.unsqueeze(0))[0]
         if self.reference == "none":
             return squash(own, self.activation)
-        return squash(own + (self._reference(x) @ self.reference_vector).unsqueeze(1), self.activation)
+        return squash(own + self._reference(x).unsqueeze(1), self.activation)
 
     def _reference(self, x: Tensor) -> Tensor:
+        """s₂·reference `[b]`."""
         if self.reference == "jk":
-            reference: Tensor = self.mlp(x.flatten(1)[:, self.first * x.shape[2] :])  # a view, no copy
-            return reference
+            return self.mlp.dot(x.flatten(1)[:, self.first * x.shape[2] :], self.reference_vector)  # a view, no copy
         if self.reference == "origin":
-            return x[:, 0]
+            return x[:, 0] @ self.reference_vector
         # Afresh each training step; at inference one vector for all nodes, so that batches do not matter.
-        return torch.randn_like(x[:, 0]) if self.training else self.noise.expand(len(x), -1)
+        noise = torch.randn_like(x[:, 0]) if self.training else self.noise.expand(len(x), -1)
+        return noise @ self.reference_vector
 
 
 def _products(x: Tensor, vectors: Tensor) -> Tensor:

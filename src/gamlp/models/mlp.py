@@ -116,6 +116,17 @@ class MLP(nn.Module):
         self.initial_residual = initial_residual
 
     def forward(self, h: Tensor) -> Tensor:
+        return _linear(self.linear[-1], *self._hidden(h))
+
+    def dot(self, h: Tensor, vector: Tensor) -> Tensor:
+        """vector·MLP(h) `[b]`. The last map is never made: vector·(W h + b) = (Wᵀ vector)·h + vector·b."""
+        last = self.linear[-1]
+        assert isinstance(last, nn.Linear)
+        h, share = self._hidden(h)
+        return h @ (vector / share @ last.weight) + last.bias @ vector
+
+    def _hidden(self, h: Tensor) -> tuple[Tensor, float]:
+        """What the last map reads, times the share, and that share."""
         first, share = None, 1.0
         for layer, linear in enumerate(self.linear[:-1]):
             if first is not None and self.initial_residual:
@@ -125,7 +136,7 @@ class MLP(nn.Module):
                 h = self.norms[layer](h)
             h, share = relu_mask(h, self.dropout, self.training)
             first = h if first is None else first
-        return _linear(self.linear[-1], h, share)
+        return h, share
 
 
 def _linear(linear: nn.Module, h: Tensor, share: float) -> Tensor:

@@ -10,10 +10,9 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find src -name '*.cpp' -o -name
 
 .PHONY: run test lint format bench clean
 
-run: $(VENV)/installed  ## propagate the bundled digits over their neighbour graph, and show what is in the store
-	$(BIN)/gamlp propagate digits --out runs/digits --hops 5
-	$(BIN)/gamlp info runs/digits
-	@echo "Your own tables: $(BIN)/gamlp ingest --help"
+run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it learned
+	$(BIN)/gamlp run digits
+	@echo "Your own tables: $(BIN)/gamlp run --help"
 
 test: $(VENV)/developer lint  ## everything that CI runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

@@ -208,7 +208,8 @@ class _Groups:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         from pyarrow.parquet import ParquetWriter
 
-        self._writer = ParquetWriter(path, schema)
+        # Probabilities hardly repeat: a dictionary of them would cost time and save nothing.
+        self._writer = ParquetWriter(path, schema, use_dictionary=["label"])
         self._waiting: list[pa.Table] = []
         self._most = max(1, _GROUP_CELLS // len(schema))
 

@@ -21,7 +21,8 @@ from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
 
 GAMLP = [sys.executable, "-m", "gamlp.cli.main"]
-VERBS = ["ingest", "datasets", "generate", "propagate", "info"]
+VERBS = ["run", "ingest", "train", "evaluate", "predict", "tune", "propagate", "info"]
+VERBS += ["recipes", "datasets", "generate"]
 
 
 def gamlp(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -53,7 +54,7 @@ def test_the_first_help_lists_every_verb(tmp_path: Path) -> None:
     ran = gamlp("--help", folder=tmp_path, COLUMNS="100")
     assert ran.returncode == 0
     assert all(re.search(rf"^\W*{verb} ", ran.stdout, re.MULTILINE) for verb in VERBS)
-    assert "gamlp propagate graph --out hops" in ran.stdout
+    assert "gamlp train graph --out run" in ran.stdout and "gamlp predict run --out predictions.parquet" in ran.stdout
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -61,7 +61,9 @@ def main() -> None:
     options.recipes.mkdir(parents=True, exist_ok=True)
     for name in options.names:
         out = options.work / f"{name}.yaml"
-        command = ["tune", *known[name], "--study", str(options.work / name), "--out", str(out)]
+        other = options.work / f"{name.removesuffix('-jk')}-recursive.yaml"
+        tried = ["--try", str(other)] if name.endswith("-jk") and other.exists() else []
+        command = ["tune", *known[name], *tried, "--study", str(options.work / name), "--out", str(out)]
         for key in ("trials", "seconds", "confirm", "confirm_seeds", "threads"):
             command += [f"--{key.replace('_', '-')}", str(getattr(options, key))]
         command += ["--data-dir", str(options.data_dir)] if options.data_dir else []

@@ -128,3 +128,11 @@ def test_the_verb_writes_a_recipe_and_its_log(tmp_path: Path) -> None:
     rows = list(csv.DictReader(out.with_suffix(".csv").read_text().splitlines()))
     assert [row["trial"] for row in rows] == ["0", "1"]
     assert "validation" in done.output and str(out.with_suffix(".csv").name) in done.output.replace("\n", "")
+
+
+def test_recipes_that_are_given_are_tried_first_and_once(tmp_path: Path) -> None:
+    given = Recipe.of(BASE).changed({"training.learning_rate": 0.03, "propagation.hops": 1, "model.beta": 0.0})
+    for _ in range(2):
+        found = search(load("digits"), tmp_path, first=(given,), confirm=0).run(2)
+    assert found.trials[1]["training.learning_rate"] == 0.03 and found.trials[1]["propagation.hops"] == 1
+    assert len(found.trials) == 2

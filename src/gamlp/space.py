@@ -84,7 +84,7 @@ def suggest(trial: Any, space: Space, base: Recipe) -> Recipe:
 
 
 def starting_point(space: Space, base: Recipe) -> dict[str, Any]:
-    """The base recipe's own values where the space has them: it is tried first."""
+    """A recipe's own values where the space has them, to be tried first; the search chooses the others."""
     point = {}
     for key, choice in space.items():
         value = base[key]

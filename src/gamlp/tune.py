@@ -30,7 +30,7 @@ from gamlp.training.loop import Machine
 class Search:
     """Graphs are one graph under one or several splits; every one is tried with every seed.
 
-    `valid_graph` is another graph to validate on.
+    `valid_graph` is another graph to validate on; `first` are recipes that are tried before the search chooses.
     """
 
     graphs: list[Graph]
@@ -42,6 +42,7 @@ class Search:
     confirm_seeds: tuple[int, ...] = tuple(range(10))
     resources: Resources = HERE
     valid_graph: Graph | None = None
+    first: tuple[Recipe, ...] = ()
 
     def run(self, trials: int, *, seconds: float | None = None, progress: Progress = silent) -> Found:
         """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
@@ -56,8 +57,8 @@ class Search:
             pruner=optuna.pruners.PercentilePruner(40.0, n_startup_trials=4),
         )
         self._same_question(study)
-        if not study.trials:
-            study.enqueue_trial(starting_point(self.space, self.base))
+        for recipe in (self.base, *self.first):
+            study.enqueue_trial(starting_point(self.space, recipe), skip_if_exists=True)
         begun = time.monotonic()
         while (done := len(_finished(study))) < trials and (seconds is None or time.monotonic() - begun < seconds):
             study.optimize(self._objective, n_trials=1, catch=(GamlpError,))

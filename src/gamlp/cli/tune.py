@@ -37,6 +37,16 @@ def _tune(
         str | None,
         typer.Option(help="Another graph to validate on: train on one, predict others.", show_default=False),
     ] = None,
+    first: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--try",
+            help="Another recipe to try before the search chooses.",
+            metavar="NAME|FILE",
+            rich_help_panel=_SEARCH,
+            show_default=False,
+        ),
+    ] = None,
     space: Annotated[
         str, typer.Option(help="What to try: default, wide, or a .yaml file of your own.", rich_help_panel=_SEARCH)
     ] = "default",
@@ -114,6 +124,7 @@ def _tune(
             confirm=confirm,
             confirm_seeds=tuple(range(confirm_seeds)),
             valid_graph=None if valid is None else open_or_load(valid, data_dir, 0, progress),
+            first=tuple(Recipe.of(other) for other in first or []),
             resources=Resources(None if memory is None else parse_size(memory), threads, device),
         )
         found = search.run(trials, seconds=seconds, progress=progress)

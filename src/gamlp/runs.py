@@ -89,10 +89,15 @@ def train(
         prepared = from_store(source.store, recipe)
     else:
         prepared = prepare(source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress)
+    fresh = run is None
     run = run or RunFolder.create(out, about, recipe, resume=resume)
-    return Trained(
-        run, recipe, train_run(prepared, run, resources=resources, observe=observe, progress=progress), notes
-    )
+    try:
+        bundles = train_run(prepared, run, resources=resources, observe=observe, progress=progress)
+    except GamlpError:
+        if fresh:  # nothing was learned: the same --out may be used with a better recipe
+            run.forget()
+        raise
+    return Trained(run, recipe, bundles, notes)
 
 
 def _check_free(out: Path) -> None:

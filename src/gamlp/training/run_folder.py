@@ -131,6 +131,12 @@ class RunFolder:
         bundle.save(self.seed_path(seed))
         self.checkpoint_path(seed).unlink(missing_ok=True)
 
+    def forget(self) -> None:
+        """A run that learned nothing leaves only its hops, which another recipe may use; one with a seed stays."""
+        if not any((self.path / "seeds").glob("*.safetensors")):
+            for path in (self.path / _ABOUT, self.recipe_path, self.metrics_path):
+                path.unlink(missing_ok=True)
+
     def choose(self, seed: int) -> None:
         """Make a seed's bundle the run's."""
         beside = self.path / ".bundle.partial"

@@ -83,7 +83,8 @@ def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:
     if "labels" in signals:
         found |= {"label_hops": signals["labels"].hops, "label_r": signals["labels"].settings["operator"]["r"]}
     if "crossfit" in signals:
-        found |= {key: signals["crossfit"].settings[key] for key in ("folds", "fold_seed")}
+        settings = signals["crossfit"].settings  # stores of the first release do not say these
+        found |= {key: settings[key] for key in ("folds", "fold_seed") if key in settings}
     said = recipe.propagation.model_fields_set
     changes = {f"propagation.{key}": value for key, value in found.items() if key not in said}
     if "labels" not in signals and "beta" not in recipe.model.model_fields_set:

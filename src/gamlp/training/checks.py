@@ -127,9 +127,9 @@ def check_store(store: HopStore, wanted: Plan) -> None:
         raise GamlpError("the store has no cross-fitted labels", file=store.folder, hint="propagate with --label-folds")
     settings = store.manifest.signals["crossfit"].settings
     for key in ("folds", "fold_seed"):
-        if settings[key] != (asked_for := getattr(wanted.labels, key)):
+        if settings.get(key) != (asked_for := getattr(wanted.labels, key)):
             raise GamlpError(
-                f"the store's cross-fitted labels have {key} {settings[key]}, not {asked_for} as in the recipe",
+                f"the store's cross-fitted labels have {key} {settings.get(key)}, not {asked_for} as in the recipe",
                 file=store.folder,
                 hint="propagate again, or change the recipe's propagation",
             )

@@ -87,6 +87,7 @@ class Bench:
         """Ten seeds on the public split, or a split and a seed for each of ten."""
         recipe = Recipe.of(f"{name}-{attention}").changed(changes)
         folder = self.work / f"{name}-{attention}-{_digest(recipe)}"
+        folder.mkdir(parents=True, exist_ok=True)
         random = PLAN["datasets"][name]["splits"] == "random"
         seeds = min(self.seeds, most)
         for seed in range(seeds):

@@ -14,6 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.settings_file import load_yaml, parse_changes, parse_value, read_yaml
 
 Attention = Literal["recursive", "jk"]
+_WITHOUT_LABELS = ("sgc", "sign")
 __all__ = ["Attention", "Model", "Propagation", "Recipe", "Training", "described", "shipped"]
 __all__ += ["parse_changes", "parse_value", "read_yaml"]
 
@@ -152,8 +153,9 @@ class Recipe(_Section):
 
     @property
     def labels_used(self) -> bool:
-        """Whether the label branch is on: β above 0, and some hop of labels to read."""
-        return self.model.beta > 0 and (self.propagation.label_hops > 0 or self.model.label_zero)
+        """Whether the label branch is on: β above 0 in a model that has one, and some hop of labels to read."""
+        some = self.propagation.label_hops > 0 or self.model.label_zero
+        return self.model.beta > 0 and self.model.name not in _WITHOUT_LABELS and some
 
     @classmethod
     def of(cls, source: Recipe | str | Path | dict[str, Any] | None = None) -> Recipe:

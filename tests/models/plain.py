@@ -69,11 +69,11 @@ def norm(state: State, name: str, h: Tensor, training: bool) -> Tensor:
 
 
 def mlp(state: State, name: str, h: Tensor, training: bool, initial_residual: float = 0.0) -> Tensor:
-    """Linear maps; between them batch norm where there is one, and ReLU; hidden layers read (1 - α) h_(l-1) + α h_1."""
+    """Linear maps; between them batch norm where there is one, and ReLU; later layers read (1 - α) h_(l-1) + α h_1."""
     depth = len([key for key in state if key.startswith(f"{name}.linear.") and key.endswith(".weight")])
     first = None
     for layer in range(depth):
-        if first is not None and layer < depth - 1:
+        if first is not None:
             h = (1 - initial_residual) * h + initial_residual * first
         h = h @ state[f"{name}.linear.{layer}.weight"].T + state[f"{name}.linear.{layer}.bias"]
         if layer == depth - 1:

@@ -51,6 +51,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"residual": True},
     {"residual": True, "hop_mlp": True},
     {"initial_residual": 0.3, "layers": 5},
+    {"initial_residual": 0.3, "layers": 3},
     {"initial_residual": 1.0, "layers": 4, "batch_norm": True},
     {"beta": 0.0},
     {"beta": 0.25, "label_layers": 1},

@@ -94,7 +94,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 class MLP(nn.Module):
     """`layers` linear maps; between them batch norm (an option), ReLU and dropout.
 
-    `initial_residual` α > 0: hidden layer l reads (1 - α) h_(l-1) + α h_1.
+    `initial_residual` α > 0: every layer from the third on reads (1 - α) h_(l-1) + α h_1, the last one too.
     """
 
     def __init__(
@@ -129,14 +129,15 @@ class MLP(nn.Module):
         """What the last map reads, times the share, and that share."""
         first, share = None, 1.0
         for layer, linear in enumerate(self.linear[:-1]):
-            if first is not None and self.initial_residual:
-                h = torch.lerp(h, first, self.initial_residual)
-            h = _linear(linear, h, share)
+            h = _linear(linear, self._with_first(h, first), share)
             if self.norms is not None:
                 h = self.norms[layer](h)
             h, share = relu_mask(h, self.dropout, self.training)
             first = h if first is None else first
-        return h, share
+        return self._with_first(h, first), share
+
+    def _with_first(self, h: Tensor, first: Tensor | None) -> Tensor:
+        return h if first is None or first is h or not self.initial_residual else h.lerp(first, self.initial_residual)
 
 
 def _linear(linear: nn.Module, h: Tensor, share: float) -> Tensor:

@@ -32,7 +32,7 @@ from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
 from gamlp.training.batches import Batches
 from gamlp.training.loop import Machine
-from gamlp.training.metrics import full_report
+from gamlp.training.report import full_report
 from machine import describe, versions
 
 PLAN = yaml.safe_load((Path(__file__).with_suffix(".yaml")).read_text())

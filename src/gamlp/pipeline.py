@@ -17,7 +17,6 @@ from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.checks import check_store
 from gamlp.training.device import choose_device
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
-from gamlp.training.metrics import full_report
 from gamlp.training.preparing import (
     HERE,
     Prepared,
@@ -29,6 +28,7 @@ from gamlp.training.preparing import (
     rows_of,
     without_folds,
 )
+from gamlp.training.report import full_report
 from gamlp.training.run_folder import RunFolder
 
 Array = np.ndarray[Any, Any]

@@ -19,7 +19,8 @@ from gamlp.graph import Graph, Labels, Split
 from gamlp.pipeline import bundle_of, evaluate_rows
 from gamlp.propagation import FeatureSignal, LocalEngine, Plan
 from gamlp.training.batches import Batches, HopRows
-from gamlp.training.metrics import evaluate, full_report, loss_of, probabilities
+from gamlp.training.metrics import evaluate, loss_of, probabilities
+from gamlp.training.report import full_report
 from tests.training.small import ONE_THREAD, make_graph, prepared_in, rows_of_role, trained
 
 CPU = torch.device("cpu")

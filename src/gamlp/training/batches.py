@@ -84,7 +84,8 @@ def _gather(signal: StoredSignal, rows: Array, hops: int) -> Array:
     positions = signal.positions(rows)
     if len(positions) and positions[-1] - positions[0] == len(positions) - 1 and (np.diff(positions) == 1).all():
         # Neighbours in the file: one copy from front to back, here, so that a reader ahead does the reading.
-        return np.array(signal.read(int(positions[0]), int(positions[-1]) + 1, hops))
+        found = signal.read(int(positions[0]), int(positions[-1]) + 1, hops)
+        return found if found.flags.owndata else np.array(found)  # across shards it is a copy already
     return signal.gather(rows, hops)
 
 

@@ -78,6 +78,8 @@ def page(results: dict[str, Any], command: str) -> str:
         "for every hop, in a plain PyTorch loop (nn.Linear, nn.ReLU, nn.Dropout, rows picked by index).",
         "- *Products*: the MLP's matrix products alone, forwards and backwards, without bias, activation, loss or "
         "optimiser, and without the gradient of the rows themselves.",
+        "- JK's reference is counted with the products of both its maps, as written out. Ours never makes the last map "
+        "(only its product with a vector is needed), so that ours can be below these products.",
         "- Our loop keeps freed memory for the next step; plain loops have the allocator as it is.",
         "- *Loading*: all batches of an epoch are gathered and nothing is done with them.",
         *(["- A quick run: it shows that everything works, and its figures mean nothing."] if results["quick"] else []),

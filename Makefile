@@ -8,7 +8,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src -name '*.cpp' -o -name '*.hpp')
 
-.PHONY: run test lint format bench clean
+.PHONY: run test lint format bench accuracy clean
 
 run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it learned
 	$(BIN)/gamlp run digits
@@ -27,8 +27,12 @@ format: $(VENV)/developer  ## mend style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/developer  ## speed and memory of propagation against its peers
+bench: $(VENV)/developer  ## speed and memory of propagation and training against their peers
 	$(BIN)/python benchmarks/propagation.py
+	$(BIN)/python benchmarks/training.py
+
+accuracy: $(VENV)/developer  ## test accuracy of the shipped recipes beside the paper's (needs GAMLP_DATA; hours)
+	$(BIN)/python benchmarks/accuracy.py
 
 clean:  ## remove the virtual environment and everything built
 	rm -rf $(VENV) build runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -49,10 +49,8 @@ def _table(table: dict[str, Any], plan: dict[str, Any]) -> list[str]:
 def _labels(labels: dict[str, Any], plan: dict[str, Any]) -> list[str]:
     ways = list(plan["labels"]["ways"])
     lines = ["## The label branch: none, the paper's way, cross-fitted", ""]
-    lines += [
-        "The JK recipe of each dataset with nothing else changed (what is changed: benchmarks/accuracy.yaml).",
-        "",
-    ]
+    runs = plan["labels"]["seeds"]
+    lines += [f"The JK recipe with nothing else changed (benchmarks/accuracy.yaml says what is), {runs} runs each.", ""]
     lines += [f"| dataset | {' | '.join(f'{way}, test | valid' for way in ways)} |", "|---" * (1 + 2 * len(ways)) + "|"]
     for name, found in labels.items():
         cells = [f"{_told(found[way]['test'])} | {_told(found[way]['valid'])}" for way in ways]

@@ -32,6 +32,7 @@ from gamlp.training.checks import check_trainable, check_width, with_classes
 from gamlp.training.device import choose_device
 from gamlp.training.given import GivenHops
 from gamlp.training.loop import Machine
+from gamlp.training.metrics import micro_f1
 
 Array = np.ndarray[Any, Any]
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
@@ -157,8 +158,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             true = hops.labels.values[asked]
         if not self.bundle_.many:
             return float((chosen == true).mean())
-        right, wrong = int((chosen & true).sum()), int((chosen ^ true).sum())
-        return 2 * right / (2 * right + wrong) if right + wrong else 1.0
+        return micro_f1(int((chosen & true).sum()), int((chosen ^ true).sum()))
 
     def hop_weights(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> HopWeights:
         """Every node's weights over hops, tensors `[rows, hops]` for features and for labels."""

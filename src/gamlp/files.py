@@ -44,10 +44,15 @@ def _checksum_in_cache(path: Path) -> int:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON beside, flush it to disk, then rename: a reader sees all of it or nothing."""
+    """Write JSON so that a reader sees all of it or nothing."""
+    write_text(path, json.dumps(content, indent=1))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text beside, flush it to disk, then rename: a reader sees all of it or nothing."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
+    with beside.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)

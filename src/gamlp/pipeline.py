@@ -90,10 +90,9 @@ def _both(first: Observe, second: Observe | None) -> Observe:
 
 def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
     """A fitted model as it is saved."""
-    known = prepared.statistics
-    kept = None if known is None else {"mean": torch.tensor(known.mean, dtype=torch.float64)}
-    if kept is not None and known is not None:
-        kept["deviation"] = torch.tensor(known.deviation, dtype=torch.float64)
+    kept = None
+    if (known := prepared.statistics) is not None:
+        kept = {name: torch.tensor(values, dtype=torch.float64) for name, values in known.model_dump().items()}
     report = {
         "seed": seed,
         "epoch": fitted.epoch,

@@ -50,7 +50,7 @@ def parse_changes(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise GamlpError(f"'{pair}' is no change of a recipe", hint="write KEY=VALUE: training.epochs=50")
+            raise GamlpError(f"'{pair}' sets nothing", hint="write --set KEY=VALUE, such as training.epochs=100")
         changes[key.strip()] = parse_value(value)
     return changes
 

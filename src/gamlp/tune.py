@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import csv
+import io
 import statistics
 import time
 import warnings
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError, MissingExtra
+from gamlp.files import write_text
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Split
 from gamlp.graph.manifest import digest
@@ -124,9 +126,7 @@ class Search:
         for other in self.graphs:
             assert other.nodes.split is not None
             roles[other.nodes.split.rows("train", "valid")] = 1
-        nodes = dataclasses.replace(graph.nodes, split=Split(roles))
-        checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/split.npy")}
-        return dataclasses.replace(graph, node_types={**graph.node_types, graph.target: nodes}, checksums=checksums)
+        return graph.with_answers(split=Split(roles))
 
     def _confirmed(self, study: Any, progress: Progress) -> Found:
         """The best few with more seeds: the first place of many noisy trials is partly luck."""
@@ -180,6 +180,18 @@ class Found:
     deviation: float
     runs: int
     trials: list[dict[str, Any]]
+
+    def write(self, out: Path) -> Path:
+        """The recipe, and beside it a .csv with a line for every trial, whose path is returned."""
+        out.parent.mkdir(parents=True, exist_ok=True)
+        names = list(dict.fromkeys(name for trial in self.trials for name in trial))
+        lines = io.StringIO()
+        writer = csv.DictWriter(lines, names, restval="")
+        writer.writeheader()
+        writer.writerows(self.trials)
+        write_text(log := out.with_suffix(".csv"), lines.getvalue())
+        write_text(out, self.recipe.explicit_yaml())
+        return log
 
 
 def trials_of(study: Any) -> list[dict[str, Any]]:

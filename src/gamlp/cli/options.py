@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -86,16 +86,12 @@ def resources_of(device: str, memory: str | None, threads: int | None) -> Resour
 
 def recipe_of(source: Source, recipe: str | None, changes: list[str] | None, seeds: str | None) -> tuple[Recipe, str]:
     """The recipe that was asked for, and what to call it."""
-    from gamlp.recipe import Recipe, parse_value
+    from gamlp.recipe import Recipe
+    from gamlp.settings_file import parse_changes
     from gamlp.training.source import default_recipe
 
     name = recipe or default_recipe(source)
-    values: dict[str, Any] = {}
-    for change in changes or []:
-        key, equals, value = change.partition("=")
-        if not equals:
-            raise GamlpError(f"'{change}' sets nothing", hint="write --set KEY=VALUE, such as training.epochs=100")
-        values[key.strip()] = parse_value(value)
+    values = parse_changes(changes or [])
     if seeds is not None:
         values["training.seeds"] = _seeds(seeds)
     made = Recipe.of(None if name == "defaults" else name).changed(values)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import csv
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gamlp.cli import display
+from gamlp.cli.options import (
+    DataDirOption,
+    DeviceOption,
+    JsonOption,
+    MemoryOption,
+    SetOption,
+    ThreadsOption,
+    resources_of,
+)
+from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
     from gamlp.tune import Found
 
 _SEARCH = "Search"
-_MACHINE = "Machine"
 
 
 def register(app: typer.Typer) -> None:
@@ -29,10 +36,7 @@ def _tune(
     recipe: Annotated[
         str | None, typer.Option(help="Where to start from: a shipped recipe or a .yaml file.", show_default=False)
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="key=value of the recipe.", metavar="KEY=VALUE", show_default=False),
-    ] = None,
+    changes: SetOption = None,
     valid: Annotated[
         str | None,
         typer.Option(help="Another graph to validate on: train on one, predict others.", show_default=False),
@@ -73,21 +77,11 @@ def _tune(
             show_default=False,
         ),
     ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(help="Memory to use, such as 4GiB.", rich_help_panel=_MACHINE, show_default=False),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="(default: all cores)", rich_help_panel=_MACHINE, show_default=False)
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.", rich_help_panel=_MACHINE)] = "auto",
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)
-    ] = False,
+    memory: MemoryOption = None,
+    threads: ThreadsOption = None,
+    device: DeviceOption = "auto",
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Search for a recipe by validation score; test rows are never read.
 
@@ -98,20 +92,14 @@ def _tune(
     The study is on disk: run the same command again to go on, or in several terminals at once to share it. Every
     trial is listed in a .csv beside the recipe.
     """
-    import torch
-
-    from gamlp.errors import GamlpError
     from gamlp.graph.datasets import open_or_load
-    from gamlp.pipeline import Resources
-    from gamlp.recipe import Recipe, parse_changes
-    from gamlp.sizes import parse_size
+    from gamlp.recipe import Recipe
+    from gamlp.settings_file import parse_changes
     from gamlp.space import load_space
     from gamlp.tune import Search
 
     if out.suffix not in (".yaml", ".yml"):
         raise GamlpError("a recipe is a .yaml file", file=out, hint="choose another --out")
-    if threads is not None:
-        torch.set_num_threads(threads)
     base = Recipe.of(recipe).changed(parse_changes(changes or []))
     with display.progress(as_json) as progress:
         graphs = [open_or_load(graph, data_dir, seed, progress) for seed in range(splits)]
@@ -125,31 +113,11 @@ def _tune(
             confirm_seeds=tuple(range(confirm_seeds)),
             valid_graph=None if valid is None else open_or_load(valid, data_dir, 0, progress),
             first=tuple(Recipe.of(other) for other in first or []),
-            resources=Resources(None if memory is None else parse_size(memory), threads, device),
+            resources=resources_of(device, memory, threads),
         )
         found = search.run(trials, seconds=seconds, progress=progress)
-    log = out.with_suffix(".csv")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    _replace(out, found.recipe.explicit_yaml())
-    write_log(log, found.trials)
+    log = found.write(out)
     _show(found, out, log, as_json)
-
-
-def write_log(path: Path, trials: list[dict[str, Any]]) -> None:
-    """Every trial as a line."""
-    names = list(dict.fromkeys(name for trial in trials for name in trial))
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, restval="")
-        writer.writeheader()
-        writer.writerows(trials)
-    beside.replace(path)
-
-
-def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
 
 
 def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:

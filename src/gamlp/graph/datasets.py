@@ -186,15 +186,7 @@ def _with_split(graph: Graph, dataset: Dataset, seed: int) -> Graph:
         split = Split(roles)
     else:
         return graph
-    nodes = dataclasses.replace(graph.nodes, split=split)
-    # Without the stored split's checksum: it is not the split of this graph.
-    checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/split.npy")}
-    return dataclasses.replace(
-        graph,
-        node_types={**graph.node_types, graph.target: nodes},
-        source={**graph.source, "seed": seed},
-        checksums=checksums,
-    )
+    return dataclasses.replace(graph.with_answers(split=split), source={**graph.source, "seed": seed})
 
 
 def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:

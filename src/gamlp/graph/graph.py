@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -207,6 +207,16 @@ class Graph:
         """Whether there are labelled training rows."""
         labels, split = self.nodes.labels, self.nodes.split
         return labels is not None and split is not None and bool(labels.known()[split.train].any())
+
+    def with_answers(self, **answers: Labels | Split | None) -> Graph:
+        """With other `labels` or another `split`; edges and features stay, and keep their fingerprints.
+
+        What is replaced is no longer what the folder holds, so its checksum goes.
+        """
+        nodes = replace(self.nodes, **answers)  # type: ignore[arg-type]
+        gone = tuple(f"/{name}.npy" for name in answers)
+        checksums = {name: value for name, value in self.checksums.items() if not name.endswith(gone)}
+        return replace(self, node_types={**self.node_types, self.target: nodes}, checksums=checksums)
 
     @classmethod
     def from_arrays(

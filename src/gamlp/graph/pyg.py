@@ -64,10 +64,7 @@ def as_graph(source: Any, y: Any = None) -> Graph:
     labels, nodes = labels_of(y), graph.nodes
     if labels is not None and len(labels.values) != nodes.count:
         raise GamlpError(f"{len(labels.values)} labels for {nodes.count} nodes", hint="give one label a node")
-    changed = {**graph.node_types, graph.target: replace(nodes, labels=labels)}
-    # The labels held are no longer those of the folder; edges and features are, and keep their fingerprints.
-    checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/labels.npy")}
-    return replace(graph, node_types=changed, folder=None, checksums=checksums)
+    return replace(graph.with_answers(labels=labels), folder=None)
 
 
 def labels_of(y: Any, *, numbered: bool = False) -> Labels | None:

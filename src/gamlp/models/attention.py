@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -127,7 +128,7 @@ class Mixture(torch.autograd.Function):
         return grad_weights, grad_x
 
 
-class HopAttention(nn.Module):
+class HopAttention(nn.Module, ABC):
     """Weights over hops from x `[b, hops, d]`; `forward` gives Σ_l w_l x_l `[b, d]`."""
 
     def __init__(self, activation: str, dropout: float) -> None:
@@ -135,9 +136,9 @@ class HopAttention(nn.Module):
         self.activation = activation
         self.dropout = dropout
 
+    @abstractmethod
     def scores(self, x: Tensor) -> Tensor:
         """`[b, hops]`, before the softmax."""
-        raise NotImplementedError
 
     def weights(self, x: Tensor) -> Tensor:
         """`[b, hops]`, rows summing to one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,9 +60,7 @@ def with_classes(graph: Graph, classes: tuple[str, ...]) -> Graph:
         _refuse_unseen(graph, [name for name, seen in zip(labels.classes, used) if seen and name not in number])
         table = np.array([*(number.get(name, UNKNOWN) for name in labels.classes), UNKNOWN], np.int32)
         values = table[labels.values]  # -1 finds the last entry
-    nodes = replace(graph.nodes, labels=Labels(values, classes))
-    checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/labels.npy")}
-    return replace(graph, node_types={**graph.node_types, graph.target: nodes}, checksums=checksums)
+    return graph.with_answers(labels=Labels(values, classes))
 
 
 def _refuse_unseen(graph: Graph, unseen: list[str]) -> None:

@@ -58,8 +58,7 @@ def split_of(count: int, *, train: Any = None, valid: Any = None, test: Any = No
 
 def with_split(graph: Graph, split: Split) -> Graph:
     """The graph with another split, held in memory."""
-    nodes = replace(graph.nodes, split=split)
-    return replace(graph, node_types={**graph.node_types, graph.target: nodes}, folder=None)
+    return replace(graph.with_answers(split=split), folder=None)
 
 
 def number_type(given: Any, classes: tuple[str, ...]) -> str | None:

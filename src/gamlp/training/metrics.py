@@ -50,6 +50,11 @@ def logits_of(model: nn.Module, batches: Batches) -> Iterator[tuple[Batch, Tenso
             yield batch, model(batch.x, batch.y)
 
 
+def micro_f1(right: float, wrong: float) -> float:
+    """Of `right` chosen labels that are true, and `wrong` ones that were chosen falsely or missed."""
+    return float(2 * right / (2 * right + wrong)) if right + wrong else 1.0
+
+
 def evaluate(model: nn.Module, batches: Batches, loss: Loss | None = None) -> dict[str, float]:
     """Mean loss and score: accuracy, or micro-F1 where a node has many labels."""
     many = batches.target.ndim == 2
@@ -65,5 +70,5 @@ def evaluate(model: nn.Module, batches: Batches, loss: Loss | None = None) -> di
         found.append(torch.stack([lost, *counts]))
     total, right, wrong = np.sum([values.tolist() for values in found], axis=0) if found else (0.0, 0.0, 0.0)
     count = max(1, len(batches.source))
-    score = right / count if not many else 2 * right / (2 * right + wrong) if right + wrong else 1.0
+    score = micro_f1(right, wrong) if many else right / count
     return {"loss": float(total / count), "score": float(score)}

@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from gamlp.training.batches import Batches
-from gamlp.training.metrics import logits_of, probabilities
+from gamlp.training.metrics import logits_of, micro_f1, probabilities
 
 Array = np.ndarray[Any, Any]
 MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold them
@@ -61,7 +61,7 @@ class _Counts:
     def report(self) -> dict[str, float]:
         rows = max(1.0, self.rows)
         right, either = int(self.right.sum()), 2 * self.right + self.wrong + self.missed
-        score = right / rows if not self.many else 2 * right / int(either.sum()) if either.any() else 1.0
+        score = micro_f1(right, int((self.wrong + self.missed).sum())) if self.many else right / rows
         each = 2 * self.right / np.maximum(either, 1)
         occurring = each if self.many else each[either > 0]
         macro = float(occurring.mean()) if len(occurring) else 0.0

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gamlp.errors import GamlpError
-from gamlp.files import write_json
+from gamlp.files import write_json, write_text
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 
@@ -70,7 +70,7 @@ class RunFolder:
             (path / "seeds").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise GamlpError(f"cannot write here ({error.strerror})", file=path) from error
-        run.recipe_path.write_text(recipe.to_yaml(), encoding="utf-8")
+        write_text(run.recipe_path, recipe.to_yaml())
         write_json(path / _ABOUT, about.model_dump(mode="json"))
         return run
 
@@ -160,9 +160,7 @@ class RunFolder:
     def _drop(self, seed: int, first: int) -> None:
         """Remove lines of a seed from an epoch on, and whatever a kill cut off."""
         kept = [line for line in self.metrics() if line["seed"] != seed or line["epoch"] < first]
-        beside = self.path / ".metrics.partial"
-        beside.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-        beside.replace(self.metrics_path)
+        write_text(self.metrics_path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def metrics(self) -> list[dict[str, Any]]:
         """Every epoch of every seed; a last line that was cut off by a kill is left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _GROUPS = Path("/sys/fs/cgroup")
@@ -18,10 +19,37 @@ def available_memory() -> int:
 
 def anonymous_memory() -> int:
     """RssAnon of this process: memory that no file backs."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return _status("RssAnon")
+
+
+class PeakMemory:
+    """Resident memory of this process at its most, above what it held when the block began.
+
+    >>> with PeakMemory() as peak:
+    ...     held = bytearray(50 << 20)
+    >>> peak.bytes > 40 << 20
+    True
+    """
+
+    bytes: int = 0
+
+    def __enter__(self) -> PeakMemory:
+        with suppress(OSError):  # on another system the mark is that of the whole process
+            Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
+        self._before = _status("VmRSS")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bytes = max(0, _status("VmHWM") - self._before)
+
+
+def _status(name: str) -> int:
+    """A line of this process's status, in bytes; 0 where the system keeps none."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def _meminfo() -> int | None:

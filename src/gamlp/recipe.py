@@ -14,7 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.settings_file import load_yaml, parse_changes, parse_value, read_yaml
 
 Attention = Literal["recursive", "jk"]
-_WITHOUT_LABELS = ("sgc", "sign")
+_LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
 __all__ = ["Attention", "Model", "Propagation", "Recipe", "Training", "described", "shipped"]
 __all__ += ["parse_changes", "parse_value", "read_yaml"]
 
@@ -52,7 +52,9 @@ class Propagation(_Section):
 class Model(_Section):
     """GAMLP's options; a peer takes those it knows, a module of your own takes `options`."""
 
-    name: str = Field(default="gamlp", description="gamlp, sgc, sign, or your own torch module as package.module:Class")
+    name: str = Field(
+        default="gamlp", description="gamlp, a peer (gamlp methods), or your own torch module as package.module:Class"
+    )
     attention: Attention = Field(default="recursive", description="how hops of features are weighed")
     hidden: int = Field(default=256, ge=1, le=1 << 16, description="width of every MLP")
     layers: int = Field(default=3, ge=1, le=64, description="depth of the output MLP")
@@ -83,7 +85,10 @@ class Model(_Section):
     label_zero: bool = Field(
         default=False, description="whether a training row's own answer, Y^(0), is among the label hops"
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of your own module")
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="what a peer takes beside these (heads, alpha …); keyword arguments of your own module",
+    )
 
 
 class Training(_Section):
@@ -155,7 +160,8 @@ class Recipe(_Section):
     def labels_used(self) -> bool:
         """Whether the label branch is on: β above 0 in a model that has one, and some hop of labels to read."""
         some = self.propagation.label_hops > 0 or self.model.label_zero
-        return self.model.beta > 0 and self.model.name not in _WITHOUT_LABELS and some
+        reads = self.model.name in _LABEL_READERS or ":" in self.model.name
+        return self.model.beta > 0 and reads and some
 
     @classmethod
     def of(cls, source: Recipe | str | Path | dict[str, Any] | None = None) -> Recipe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,12 +21,41 @@ PIECE = 1 << 18  # numbers
 
 @dataclass(frozen=True)
 class Batch:
-    """x `[b, channel, hop, d]`, y `[b, channel, hop, c]` or None, target `[b]` or `[b, c]`; all float32 but numbers."""
+    """x `[b, channel, hop, d]`, y `[b, channel, hop, c]` or None, target `[b]` or `[b, c]`; all float32 but numbers.
+
+    A peer that passes messages reads a part of the graph as x and known labels as y (gamlp.bench.views).
+    """
 
     rows: Array
-    x: Tensor
-    y: Tensor | None
+    x: Any
+    y: Any
     target: Tensor
+
+
+class Source(Protocol):
+    """Rows with their answers, which the loop trains on or looks at."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def targets(self) -> Array: ...
+
+    @property
+    def classes(self) -> int: ...
+
+    def batches(self, size: int, device: torch.device, memory: int | None = None) -> Passes: ...
+
+
+class Passes(Protocol):
+    """What gives the batches of an epoch. `held` are the bytes it keeps in memory between epochs."""
+
+    target: Tensor
+    device: torch.device
+
+    @property
+    def held(self) -> int: ...
+
+    def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]: ...
 
 
 @dataclass(frozen=True)
@@ -70,6 +99,13 @@ class HopRows:
             raise GamlpError("the store has no labels", file=self.store.folder, hint="propagate a graph with labels")
         return labels.values[self.rows]
 
+    @property
+    def classes(self) -> int:
+        return len(self.store.labels.classes) if self.store.labels else 0
+
+    def batches(self, size: int, device: torch.device, memory: int | None = None) -> Batches:
+        return Batches(self, size, device, memory)
+
     def gather(self, positions: Array) -> tuple[Array, Array | None]:
         """Hops of the rows at these positions, in the store's precision."""
         rows = self.rows[positions]
@@ -109,6 +145,10 @@ class Batches:
 
     def __len__(self) -> int:
         return -(-len(self.source) // self.size)
+
+    @property
+    def held(self) -> int:
+        return len(self.source) * self.source.row_bytes if self.resident else 0
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All rows once: shuffled by the generator, or in order."""

@@ -140,7 +140,8 @@ def make_model(recipe: Recipe, shape: Shape) -> nn.Module:
     # A default that is written out, as in a run's recipe.yaml, is no wish; nor is β = 0 of a model without labels.
     usual = type(settings)()
     said = {key for key in settings.model_fields_set if getattr(settings, key) != getattr(usual, key)}
-    return build(settings.name, shape, options, said=said - ({"beta"} if settings.beta == 0 else set()))
+    said = said - {"options"} - ({"beta"} if settings.beta == 0 else set())
+    return build(settings.name, shape, options | settings.options, said=said | set(settings.options))
 
 
 def _read(path: Path) -> tuple[str, bool, Weights]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Training
 from gamlp.training.allocation import kept_memory
-from gamlp.training.batches import Batches, HopRows
+from gamlp.training.batches import Source
 from gamlp.training.checkpoint import Standing, Weights, load_checkpoint, save_checkpoint, weights_of
 from gamlp.training.metrics import Loss, evaluate, loss_of
 
@@ -48,8 +48,8 @@ class Machine:
 
 def fit(
     make: Callable[[], nn.Module],
-    train: HopRows,
-    valid: HopRows | None,
+    train: Source,
+    valid: Source | None,
     settings: Training,
     *,
     seed: int = 0,
@@ -70,28 +70,24 @@ class _Run:
     def __init__(
         self,
         model: nn.Module,
-        train: HopRows,
-        valid: HopRows | None,
+        train: Source,
+        valid: Source | None,
         settings: Training,
         shuffle: torch.Generator,
         seed: int,
         machine: Machine,
     ) -> None:
         self.model, self.settings, self.shuffle, self.seed, self.machine = model, settings, shuffle, seed, machine
-        self.train = Batches(train, settings.batch_size, machine.device, machine.memory)
-        held = len(train) * train.row_bytes if self.train.resident else 0
-        left = None if machine.memory is None else machine.memory - held
+        self.train = train.batches(settings.batch_size, machine.device, machine.memory)
+        left = None if machine.memory is None else machine.memory - self.train.held
         self.valid = (
-            None if valid is None or not len(valid) else Batches(valid, settings.batch_size, machine.device, left)
+            None if valid is None or not len(valid) else valid.batches(settings.batch_size, machine.device, left)
         )
-        classes = len(train.store.labels.classes) if train.store.labels else 0
-        self.loss: Loss = loss_of(train.targets, classes, settings.class_weights, machine.device)
+        self.loss: Loss = loss_of(train.targets, train.classes, settings.class_weights, machine.device)
         kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-        parameters = [value for value in model.parameters() if value.requires_grad]
         self.optimizer = kind(
-            parameters,
+            parameter_groups(model, settings.weight_decay),
             lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
             fused=machine.device.type in ("cpu", "cuda"),
         )
 
@@ -125,18 +121,19 @@ class _Run:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
-        total = torch.zeros((), device=self.machine.device)
+        total, rows = torch.zeros((), device=self.machine.device), 0
         for batch in self.train.epoch(self.shuffle):
             self.optimizer.zero_grad()
             loss = self.loss(self.model(batch.x, batch.y), batch.target)
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
             total += loss.detach() * len(batch.target)
+            rows += len(batch.target)  # a sampler may leave rows out, or give them twice
         standing.epoch += 1
         line: dict[str, Any] = {
             "epoch": standing.epoch,
             "learning_rate": rate,
-            "loss": float(total) / len(self.train.source),
+            "loss": float(total) / max(1, rows),
         }
         if self.valid is not None and math.isfinite(line["loss"]):
             line |= {f"valid_{name}": value for name, value in evaluate(self.model, self.valid).items()}
@@ -164,6 +161,17 @@ class _Run:
         if self.settings.monitor == "loss" or now["score"] == best["score"]:
             return now["loss"] < best["loss"]
         return now["score"] > best["score"]
+
+
+def parameter_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+    """All parameters decay, or those that the model's `decayed()` names: some papers decay the first layer alone."""
+    parameters = [value for value in model.parameters() if value.requires_grad]
+    decayed: Callable[[], Iterable[nn.Parameter]] | None = getattr(model, "decayed", None)
+    if decayed is None:
+        return [{"params": parameters, "weight_decay": decay}]
+    chosen = {id(value) for value in decayed()}
+    groups = [([value for value in parameters if (id(value) in chosen) is own], own) for own in (True, False)]
+    return [{"params": values, "weight_decay": decay if own else 0.0} for values, own in groups if values]
 
 
 def learning_rate(settings: Training, epoch: int) -> float:

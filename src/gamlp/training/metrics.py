@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gamlp.training.allocation import kept_memory
-from gamlp.training.batches import Batch, Batches
+from gamlp.training.batches import Batch, Passes
 
 Array = np.ndarray[Any, Any]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -42,7 +42,7 @@ def probabilities(logits: Tensor, many: bool) -> Tensor:
 
 
 @torch.no_grad()
-def logits_of(model: nn.Module, batches: Batches) -> Iterator[tuple[Batch, Tensor]]:
+def logits_of(model: nn.Module, batches: Passes) -> Iterator[tuple[Batch, Tensor]]:
     """Every batch in order with its logits, the model in evaluation mode; memory does not grow with the rows."""
     model.eval()
     with kept_memory():
@@ -55,7 +55,7 @@ def micro_f1(right: float, wrong: float) -> float:
     return float(2 * right / (2 * right + wrong)) if right + wrong else 1.0
 
 
-def evaluate(model: nn.Module, batches: Batches, loss: Loss | None = None) -> dict[str, float]:
+def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None) -> dict[str, float]:
     """Mean loss and score: accuracy, or micro-F1 where a node has many labels."""
     many = batches.target.ndim == 2
     loss = loss or loss_of(batches.target.cpu().numpy(), 0, "none", batches.device)
@@ -69,6 +69,6 @@ def evaluate(model: nn.Module, batches: Batches, loss: Loss | None = None) -> di
             counts = [(logits.argmax(1) == batch.target).sum(), torch.zeros_like(lost)]
         found.append(torch.stack([lost, *counts]))
     total, right, wrong = np.sum([values.tolist() for values in found], axis=0) if found else (0.0, 0.0, 0.0)
-    count = max(1, len(batches.source))
+    count = max(1, len(batches.target))
     score = micro_f1(right, wrong) if many else right / count
     return {"loss": float(total / count), "score": float(score)}

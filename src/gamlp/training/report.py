@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from gamlp.training.batches import Batches
+from gamlp.training.batches import Passes
 from gamlp.training.metrics import logits_of, micro_f1, probabilities
 
 Array = np.ndarray[Any, Any]
 MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold them
 
 
-def full_report(model: nn.Module, batches: Batches) -> dict[str, float]:
+def full_report(model: nn.Module, batches: Passes) -> dict[str, float]:
     """Score, loss, macro-F1 (over classes that occur or were chosen) and ROC-AUC.
 
     ROC-AUC is of the second of two classes, or the mean over classes; with more than MOST_KEPT probabilities it is

@@ -1,0 +1,142 @@
+"""Methods on hops: propagate once (or find the hops), train through the one loop, score."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gamlp.bench.contract import Array, Place, Report, Seconds, Task
+from gamlp.bench.scoring import labelled, mean_of
+from gamlp.files import locked, write_json
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest
+from gamlp.memory import PeakMemory
+from gamlp.pipeline import bundle_of, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
+from gamlp.propagation import HopStore
+from gamlp.recipe import Recipe
+from gamlp.training.batches import HopRows
+from gamlp.training.device import choose_device
+from gamlp.training.loop import Fitted, Machine
+from gamlp.training.metrics import logits_of, probabilities
+from gamlp.training.preparing import Prepared
+from gamlp.training.report import full_report
+
+INFERENCE_BATCH = 2000
+_TOOK = "seconds.json"
+
+
+def run_on_hops(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+    """The contract for every model of gamlp.models."""
+    device = choose_device(place.resources.device)
+    with PeakMemory() as peak:
+        prepared, preparation = prepare_task(task, recipe, place)
+        begun = time.monotonic()
+        machine = Machine(device, place.resources.memory)
+        fitted = fit_seed(prepared, seed, machine=machine, observe=place.observe, progress=place.progress)
+        trained = time.monotonic()
+        test, tests = _scores(task, prepared, fitted, place, device)
+        ended = time.monotonic()
+    parameters = sum(value.numel() for value in fitted.model.parameters())
+    return Report(
+        recipe.model.name, seed, fitted.valid, test, Seconds(preparation, trained - begun, ended - trained),
+        peak.bytes, parameters, fitted.epoch, fitted.epochs, fitted.stopped, tests,
+        _chances(task.graph, prepared, fitted, device) if place.chances else None,
+    )  # fmt: skip
+
+
+def prepare_task(task: Task, recipe: Recipe, place: Place) -> tuple[Prepared, float]:
+    """Hops of a task and the seconds they took to make. Splits of one graph share the hops of its features."""
+    if task.valid is not None or recipe.training.setting == "inductive":
+        graphs = [fingerprint.structure(graph) for graph in (task.graph, task.valid) if graph is not None]
+        folder = place.hops / f"inductive-{digest([graphs, _answers(task.graph), plan_of(recipe).model_dump()])}"
+        begun = time.monotonic()
+        prepared = prepare(
+            task.graph, recipe, folder,
+            valid_graph=task.valid, resources=place.resources, progress=place.progress,
+        )  # fmt: skip
+        return prepared, _took(folder, time.monotonic() - begun)
+    features, first = features_store(task.graph, recipe, place)
+    folder = place.hops / f"labels-{digest([_answers(task.graph), plan_of(recipe).model_dump(exclude={'features'})])}"
+    begun = time.monotonic()
+    prepared = prepare_split(task.graph, recipe, features, folder, resources=place.resources, progress=place.progress)
+    second = _took(folder, time.monotonic() - begun) if recipe.labels_used else 0.0
+    return prepared, first + second
+
+
+def features_key(recipe: Recipe) -> str:
+    """Of what decides the hops of features, but for their number."""
+    features = plan_of(recipe, labels=False).features
+    assert features is not None
+    return digest(features.model_dump(exclude={"hops"}))
+
+
+def features_store(graph: Graph, recipe: Recipe, place: Place) -> tuple[HopStore, float]:
+    """All rows, as deep as `place.depths` asks; made once, in seconds that are kept beside it."""
+    plan = plan_of(recipe, labels=False).model_copy(update={"rows": "all"})
+    assert plan.features is not None
+    hops = max(plan.features.hops, place.depths.get(features_key(recipe), 0))
+    plan = plan.model_copy(update={"features": plan.features.model_copy(update={"hops": hops})})
+    key = digest([fingerprint.structure(graph), fingerprint.features(graph), plan.model_dump(exclude={"labels"})])
+    folder = place.hops / f"{graph.name}-{key}"
+    with locked(folder):
+        begun = time.monotonic()
+        store = place.resources.engine().run(graph, plan, folder, place.progress)
+        return store, _took(folder, time.monotonic() - begun)
+
+
+def _took(folder: Path, seconds: float) -> float:
+    """Seconds that a folder's hops took: written when they are made, read when they are found."""
+    known = folder.parent / f"{folder.name}.{_TOOK}"
+    if known.exists():
+        return float(json.loads(known.read_text()))
+    write_json(known, seconds)
+    return seconds
+
+
+def _answers(graph: Graph) -> list[str | None]:
+    nodes = graph.nodes
+    kept = (None if nodes.split is None else nodes.split.roles, None if nodes.labels is None else nodes.labels.values)
+    return [
+        fingerprint.structure(graph),
+        *(None if one is None else digest(np.asarray(one).tobytes().hex()) for one in kept),
+    ]
+
+
+def _scores(
+    task: Task, prepared: Prepared, fitted: Fitted, place: Place, device: torch.device
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    if not task.tests:
+        rows = replace(prepared.train, rows=labelled(task.graph, "test"), crossfit=False)
+        if prepared.train.store is not prepared.store:  # inductive: test rows are read from the whole graph's hops
+            rows = rows_of(prepared.store, prepared.recipe, rows.rows)
+        return full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0)), {}
+    bundle = bundle_of(prepared, fitted, 0)
+    found = {}
+    for name, graph in task.tests.items():
+        key = digest([fingerprint.structure(graph), plan_of(prepared.recipe, prepared.statistics).model_dump()])
+        store = hops_for(bundle, graph, place.hops / f"{graph.name}-{key}", place.resources, place.progress)
+        rows = rows_of(store, prepared.recipe, labelled(graph))
+        found[name] = full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0))
+    return mean_of(list(found.values())), found
+
+
+def _chances(graph: Graph, prepared: Prepared, fitted: Fitted, device: torch.device) -> Array:
+    every = np.arange(graph.nodes.count)
+    rows: HopRows = replace(prepared.train, rows=every, crossfit=False)
+    if prepared.train.store is not prepared.store:
+        rows = rows_of(prepared.store, prepared.recipe, every)
+    batches = rows.batches(INFERENCE_BATCH, device, 0)
+    parts = [probabilities(logits, prepared.many).cpu().numpy() for _, logits in logits_of(fitted.model, batches)]
+    return np.concatenate(parts)
+
+
+def forget_hops(place: Place) -> None:
+    """Remove the cache of hops."""
+    shutil.rmtree(place.hops, ignore_errors=True)

@@ -1,0 +1,75 @@
+"""Every method by name."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any
+
+from gamlp.bench.contract import Method, Place, Report, Run, Task
+from gamlp.bench.hops import run_on_hops
+from gamlp.bench.whole_graph import message_passing
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph
+from gamlp.models.registry import is_own
+from gamlp.models.shape import Shape
+from gamlp.recipe import Recipe, shipped
+
+
+def _pyg(name: str) -> Any:
+    """A model of gamlp.bench.message_passing, imported when it is made: PyG is an extra."""
+
+    def make(shape: Shape, recipe: Recipe) -> Any:
+        try:
+            module = importlib.import_module("gamlp.bench.message_passing")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "torch_geometric":
+                raise
+            raise GamlpError(
+                f"'{recipe.model.name}' needs PyG, which is not installed", hint='pip install "gamlp[bench]"'
+            ) from error
+        return getattr(module, name)(shape, recipe)
+
+    return make
+
+
+def _method(name: str, title: str, family: str, paper: str, run: Run) -> tuple[str, Method]:
+    return name, Method(name, title, family, paper, run)
+
+
+METHODS: dict[str, Method] = dict(
+    [
+        _method("gamlp", "GAMLP", "hops", "Zhang et al., KDD 2022", run_on_hops),
+        _method("sgc", "SGC", "hops", "Wu et al., ICML 2019", run_on_hops),
+        _method("sign", "SIGN", "hops", "Frasca et al., 2020", run_on_hops),
+        _method("gcn", "GCN", "message passing", "Kipf and Welling, ICLR 2017", message_passing(_pyg("GCN"))),
+    ]
+)
+
+
+def method(name: str) -> Method:
+    """By name; an own module is a method on hops."""
+    if is_own(name):
+        return Method(name, name, "hops", "your own", run_on_hops)
+    if name in METHODS:
+        return METHODS[name]
+    near = difflib.get_close_matches(name, METHODS, 1)
+    raise GamlpError(
+        f"there is no method '{name}'" + (f": did you mean '{near[0]}'?" if near else ""),
+        hint=f"choose from {', '.join(METHODS)}",
+    )
+
+
+def recipe_for(name: str, dataset: str | None = None) -> Recipe:
+    """The shipped recipe of a method: for this dataset where there is one, else its own."""
+    method(name)
+    known = shipped()
+    wanted = [f"{dataset}-{name}", name] if dataset else [name]
+    found = next((one for one in wanted if one in known), None)
+    return Recipe.of(found) if found else Recipe.of({"model": {"name": name}})
+
+
+def run(task: Task | Graph, recipe: Recipe, seed: int, place: Place) -> Report:
+    """One run of the recipe's method."""
+    task = Task(task) if isinstance(task, Graph) else task
+    return method(recipe.model.name).run(task, recipe, seed, place)

@@ -1,0 +1,138 @@
+"""The paper's tables and figures as data: one YAML file each, checked when it is read."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import resources
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from gamlp.errors import GamlpError
+from gamlp.settings_file import load_yaml
+
+Kind = Literal["grid", "curve", "efficiency", "complexity", "hop-weights", "sgc-steps"]
+NAMES = (
+    "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "ogbn-mag", "ablation-labels",
+    "ablation-reference", "ablation-alpha", "efficiency", "edge-sparsity", "label-sparsity", "depth", "complexity",
+    "hop-weights", "sgc-steps",
+)  # fmt: skip
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PaperSource(_Strict):
+    """Where published values stand: the paper and the LaTeX label of its table or figure."""
+
+    paper: str
+    label: str
+
+
+class TableDataset(_Strict):
+    """A column. `note` says why a cell is empty, or what a stand-in stands for."""
+
+    title: str
+    note: str = ""
+
+
+class TableMethod(_Strict):
+    """A row: the shipped recipe `<dataset>-<recipe>` or else `<recipe>`, with changes; None: published values alone.
+
+    `axis` is the recipe's key that the table's axis sets for this method, where it is not the table's own.
+    """
+
+    recipe: str | None = None
+    changes: dict[str, Any] = Field(default_factory=dict)
+    axis: str | None = None
+    note: str = ""
+
+
+class Axis(_Strict):
+    """What a curve sweeps: a key of recipes, or `graph.edges_removed` (a share), `graph.labels_per_class`."""
+
+    title: str
+    key: str
+    values: tuple[float | int, ...]
+
+
+class Value(_Strict):
+    """A published value with its deviation, None where the paper gives none."""
+
+    mean: float
+    deviation: float | None = None
+
+
+class Table(_Strict):
+    """One table or figure; `published[method][dataset][metric]`.
+
+    Metrics are `test.score`, `valid.score`, `test.roc_auc`, and `seconds.training` relative to the first method.
+    """
+
+    name: str
+    title: str
+    kind: Kind = "grid"
+    source: PaperSource
+    metrics: tuple[str, ...] = ("test.score",)
+    datasets: dict[str, TableDataset]
+    methods: dict[str, TableMethod]
+    axis: Axis | None = None
+    seeds: int = 10
+    budget_minutes: float = 60
+    published: dict[str, dict[str, dict[str, Value]]] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description="what a special kind measures")
+    footnotes: tuple[str, ...] = ()
+
+    @field_validator("published", mode="before")
+    @classmethod
+    def _short(cls, given: Any) -> Any:
+        """`cora: [81.8, 0.5]` is short for `cora: {test.score: {mean: 81.8, deviation: 0.5}}`."""
+
+        def value(one: Any) -> Any:
+            numbers = one if isinstance(one, list) else [one]
+            return {"mean": numbers[0], "deviation": numbers[1] if len(numbers) > 1 else None}
+
+        def cell(one: Any) -> Any:
+            if isinstance(one, dict):
+                return {metric: inner if isinstance(inner, dict) else value(inner) for metric, inner in one.items()}
+            return {"test.score": value(one)}
+
+        if not isinstance(given, dict):
+            return given
+        return {
+            method: {dataset: cell(one) for dataset, one in cells.items()} if isinstance(cells, dict) else cells
+            for method, cells in given.items()
+        }
+
+    @model_validator(mode="after")
+    def _refers(self) -> Table:
+        for method, cells in self.published.items():
+            if method not in self.methods:
+                raise ValueError(f"published values of '{method}', which is no method of the table")
+            for dataset in cells:
+                if dataset not in self.datasets:
+                    raise ValueError(f"published values on '{dataset}', which is no dataset of the table")
+        if (self.axis is None) is (self.kind == "curve"):
+            raise ValueError("a curve has an axis, and nothing else has one")
+        return self
+
+
+def table_of(name: str) -> Table:
+    """A shipped table by its name."""
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, 1)
+        raise GamlpError(
+            f"there is no table '{name}'" + (f": did you mean '{near[0]}'?" if near else ""), hint="gamlp bench list"
+        )
+    return read_table(load_yaml((resources.files("gamlp.bench") / "tables" / f"{name}.yaml").read_text("utf-8")))
+
+
+def read_table(content: Any) -> Table:
+    """A table from what its file holds."""
+    try:
+        return Table.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise GamlpError(f"'{key}': {first['msg']}") from error

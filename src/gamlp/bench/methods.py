@@ -61,12 +61,20 @@ def method(name: str) -> Method:
 
 
 def recipe_for(name: str, dataset: str | None = None) -> Recipe:
-    """The shipped recipe of a method: for this dataset where there is one, else its own."""
+    """The recipe of a method: a shipped one for this dataset, or the method's own, or the defaults."""
     method(name)
+    return recipe_named(name, dataset) if _shipped_for(name, dataset) else Recipe.of({"model": {"name": name}})
+
+
+def recipe_named(name: str, dataset: str | None = None) -> Recipe:
+    """The shipped recipe `<dataset>-<name>` where there is one, else `<name>`."""
+    return Recipe.of(_shipped_for(name, dataset) or name)
+
+
+def _shipped_for(name: str, dataset: str | None) -> str | None:
     known = shipped()
     wanted = [f"{dataset}-{name}", name] if dataset else [name]
-    found = next((one for one in wanted if one in known), None)
-    return Recipe.of(found) if found else Recipe.of({"model": {"name": name}})
+    return next((one for one in wanted if one in known), None)
 
 
 def run(task: Task | Graph, recipe: Recipe, seed: int, place: Place) -> Report:

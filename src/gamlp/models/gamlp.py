@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gamlp.models.attention import HopAttention, JKAttention, RecursiveAttention
 from gamlp.models.labels import smooth
 from gamlp.models.mlp import MLP, HopMLP, dropout
-from gamlp.models.shape import HopWeights, Shape
+from gamlp.models.shape import Branches, HopWeights, Shape
 
 
 class GAMLP(nn.Module):
@@ -111,6 +111,22 @@ class GAMLP(nn.Module):
             if self.label_attention is not None:
                 labels = self.label_attention.weights(self._labels(y))
             return HopWeights(self.attention.weights(self._features(x)), labels, 0 if self.label_zero else 1)
+        finally:
+            self.train(was)
+
+    @torch.no_grad()
+    def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
+        """MLP(H_X) and β MLP(H_Y), whose sum are the logits, and MLP(H_X) for H_X = X^(k), hop by hop."""
+        was, _ = self.training, self.eval()
+        try:
+            hops = self._features(x)
+            # The residual of a node's own features is no hop's: every hop is read with it, as the mixture is.
+            own = hops.new_zeros(1) if self.residual is None else self.residual(x[:, 0, 0])
+            alone = self.mlp((hops + own.unsqueeze(-2)).flatten(0, 1)).unflatten(0, hops.shape[:2])
+            labels = None
+            if self.label_attention is not None:
+                labels = self.beta * self.label_mlp(self.label_attention(self._labels(y)))
+            return Branches(self.mlp(self.attention(hops) + own), labels, alone)
         finally:
             self.train(was)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gamlp.models.mlp import MLP, dropout
-from gamlp.models.shape import HopWeights, Shape
+from gamlp.models.shape import Branches, HopWeights, Shape
 
 
 class SGC(nn.Module):
@@ -38,6 +38,11 @@ class SGC(nn.Module):
         """Logits `[b, classes]`."""
         logits: Tensor = self.mlp(dropout(x[:, 0, -1], self.input_dropout, self.training))
         return logits
+
+    def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
+        """MLP(X^(k)) of every hop k; the last one's are the logits."""
+        each = self.mlp(x[:, 0].flatten(0, 1)).unflatten(0, (x.shape[0], x.shape[2]))
+        return Branches(each[:, -1], each_hop=each)
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
         """All weight on the last hop."""

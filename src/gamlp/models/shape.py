@@ -28,3 +28,16 @@ class HopWeights:
     features: Tensor | None
     labels: Tensor | None = None
     first_label_hop: int = 1
+
+
+@dataclass(frozen=True)
+class Branches:
+    """What a prediction is made of, in logits: `features[b, c]`, and what the label branch adds to them, or None.
+
+    `each_hop[b, hops, c]` is what features say where all weight is on one hop, without the label branch; None where a
+    model has no such thing.
+    """
+
+    features: Tensor
+    labels: Tensor | None = None
+    each_hop: Tensor | None = None

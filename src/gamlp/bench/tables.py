@@ -31,10 +31,16 @@ class PaperSource(_Strict):
 
 
 class TableDataset(_Strict):
-    """A column. `note` says why a cell is empty, or what a stand-in stands for."""
+    """A column. `note` says why a cell is empty, or what a stand-in stands for.
+
+    `label`, `metrics` and `methods` (all of them: None) are the column's own where they are not the table's.
+    """
 
     title: str
     note: str = ""
+    label: str | None = None
+    metrics: tuple[str, ...] | None = None
+    methods: tuple[str, ...] | None = None
 
 
 class TableMethod(_Strict):
@@ -58,16 +64,23 @@ class Axis(_Strict):
 
 
 class Value(_Strict):
-    """A published value with its deviation, None where the paper gives none."""
+    """A published value with its deviation, None where the paper gives none.
+
+    `bound` is `above` where the paper says only that a value is exceeded; `at` is the value of a curve's axis.
+    """
 
     mean: float
-    deviation: float | None = None
+    deviation: float | None = Field(default=None, ge=0)
+    bound: Literal["equal", "above"] = "equal"
+    at: float | int | None = None
 
 
 class Table(_Strict):
     """One table or figure; `published[method][dataset][metric]`.
 
-    Metrics are `test.score`, `valid.score`, `test.roc_auc`, and `seconds.training` relative to the first method.
+    Metrics are `test.score`, `valid.score`, `test.roc_auc` in %, `seconds.*` relative to the first method, and
+    `peak_memory` in bytes. Options that name datasets which no catalogue has: `generated[dataset]`, arguments of
+    gamlp.graph.synthetic's `generator`; `tasks[dataset]`, the graphs that train, valid and tests are.
     """
 
     name: str
@@ -107,15 +120,40 @@ class Table(_Strict):
 
     @model_validator(mode="after")
     def _refers(self) -> Table:
+        if (self.axis is None) is (self.kind == "curve"):
+            raise ValueError("a curve has an axis, and nothing else has one")
         for method, cells in self.published.items():
             if method not in self.methods:
                 raise ValueError(f"published values of '{method}', which is no method of the table")
-            for dataset in cells:
+            for dataset, values in cells.items():
                 if dataset not in self.datasets:
                     raise ValueError(f"published values on '{dataset}', which is no dataset of the table")
-        if (self.axis is None) is (self.kind == "curve"):
-            raise ValueError("a curve has an axis, and nothing else has one")
+                for metric, value in values.items():
+                    if metric not in self.metrics_of(dataset):
+                        raise ValueError(f"published values of '{metric}', which is no metric of '{dataset}'")
+                    if value.at is not None and (self.axis is None or value.at not in self.axis.values):
+                        raise ValueError(f"a published value at {value.at}, which is no value of the axis")
+        for dataset, column in self.datasets.items():
+            for method in column.methods or ():
+                if method not in self.methods:
+                    raise ValueError(f"'{dataset}' runs '{method}', which is no method of the table")
         return self
+
+    def metrics_of(self, dataset: str) -> tuple[str, ...]:
+        """What a column shows."""
+        return self.datasets[dataset].metrics or self.metrics
+
+    def runs_of(self, dataset: str) -> tuple[str, ...]:
+        """Methods that run on a dataset, in the table's order."""
+        chosen = self.datasets[dataset].methods
+        return tuple(
+            name for name, row in self.methods.items() if row.recipe is not None and (chosen is None or name in chosen)
+        )
+
+    def published_at(self, method: str, dataset: str, metric: str, at: float | None = None) -> Value | None:
+        """The paper's value of a cell, at a value of the axis where the table is a curve."""
+        value = self.published.get(method, {}).get(dataset, {}).get(metric)
+        return value if value is not None and value.at == at else None
 
 
 def table_of(name: str) -> Table:

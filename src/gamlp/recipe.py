@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -15,7 +15,7 @@ from gamlp.settings_file import load_yaml, parse_changes, parse_value, read_yaml
 
 Attention = Literal["recursive", "jk"]
 _LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
-__all__ = ["Attention", "Model", "Propagation", "Recipe", "Training", "described", "shipped"]
+__all__ = ["Attention", "Model", "Propagation", "Recipe", "Smoothing", "Training", "described", "shipped"]
 __all__ += ["parse_changes", "parse_value", "read_yaml"]
 
 
@@ -116,6 +116,9 @@ class Training(_Section):
     class_weights: Literal["none", "balanced"] = Field(
         default="none", description="balanced: rare classes weigh more in the loss"
     )
+    reuse: int = Field(
+        default=0, ge=0, le=100, description="rounds in which predictions of rows without labels come back as labels"
+    )
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1, description="one model is trained for each")
 
     @field_validator("seeds", mode="before")
@@ -131,6 +134,20 @@ class Training(_Section):
         return seeds
 
 
+class Smoothing(_Section):
+    """Correct & Smooth after a model: first its errors on training rows spread, then what it says and their labels."""
+
+    correct_alpha: float = Field(default=0.8, ge=0, lt=1, description="α of correct: how far errors spread")
+    correct_steps: int = Field(default=50, ge=0, le=1000, description="steps of correct; 0: leave it out")
+    smooth_alpha: float = Field(default=0.8, ge=0, lt=1, description="α of smooth: how far predictions spread")
+    smooth_steps: int = Field(default=50, ge=0, le=1000, description="steps of smooth; 0: leave it out")
+    autoscale: bool = Field(
+        default=True, description="errors as large as the training rows' mean; false: as they spread, times scale"
+    )
+    scale: float = Field(default=1.0, ge=0, description="of spread errors, where autoscale is false")
+    r: float = Field(default=0.5, ge=0, le=1, description="Â = D^(r-1) A D^(-r), without self-loops")
+
+
 class Recipe(_Section):
     """Everything that decides a result, beside the data.
 
@@ -141,6 +158,7 @@ class Recipe(_Section):
     propagation: Propagation = Propagation()
     model: Model = Model()
     training: Training = Training()
+    smoothing: Smoothing | None = Field(default=None, description="Correct & Smooth after the model; null: none")
     about: str = Field(default="", description="where the recipe comes from")
 
     @model_validator(mode="after")
@@ -190,10 +208,12 @@ class Recipe(_Section):
             *sections, name = key.split(".")
             target = content
             for section in sections:
-                target = target.setdefault(section, {})
+                if target.get(section) is None:  # a section that was left out
+                    target[section] = {}
+                target = target[section]
                 if not isinstance(target, dict):
                     raise GamlpError(
-                        f"'{section}' is no section of a recipe", hint="propagation, model and training are"
+                        f"'{section}' is no section of a recipe", hint="propagation, model, training, smoothing are"
                     )
             target[name] = value
         return self._checked(content, None)
@@ -256,11 +276,20 @@ def _nearest(key: str) -> str | None:
     return known[names.index(near[0])] if near else None
 
 
+def _sections() -> dict[str, type[BaseModel] | None]:
+    """Parts of a recipe; those that are no section with None."""
+    found: dict[str, type[BaseModel] | None] = {}
+    for name, field in Recipe.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))  # smoothing is a section or None
+        own = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        found[name] = own[0] if own else None
+    return found
+
+
 def _known_keys() -> list[str]:
     keys = []
-    for name, field in Recipe.model_fields.items():
-        section = field.annotation
-        if isinstance(section, type) and issubclass(section, BaseModel):
+    for name, section in _sections().items():
+        if section is not None:
             keys += [f"{name}.{key}" for key in section.model_fields]
         keys.append(name)
     return keys
@@ -269,9 +298,8 @@ def _known_keys() -> list[str]:
 def described() -> list[tuple[str, str, str]]:
     """(key, default, description) of every setting."""
     rows = []
-    for name, field in Recipe.model_fields.items():
-        section = field.annotation
-        if isinstance(section, type) and issubclass(section, BaseModel):
+    for name, section in _sections().items():
+        if section is not None:
             for key, inner in section.model_fields.items():
                 default = inner.get_default(call_default_factory=True)
                 rows.append((f"{name}.{key}", "null" if default is None else str(default), inner.description or ""))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,16 @@ class Written:
     path: Path
     rows: int
     seconds: float
+
+
+class Answers(Protocol):
+    """What labels can be: a bundle, or a graph's labels. `many`: a node may have several."""
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    def many(self) -> bool: ...
 
 
 def check_suffix(path: Path) -> None:
@@ -92,16 +102,31 @@ def write_predictions(
     progress: Progress = silent,
 ) -> Written:
     """Id, label, its probability and that of every class, for rows of a store; nothing is left where it fails."""
-    check_suffix(out)
     rows = range(store.manifest.nodes) if rows is None else rows
+    parts = chances(bundle, store, rows, batch_size, device)
+    return write_chances(parts, len(rows), bundle, ids, out, each_class=each_class, progress=progress)
+
+
+def write_chances(
+    parts: Iterable[tuple[Array, Array]],
+    total: int,
+    answers: Answers,
+    ids: Ids,
+    out: Path,
+    *,
+    each_class: bool = True,
+    progress: Progress = silent,
+) -> Written:
+    """The same table of (row numbers, probabilities) that come from anywhere."""
+    check_suffix(out)
     begun = time.monotonic()
-    schema = _schema(bundle, ids, each_class, text=".csv" in out.suffixes)
+    schema = _schema(answers, ids, each_class, text=".csv" in out.suffixes)
     done = 0
     with _table_beside(out, schema) as write:
-        for some, chance in chances(bundle, store, rows, batch_size, device):
-            write(_columns(bundle, schema, ids.take(some), chance, each_class))
+        for some, chance in parts:
+            write(_columns(answers, schema, ids.take(some), chance, each_class))
             done += len(some)
-            progress("predict", done, len(rows), "rows")
+            progress("predict", done, total, "rows")
     return Written(out, done, time.monotonic() - begun)
 
 
@@ -132,13 +157,13 @@ def _tensor(values: Array, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(values).to(device, torch.float32)
 
 
-def _schema(bundle: Bundle, ids: Ids, each_class: bool, text: bool) -> pa.Schema:
-    many = bundle.many and not text  # a CSV cell is no list: its labels are joined
+def _schema(answers: Answers, ids: Ids, each_class: bool, text: bool) -> pa.Schema:
+    many = answers.many and not text  # a CSV cell is no list: its labels are joined
     fields = [("id", ids.take(np.zeros(0, np.int64)).type), ("label", pa.list_(pa.string()) if many else pa.string())]
-    if not bundle.many:
+    if not answers.many:
         fields.append(("probability", pa.float32()))
     if each_class:
-        fields += [(name, pa.float32()) for name in class_columns(bundle.classes)]
+        fields += [(name, pa.float32()) for name in class_columns(answers.classes)]
     return pa.schema(fields)
 
 
@@ -157,10 +182,10 @@ def class_columns(classes: tuple[str, ...]) -> list[str]:
     return names
 
 
-def _columns(bundle: Bundle, schema: pa.Schema, ids: pa.Array, chance: Array, each_class: bool) -> pa.Table:
-    classes = pa.array(bundle.classes, pa.string())
+def _columns(answers: Answers, schema: pa.Schema, ids: pa.Array, chance: Array, each_class: bool) -> pa.Table:
+    classes = pa.array(answers.classes, pa.string())
     columns: list[Any] = [ids]
-    if bundle.many:
+    if answers.many:
         chosen = chance > 0.5
         ends = np.concatenate([[0], np.cumsum(chosen.sum(1))]).astype(np.int32)
         names = classes.take(pa.array(np.nonzero(chosen)[1]))

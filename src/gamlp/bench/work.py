@@ -65,6 +65,6 @@ def missing_reason(dataset: str, data_dir: Path | None = None) -> str | None:
     train, valid, tests = _SEVERAL.get(dataset, (dataset, dataset, ()))
     told = {found.dataset.name: found.told for found in presence(data_dir)}
     for name in (train, valid, *tests):
-        if (reason := told.get(name, f"'{name}' is no dataset")) != "present":
-            return reason
+        if told.get(name) != "present":
+            return f"{name} is not at hand: `gamlp datasets` says which files it needs"
     return None

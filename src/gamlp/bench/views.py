@@ -25,7 +25,8 @@ class View:
     """Nodes with features x `[n, d]` (sparse CSR where few are not zero) and edges `[2, m]`, source above target.
 
     Edges go both ways in an undirected graph; there are no self-loops: a layer adds its own. `rows` are the nodes
-    whose logits are asked for, in order; None: all. `origin` are the nodes' row numbers in the whole graph.
+    whose logits are asked for, in order; None: all. `origin` are the nodes' row numbers in the whole graph. `share`
+    are weights of `rows` in the loss of training, for a sampler that corrects it; None: their mean.
     """
 
     x: Tensor
@@ -34,6 +35,7 @@ class View:
     rows: Tensor | None = None
     origin: Tensor | None = None
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    share: Tensor | None = None
 
     @property
     def nodes(self) -> int:
@@ -126,7 +128,7 @@ class GraphBatches:
             for view in source.sampler(generator):
                 assert view.origin is not None
                 rows = view.asked(view.origin)
-                yield Batch(rows.numpy(), view, None, self._labels[rows])
+                yield Batch(rows.numpy(), view, None, self._labels[rows], view.share)
         else:
             yield self._masked(generator)
 

@@ -24,12 +24,14 @@ class Batch:
     """x `[b, channel, hop, d]`, y `[b, channel, hop, c]` or None, target `[b]` or `[b, c]`; all float32 but numbers.
 
     A peer that passes messages reads a part of the graph as x and known labels as y (gamlp.bench.views).
+    With `share` `[b]` the loss of training is Σ share · loss of a row, not the rows' mean.
     """
 
     rows: Array
     x: Any
     y: Any
     target: Tensor
+    share: Tensor | None = None
 
 
 class Source(Protocol):

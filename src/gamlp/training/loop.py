@@ -124,7 +124,7 @@ class _Run:
         total, rows = torch.zeros((), device=self.machine.device), 0
         for batch in self.train.epoch(self.shuffle):
             self.optimizer.zero_grad()
-            loss = self.loss(self.model(batch.x, batch.y), batch.target)
+            loss = self.loss(self.model(batch.x, batch.y), batch.target, batch.share)
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
             total += loss.detach() * len(batch.target)

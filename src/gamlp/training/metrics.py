@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +14,12 @@ from gamlp.training.allocation import kept_memory
 from gamlp.training.batches import Batch, Passes
 
 Array = np.ndarray[Any, Any]
-Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Loss(Protocol):
+    """Of rows: their mean, or with `share` Σ share · loss of a row."""
+
+    def __call__(self, logits: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor: ...
 
 
 def loss_of(targets: Array, classes: int, weights: str, device: torch.device) -> Loss:
@@ -29,11 +34,18 @@ def loss_of(targets: Array, classes: int, weights: str, device: torch.device) ->
         counts = targets.clip(0).sum(0, dtype=np.int64) if many else np.bincount(targets, minlength=classes)
         rest = np.maximum(len(targets) - counts, 1) if many else len(targets) / (counts > 0).sum()
         weight = torch.tensor(rest / np.maximum(counts, 1), dtype=torch.float32, device=device)
-    if many:
-        return lambda logits, target: functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weight)
-    if weight is None:
-        return functional.cross_entropy
-    return lambda logits, target: functional.cross_entropy(logits, target, weight, reduction="sum") / len(target)
+
+    def loss(logits: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor:
+        how = "none" if share is not None else "mean" if many or weight is None else "sum"
+        if many:
+            found = functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weight, reduction=how)
+        else:
+            found = functional.cross_entropy(logits, target, weight, reduction=how)
+        if share is not None:
+            return ((found.mean(1) if many else found) * share).sum()
+        return found / len(target) if how == "sum" else found
+
+    return loss
 
 
 def probabilities(logits: Tensor, many: bool) -> Tensor:

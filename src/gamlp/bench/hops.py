@@ -41,13 +41,13 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
         machine = Machine(device, place.resources.memory)
         fitted = fit_seed(prepared, seed, machine=machine, observe=place.observe, progress=place.progress)
         trained = time.monotonic()
-        test, tests = _scores(task, prepared, fitted, place, device)
+        test, tests = scores_of(task, prepared, fitted, place, device)
         ended = time.monotonic()
     parameters = sum(value.numel() for value in fitted.model.parameters())
     return Report(
         recipe.model.name, seed, fitted.valid, test, Seconds(preparation, trained - begun, ended - trained),
         peak.bytes, parameters, fitted.epoch, fitted.epochs, fitted.stopped, tests,
-        _chances(task.graph, prepared, fitted, device) if place.chances else None,
+        chances_of(task.graph, prepared, fitted, device) if place.chances else None,
     )  # fmt: skip
 
 
@@ -63,9 +63,13 @@ def prepare_task(task: Task, recipe: Recipe, place: Place) -> tuple[Prepared, fl
         )  # fmt: skip
         return prepared, _took(folder, time.monotonic() - begun)
     features, first = features_store(task.graph, recipe, place)
-    folder = place.hops / f"labels-{digest([_answers(task.graph), plan_of(recipe).model_dump(exclude={'features'})])}"
+    rows = "all" if place.chances else "split"
+    plan = plan_of(recipe).model_copy(update={"features": None, "rows": rows})
+    folder = place.hops / f"labels-{digest([_answers(task.graph), plan.model_dump()])}"
     begun = time.monotonic()
-    prepared = prepare_split(task.graph, recipe, features, folder, resources=place.resources, progress=place.progress)
+    prepared = prepare_split(
+        task.graph, recipe, features, folder, rows=rows, resources=place.resources, progress=place.progress
+    )
     second = _took(folder, time.monotonic() - begun) if recipe.labels_used else 0.0
     return prepared, first + second
 
@@ -109,9 +113,10 @@ def _answers(graph: Graph) -> list[str | None]:
     ]
 
 
-def _scores(
+def scores_of(
     task: Task, prepared: Prepared, fitted: Fitted, place: Place, device: torch.device
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Test rows' scores; of several graphs the mean, and each."""
     if not task.tests:
         rows = replace(prepared.train, rows=labelled(task.graph, "test"), crossfit=False)
         if prepared.train.store is not prepared.store:  # inductive: test rows are read from the whole graph's hops
@@ -127,7 +132,8 @@ def _scores(
     return mean_of(list(found.values())), found
 
 
-def _chances(graph: Graph, prepared: Prepared, fitted: Fitted, device: torch.device) -> Array:
+def chances_of(graph: Graph, prepared: Prepared, fitted: Fitted, device: torch.device) -> Array:
+    """Probabilities of all nodes."""
     every = np.arange(graph.nodes.count)
     rows: HopRows = replace(prepared.train, rows=every, crossfit=False)
     if prepared.train.store is not prepared.store:

@@ -54,6 +54,7 @@ class LabelSignal(_Frozen):
     """Y^(l) = Â Y^(l-1), l = 0..hops; Y^(0) is one-hot on training rows and zero elsewhere.
 
     `folds` > 1 also stores cross-fitted hops of the training rows: each from the other folds' labels alone.
+    `soft`: instead of zero, the graph's features, which are then what a model said of each row, one column a class.
     """
 
     hops: int = Field(default=5, ge=0, le=1000)
@@ -61,6 +62,7 @@ class LabelSignal(_Frozen):
     dtype: Dtype = "float32"
     folds: int = Field(default=0, ge=0, le=100)
     fold_seed: int = 0
+    soft: bool = False
 
 
 class Plan(_Frozen):

@@ -139,6 +139,9 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str)
             f"graph '{graph.name}' is damaged: label {labels.values[train].max()} of {width} classes",
             hint="verify the graph with gamlp info, and build it again",
         )
+    said = _features(graph) if plan.soft else None
+    if said is not None and said.width != width:
+        raise GamlpError(f"soft labels of {said.width} columns for {width} classes of graph '{graph.name}'")
     folds = _folds(train, plan) if plan.folds > 1 else np.zeros(len(train), np.int64)
 
     def reader(without: int | None) -> Read:
@@ -148,7 +151,7 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str)
 
         def read(rows: Any, columns: slice) -> Array:
             numbers = np.arange(count)[rows] if isinstance(rows, slice) else rows
-            hot = np.zeros((len(numbers), width), np.float32)
+            hot = np.zeros((len(numbers), width), np.float32) if said is None else np.array(said.read(numbers))
             known = np.flatnonzero(inside[numbers])
             hot[known] = labels.hot(numbers[known])
             return hot[:, columns]
@@ -157,6 +160,8 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str)
 
     common = plan.model_dump(include={"operator", "dtype"})
     source = [structure, fingerprint.training_labels(graph), common]
+    if said is not None:
+        source.append(fingerprint.features(graph))
     all_labels = Signal(
         "labels",
         digest(source),

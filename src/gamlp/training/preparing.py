@@ -170,6 +170,7 @@ def prepare_split(
     features: HopStore,
     folder: Path,
     *,
+    rows: str = "split",
     resources: Resources = HERE,
     progress: Progress = silent,
 ) -> Prepared:
@@ -181,7 +182,7 @@ def prepare_split(
     check_store(features, plan.model_copy(update={"labels": None}))
     store = features
     if plan.labels is not None:
-        own = plan.model_copy(update={"features": None, "rows": "split"})
+        own = plan.model_copy(update={"features": None, "rows": rows})
         store = resources.engine().run(graph, own, folder, progress)
     known = labels.known()
     shared = replace(rows_of(store, recipe, split.train[known[split.train]]), features_from=features)

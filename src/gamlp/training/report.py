@@ -36,6 +36,17 @@ def full_report(model: nn.Module, batches: Passes) -> dict[str, float]:
     return report
 
 
+def report_of(chance: Array, target: Array) -> dict[str, float]:
+    """The same of probabilities `[b, c]` that are at hand."""
+    counts = _Counts(target.ndim == 2)
+    counts.add(chance, target)
+    report = counts.report()
+    own = chance[:, 1:] if chance.shape[1] == 2 and target.ndim == 1 else chance
+    if own.size <= MOST_KEPT and (area := _area(own, target)) is not None:
+        report["roc_auc"] = area
+    return report
+
+
 class _Counts:
     """By class: rightly chosen, wrongly chosen, missed; and the sum of losses."""
 

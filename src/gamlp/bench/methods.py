@@ -42,6 +42,11 @@ METHODS: dict[str, Method] = dict(
         _method("gamlp", "GAMLP", "hops", "Zhang et al., KDD 2022", run_on_hops),
         _method("sgc", "SGC", "hops", "Wu et al., ICML 2019", run_on_hops),
         _method("sign", "SIGN", "hops", "Frasca et al., 2020", run_on_hops),
+        _method("mlp", "MLP", "hops", "a baseline without the graph", run_on_hops),
+        _method("s2gc", "S²GC", "hops", "Zhu and Koniusz, ICLR 2021", run_on_hops),
+        _method("gbp", "GBP", "hops", "Chen et al., NeurIPS 2020", run_on_hops),
+        _method("sign-xl", "SIGN-XL", "hops", "Frasca et al., 2020", run_on_hops),
+        _method("sagn", "SAGN", "hops", "Sun et al., 2021", run_on_hops),
         _method("gcn", "GCN", "message passing", "Kipf and Welling, ICLR 2017", message_passing(_pyg("GCN"))),
     ]
 )
@@ -62,8 +67,14 @@ def method(name: str) -> Method:
 
 def recipe_for(name: str, dataset: str | None = None) -> Recipe:
     """The recipe of a method: a shipped one for this dataset, or the method's own, or the defaults."""
+    shipped_as = recipe_name(name, dataset)
+    return Recipe.of(shipped_as) if shipped_as else Recipe.of({"model": {"name": name}})
+
+
+def recipe_name(name: str, dataset: str | None = None) -> str | None:
+    """What a method's shipped recipe is called: `<dataset>-<name>` or `<name>`; None where there is neither."""
     method(name)
-    return recipe_named(name, dataset) if _shipped_for(name, dataset) else Recipe.of({"model": {"name": name}})
+    return _shipped_for(name, dataset)
 
 
 def recipe_named(name: str, dataset: str | None = None) -> Recipe:
@@ -75,6 +86,11 @@ def _shipped_for(name: str, dataset: str | None) -> str | None:
     known = shipped()
     wanted = [f"{dataset}-{name}", name] if dataset else [name]
     return next((one for one in wanted if one in known), None)
+
+
+def has_bundle(recipe: Recipe) -> bool:
+    """Whether a recipe's method leaves a bundle that predicts other graphs: a model on hops and nothing after it."""
+    return method(recipe.model.name).family == "hops" and recipe.smoothing is None and recipe.training.reuse == 0
 
 
 def run(task: Task | Graph, recipe: Recipe, seed: int, place: Place) -> Report:

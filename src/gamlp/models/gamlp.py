@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gamlp.models.attention import HopAttention, JKAttention, RecursiveAttention
 from gamlp.models.labels import smooth
 from gamlp.models.mlp import MLP, HopMLP, dropout
-from gamlp.models.shape import Branches, HopWeights, Shape
+from gamlp.models.shape import Branches, HopWeights, Shape, one_channel
 
 
 class GAMLP(nn.Module):
@@ -43,8 +43,7 @@ class GAMLP(nn.Module):
         label_zero: bool = False,
     ) -> None:
         super().__init__()
-        if shape.channels != 1:
-            raise ValueError(f"GAMLP reads one channel, not {shape.channels}")
+        one_channel(shape, "GAMLP")
         if beta > 0 and not (shape.label_hops or label_zero):
             raise ValueError("a label branch needs hops of labels to read: give label_hops, label_zero or beta=0")
         self.shape, self.beta, self.input_dropout = shape, beta, input_dropout

@@ -11,11 +11,25 @@ from torch import nn
 
 from gamlp.errors import GamlpError
 from gamlp.models.gamlp import GAMLP
+from gamlp.models.gbp import GBP
+from gamlp.models.plain_mlp import PlainMLP
+from gamlp.models.s2gc import S2GC
+from gamlp.models.sagn import SAGN
 from gamlp.models.sgc import SGC
 from gamlp.models.shape import Shape
 from gamlp.models.sign import SIGN
+from gamlp.models.sign_xl import SIGNXL
 
-MODELS: dict[str, type[nn.Module]] = {"gamlp": GAMLP, "sgc": SGC, "sign": SIGN}
+MODELS: dict[str, type[nn.Module]] = {
+    "gamlp": GAMLP,
+    "mlp": PlainMLP,
+    "sgc": SGC,
+    "sign": SIGN,
+    "s2gc": S2GC,
+    "gbp": GBP,
+    "sign-xl": SIGNXL,
+    "sagn": SAGN,
+}
 
 
 def is_own(name: str) -> bool:
@@ -41,7 +55,10 @@ def build(name: str, shape: Shape, settings: dict[str, Any], *, said: set[str] |
         raise GamlpError(
             f"model '{name}' has no setting 'model.{foreign[0]}'", hint=f"it has {', '.join(sorted(accepted))}"
         )
-    return made(shape, **{key: value for key, value in settings.items() if key in accepted})
+    try:
+        return made(shape, **{key: value for key, value in settings.items() if key in accepted})
+    except (TypeError, ValueError) as error:  # an option that the recipe could not check
+        raise GamlpError(f"model '{name}' cannot be made: {error}", hint="see model.options of the recipe") from error
 
 
 def _known(name: str) -> type[nn.Module]:

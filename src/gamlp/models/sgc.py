@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gamlp.models.mlp import MLP, dropout
-from gamlp.models.shape import Branches, HopWeights, Shape
+from gamlp.models.shape import Branches, HopWeights, Shape, one_channel
 
 
 class SGC(nn.Module):
@@ -28,8 +28,7 @@ class SGC(nn.Module):
         initial_residual: float = 0.0,
     ) -> None:
         super().__init__()
-        if shape.channels != 1:
-            raise ValueError(f"SGC reads one channel, not {shape.channels}")
+        one_channel(shape, "SGC")
         self.input_dropout = input_dropout
         options = {"dropout": dropout, "batch_norm": batch_norm, "initial_residual": initial_residual}
         self.mlp = MLP(shape.features, hidden, shape.classes, layers, **options)  # type: ignore[arg-type]

@@ -41,3 +41,9 @@ class Branches:
     features: Tensor
     labels: Tensor | None = None
     each_hop: Tensor | None = None
+
+
+def one_channel(shape: Shape, name: str) -> None:
+    """Refuse several channels for a model that would leave all but the first aside."""
+    if shape.channels != 1:
+        raise ValueError(f"{name} reads one channel, not {shape.channels}")

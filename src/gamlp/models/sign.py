@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gamlp.models.mlp import MLP, HopMLP, dropout
-from gamlp.models.shape import HopWeights, Shape
+from gamlp.models.shape import HopWeights, Shape, one_channel
 
 
 class SIGN(nn.Module):
@@ -28,8 +28,7 @@ class SIGN(nn.Module):
         initial_residual: float = 0.0,
     ) -> None:
         super().__init__()
-        if shape.channels != 1:
-            raise ValueError(f"SIGN reads one channel, not {shape.channels}")
+        one_channel(shape, "SIGN")
         self.input_dropout = input_dropout
         count = shape.hops + 1
         self.hops = HopMLP(count, shape.features, hidden, dropout=dropout, batch_norm=batch_norm)

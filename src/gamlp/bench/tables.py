@@ -34,6 +34,7 @@ class TableDataset(_Strict):
     """A column. `note` says why a cell is empty, or what a stand-in stands for.
 
     `label`, `metrics` and `methods` (all of them: None) are the column's own where they are not the table's.
+    With `stand_in`, published values are of another graph than ours: both are shown, no difference is given.
     """
 
     title: str
@@ -41,6 +42,7 @@ class TableDataset(_Strict):
     label: str | None = None
     metrics: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
+    stand_in: bool = False
 
 
 class TableMethod(_Strict):

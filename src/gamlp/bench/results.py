@@ -1,0 +1,154 @@
+"""What was measured of a table: means and deviations over seeds, and how far they are from the published values."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+from gamlp.bench.tables import Table, Value
+
+FORMULA = "(ours - published) / sqrt(own deviation² + published deviation²)"
+
+Key = tuple[str, str, float | None]  # method, dataset, value of the axis
+Reports = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of `count` runs with different seeds. The deviation is the sample's (n - 1), None for a single run."""
+
+    mean: float
+    deviation: float | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ours beside the paper's. `difference` is in units of deviation, None where nothing says how wide that is.
+
+    `holds` says whether a published bound ("exceeds 80.0") is kept, None where it is no bound.
+    """
+
+    ours: Measured | None
+    published: Value | None
+    difference: float | None = None
+    holds: bool | None = None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A heat map: `values[row][column]`, from hop weights or shares of runs."""
+
+    title: str
+    row_title: str
+    column_title: str
+    value_title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How one metric of a method grows with one quantity: `values[i]` at `sizes[i]`, the others kept."""
+
+    method: str
+    quantity: str  # nodes, edges, features, hops
+    metric: str  # seconds.preparation, seconds.training, peak_memory
+    sizes: tuple[float, ...]
+    values: tuple[float, ...]
+
+    @property
+    def slope(self) -> float | None:
+        """Of log value over log size by least squares: 1 is linear growth. None where there is nothing to fit."""
+        points = [(math.log(size), math.log(value)) for size, value in zip(self.sizes, self.values) if value > 0]
+        if len({x for x, _ in points}) < 2:
+            return None
+        return statistics.linear_regression(*zip(*points)).slope
+
+
+@dataclass(frozen=True)
+class Results:
+    """Reports (`Report.as_json()`, one a seed) by method, dataset and value of the axis; why datasets are missing.
+
+    `grids` and `growth` are what tables of a special kind measure instead.
+    """
+
+    table: Table
+    cells: dict[Key, Reports]
+    missing: dict[str, str] = field(default_factory=dict)
+    grids: dict[str, Grid] = field(default_factory=dict)
+    growth: tuple[Growth, ...] = ()
+
+    def reports(self, method: str, dataset: str, at: float | None = None) -> Reports:
+        """Of a cell; none where it was not run."""
+        return self.cells.get((method, dataset, at), [])
+
+    def measured(self, method: str, dataset: str, metric: str, at: float | None = None) -> Measured | None:
+        """Mean and deviation over seeds: scores in %, seconds as ratios to the first method's mean.
+
+        None where no run has the metric, or where the first method was not run.
+        """
+        found = self.raw(method, dataset, metric, at)
+        if found is None or not is_relative(metric):
+            return found
+        first = self.first(dataset)
+        one = self.raw(first, dataset, metric, at) if first is not None else None
+        if one is None or one.mean <= 0:
+            return None
+        return Measured(
+            found.mean / one.mean, None if found.deviation is None else found.deviation / one.mean, found.count
+        )
+
+    def raw(self, method: str, dataset: str, metric: str, at: float | None = None) -> Measured | None:
+        """The same with seconds as seconds."""
+        values = [value for report in self.reports(method, dataset, at) if (value := _read(report, metric)) is not None]
+        if not values:
+            return None
+        deviation = statistics.stdev(values) if len(values) > 1 else None
+        return Measured(statistics.fmean(values), deviation, len(values))
+
+    def first(self, dataset: str) -> str | None:
+        """The method whose seconds are 1.0."""
+        return next(iter(self.table.runs_of(dataset)), None)
+
+    def compared(self, method: str, dataset: str, metric: str, at: float | None = None) -> Comparison:
+        """Ours beside the published value."""
+        ours = self.measured(method, dataset, metric, at)
+        published = self.table.published_at(method, dataset, metric, at)
+        if ours is None or published is None or self.table.datasets[dataset].stand_in:
+            return Comparison(ours, published)
+        if published.bound == "above":
+            return Comparison(ours, published, holds=ours.mean > published.mean)
+        return Comparison(ours, published, difference(ours, published))
+
+
+def difference(ours: Measured, published: Value) -> float | None:
+    """(ours - published) / √(own deviation² + published deviation²); a deviation that is not known counts as 0."""
+    width = math.hypot(ours.deviation or 0.0, published.deviation or 0.0)
+    return (ours.mean - published.mean) / width if width > 0 else None
+
+
+def is_relative(metric: str) -> bool:
+    """Whether a metric is shown as a ratio to the first method's."""
+    return metric.startswith("seconds.")
+
+
+def in_percent(metric: str) -> bool:
+    """Whether reports hold a metric as a share that is shown in %."""
+    part, _, name = metric.partition(".")
+    return part in ("valid", "test") and name != "loss"
+
+
+def _read(report: dict[str, Any], metric: str) -> float | None:
+    """A metric of a report by its dotted path, in % where it is a score."""
+    value: Any = report
+    for part in metric.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return None
+        value = value[part]
+    if value is None or not math.isfinite(value):
+        return None
+    return float(value) * (100 if in_percent(metric) else 1)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from gamlp.bench.contract import Task
+from gamlp.files import locked
+from gamlp.graph import synthetic
 from gamlp.graph.catalogue import DATASETS
-from gamlp.graph.datasets import load, presence
+from gamlp.graph.datasets import cache_folder, load, presence
+from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest
 from gamlp.progress import Progress, silent
 from gamlp.training.preparing import HERE, Resources
+
+Options = dict[str, Any]  # a table's: `tasks` and `generated` say what its own datasets are
+_GENERATORS: dict[str, Callable[..., Graph]] = {
+    "communities": synthetic.communities,
+    "short_video": synthetic.short_video,
+}
 
 
 @dataclass(frozen=True)
@@ -39,18 +51,31 @@ class Work:
         return self.folder / "hops"
 
 
-# Countries that are graphs of their own: trained on one, chosen on another, tested on the others.
-_SEVERAL = {
-    "twitch": ("twitch-de", "twitch-engb", ("twitch-es", "twitch-fr", "twitch-ptbr", "twitch-ru", "twitch-zhtw"))
-}
-
-
-def task_of(dataset: str, seed: int, data_dir: Path | None = None, progress: Progress = silent) -> Task:
+def task_of(
+    dataset: str,
+    seed: int,
+    data_dir: Path | None = None,
+    progress: Progress = silent,
+    options: Options | None = None,
+) -> Task:
     """A column's graphs. Seeds draw the split where the protocol does; a generated graph is that of seed 0."""
-    if dataset in _SEVERAL:
-        train, valid, tests = _SEVERAL[dataset]
-        return Task(load(train, data_dir), load(valid, data_dir), {name: load(name, data_dir) for name in tests})
+    options = options or {}
+    if (several := options.get("tasks", {}).get(dataset)) is not None:
+        # Countries that are graphs of their own: trained on one, chosen on another, tested on the others.
+        tests = {name: load(name, data_dir) for name in several["tests"]}
+        return Task(load(several["train"], data_dir), load(several["valid"], data_dir), tests)
+    if (made := options.get("generated", {}).get(dataset)) is not None:
+        return Task(_generated(dataset, dict(made), progress))
     return Task(load(dataset, data_dir, split_seed(dataset, seed), progress))
+
+
+def _generated(dataset: str, settings: dict[str, Any], progress: Progress) -> Graph:
+    folder = cache_folder() / "graphs" / f"{dataset}-{digest(settings)}"
+    with locked(folder):
+        if folder.is_dir():
+            return Graph.open(folder)
+        generate = _GENERATORS[settings.pop("generator")]
+        return generate(folder, **settings, progress=progress)
 
 
 def split_seed(dataset: str, seed: int) -> int:
@@ -60,11 +85,15 @@ def split_seed(dataset: str, seed: int) -> int:
     return seed if drawn else 0
 
 
-def missing_reason(dataset: str, data_dir: Path | None = None) -> str | None:
+def missing_reason(dataset: str, data_dir: Path | None = None, options: Options | None = None) -> str | None:
     """Why a dataset cannot be had, or None where it can."""
-    train, valid, tests = _SEVERAL.get(dataset, (dataset, dataset, ()))
+    options = options or {}
+    if dataset in options.get("generated", {}):
+        return None
+    several = options.get("tasks", {}).get(dataset)
+    names = [dataset] if several is None else [several["train"], several["valid"], *several["tests"]]
     told = {found.dataset.name: found.told for found in presence(data_dir)}
-    for name in (train, valid, *tests):
+    for name in names:
         if told.get(name) != "present":
             return f"{name} is not at hand: `gamlp datasets` says which files it needs"
     return None

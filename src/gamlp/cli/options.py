@@ -27,6 +27,15 @@ RecipeOption = Annotated[
         show_default=False,
     ),
 ]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="A peer of GAMLP with its own paper's recipe: mlp, sgc, sign, gcn, gat, label-propagation, …",
+        rich_help_panel=_RECIPE,
+        metavar="METHOD",
+        show_default=False,
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -84,14 +93,23 @@ def resources_of(device: str, memory: str | None, threads: int | None) -> Resour
     return Resources(budget, threads, device)
 
 
-def recipe_of(source: Source, recipe: str | None, changes: list[str] | None, seeds: str | None) -> tuple[Recipe, str]:
+def recipe_of(
+    source: Source, recipe: str | None, changes: list[str] | None, seeds: str | None, model: str | None = None
+) -> tuple[Recipe, str]:
     """The recipe that was asked for, and what to call it."""
     from gamlp.recipe import Recipe
     from gamlp.settings_file import parse_changes
     from gamlp.training.source import default_recipe
 
+    if recipe is not None and model is not None:
+        raise GamlpError("give --model or --recipe, not both", hint="a recipe names its model")
     name = recipe or default_recipe(source)
     values = parse_changes(changes or [])
+    if model is not None and model != "gamlp":
+        from gamlp.bench.methods import recipe_name
+
+        if (name := recipe_name(model, source.name)) is None:
+            values = {"model.name": model, **values}
     if seeds is not None:
         values["training.seeds"] = _seeds(seeds)
     made = Recipe.of(None if name == "defaults" else name).changed(values)

@@ -15,6 +15,7 @@ from gamlp.cli.options import (
     DeviceOption,
     JsonOption,
     MemoryOption,
+    ModelOption,
     RecipeOption,
     SeedOption,
     SeedsOption,
@@ -23,6 +24,7 @@ from gamlp.cli.options import (
     recipe_of,
     resources_of,
 )
+from gamlp.cli.peers import show_single
 from gamlp.cli.scores import say, show_next, show_scores, show_training, show_weights, warn
 from gamlp.errors import GamlpError
 
@@ -58,6 +60,7 @@ def _run(
     out: Annotated[
         Path | None, typer.Option(help="Run folder. (default: runs/<name>)", metavar="RUN", show_default=False)
     ] = None,
+    model: ModelOption = None,
     recipe: RecipeOption = None,
     changes: SetOption = None,
     seeds: SeedsOption = None,
@@ -78,9 +81,15 @@ def _run(
 
       gamlp run --edges edges.csv --nodes nodes.csv
 
+    With a peer of GAMLP (gamlp recipes lists them):
+
+      gamlp run digits --model sign
+
     Run again, a finished run shows its result and an interrupted one goes on. Columns of other names:
     gamlp ingest first, then gamlp run GRAPH.
     """
+    from gamlp.bench.methods import has_bundle
+    from gamlp.bench.single import run_method
     from gamlp.training.source import open_source
     from gamlp.whole import from_tables, whole
 
@@ -93,9 +102,13 @@ def _run(
             place = out or Path("runs") / nodes.name.partition(".")[0]
             opened = from_tables(edges, nodes, place, memory=resources.memory, progress=progress)
         else:
-            place = out or Path("runs") / Path(graph or "digits").name
+            place = out or Path("runs") / "-".join([Path(graph or "digits").name, *([model] if model else [])])
             opened = open_source(graph or "digits", data_dir, seed, progress)
-        made, name = recipe_of(opened, recipe, changes, seeds)
+        made, name = recipe_of(opened, recipe, changes, seeds, model)
+        if not has_bundle(made):
+            single = run_method(opened.opened, made, place, resources=resources, progress=progress)
+            show_single(single, name, time.monotonic() - begun, as_json)
+            return
         outcome = whole(opened, made, place, predictions=edges is not None, resources=resources, progress=progress)
     seconds = time.monotonic() - begun
     if as_json:

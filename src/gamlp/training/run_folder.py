@@ -18,6 +18,7 @@ from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 
 _ABOUT = "run.json"
+METHOD_RUN = "method.json"  # of a peer that has no bundle (gamlp.bench.single)
 
 
 class Origin(BaseModel):
@@ -107,6 +108,11 @@ class RunFolder:
         try:
             return About.model_validate_json((self.path / _ABOUT).read_bytes())
         except (FileNotFoundError, NotADirectoryError) as error:
+            if (self.path / METHOD_RUN).exists():
+                raise GamlpError(
+                    "is the run of a peer that knows only its own graph", file=self.path,
+                    hint="its scores are in evaluation.json and its labels in predictions.parquet",
+                ) from error  # fmt: skip
             raise GamlpError(
                 "is no run folder", file=self.path, hint="train one: gamlp train GRAPH --out RUN"
             ) from error

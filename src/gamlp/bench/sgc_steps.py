@@ -1,0 +1,175 @@
+"""The paper's first figure: in which share of runs SGC at each depth gets a node right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from gamlp.bench.contract import Array, Place, Task
+from gamlp.bench.hops import features_store
+from gamlp.bench.methods import recipe_named
+from gamlp.bench.points import Points, Rendered, chosen
+from gamlp.bench.scoring import labelled
+from gamlp.bench.tables import Table
+from gamlp.bench.work import Work, missing_reason, task_of
+from gamlp.errors import GamlpError
+from gamlp.models.shape import Shape
+from gamlp.propagation import HopStore
+from gamlp.recipe import Recipe
+from gamlp.training.batches import HopRows
+from gamlp.training.bundle import make_model
+from gamlp.training.loop import Machine, fit
+
+STEPS = tuple(range(11))
+NODES = 20
+_DRAW = 0  # seed of the nodes that are shown
+
+
+def measure(table: Table, work: Work) -> dict[str, Any]:
+    """`datasets[name]`: shares of runs for drawn test nodes, and what all test nodes say."""
+    points = Points(work, "sgc-steps")
+    name = chosen("method", table.methods, work.methods)[0]
+    entry = table.methods[name]
+    steps = sorted({int(step) for step in table.options.get("steps", STEPS)})
+    runs = work.seeds or table.seeds
+    result: dict[str, Any] = {"steps": steps, "runs": runs, "complete": True, "datasets": {}, "missing": {}}
+    for dataset in chosen("dataset", table.datasets, work.datasets):
+        if (reason := missing_reason(dataset, work.data_dir)) is not None:
+            result["missing"][dataset] = reason
+            continue
+        recipe = recipe_named(entry.recipe or "sgc", dataset).changed(dict(entry.changes))
+        if recipe.model.name != "sgc":
+            raise GamlpError(f"'{name}' is '{recipe.model.name}', and this figure is about SGC")
+        shared = _Shared(dataset, recipe, steps, work)
+        kept = []
+        for seed in range(runs):
+            work.progress("runs", seed, runs, "runs", f"{name} on {dataset}, {len(steps)} depths each")
+            settings = [dataset, seed, steps, recipe.model_dump(mode="json", exclude={"about"})]
+            found = points.found(settings, partial(shared.run, seed))
+            if found is not None:
+                kept.append(found)
+        work.progress("runs", len(kept), runs, "runs", "")
+        result["complete"] &= len(kept) == runs
+        if kept:
+            result["datasets"][dataset] = summary(kept, steps, int(table.options.get("nodes", NODES)))
+    return result
+
+
+@dataclass(frozen=True)
+class LastHop(HopRows):
+    """Rows of which only hop `hops` is given, `[len(rows), d]`: SGC reads no other."""
+
+    last: Array = field(default_factory=lambda: np.zeros((0, 0), np.float32), repr=False)
+
+    def gather(self, positions: Array) -> tuple[Array, Array | None]:
+        return self.last[positions][:, None, None], None
+
+
+class _Shared:
+    """Hops of a dataset's labelled rows, read once for all runs that share a split."""
+
+    def __init__(self, dataset: str, recipe: Recipe, steps: list[int], work: Work) -> None:
+        self.dataset, self.recipe, self.steps, self.work = dataset, recipe, steps, work
+        self._split = b""
+        self._read: dict[str, tuple[Array, Array]] = {}
+
+    def run(self, seed: int) -> dict[str, Any]:
+        """One run at every depth: which test rows are predicted right, as a string of 0 and 1."""
+        task = task_of(self.dataset, seed, self.work.data_dir)
+        split, labels = task.graph.nodes.split, task.graph.nodes.labels
+        assert split is not None and labels is not None
+        deepest = self.recipe.changed({"propagation.hops": self.steps[-1]})
+        store, _ = features_store(task.graph, deepest, Place(self.work.hops, self.work.resources))
+        if self._split != split.roles.tobytes():
+            self._read, self._split = _rows_of(task, store, self.steps[-1]), split.roles.tobytes()
+        answers = labels.values[self._read["test"][0]]
+        right = {}
+        for step in self.steps:
+            predicted = predictions(store, self._read, self.recipe, step, seed, len(labels.classes))
+            right[str(step)] = "".join("1" if one else "0" for one in predicted == answers)
+        return {"test": self._read["test"][0].tolist(), "right": right}
+
+
+def _rows_of(task: Task, store: HopStore, hops: int) -> dict[str, tuple[Array, Array]]:
+    """Row numbers and hops `[rows, hops + 1, d]` of each part."""
+    rows = {part: labelled(task.graph, part) for part in ("train", "valid", "test")}
+    return {part: (own, store.signals["features"].gather(own, hops)) for part, own in rows.items()}
+
+
+def predictions(
+    store: HopStore, read: dict[str, tuple[Array, Array]], recipe: Recipe, step: int, seed: int, classes: int
+) -> Array:
+    """Classes of the test rows by SGC on X^(step), trained by the one loop as run_on_hops trains it."""
+    parts = {
+        name: LastHop(store, rows, step, last=np.ascontiguousarray(hops[:, step]))
+        for name, (rows, hops) in read.items()
+    }
+    recipe = recipe.changed({"propagation.hops": step})
+    shape = Shape(parts["train"].last.shape[1], classes, step)
+    valid = parts["valid"] if len(parts["valid"]) else None
+    fitted = fit(
+        lambda: make_model(recipe, shape), parts["train"], valid, recipe.training, seed=seed, machine=Machine()
+    )
+    with torch.no_grad():
+        x = torch.from_numpy(parts["test"].last).to(torch.float32)[:, None, None]
+        found: Array = fitted.model(x).argmax(1).numpy()
+    return found
+
+
+def summary(kept: list[dict[str, Any]], steps: list[int], nodes: int) -> dict[str, Any]:
+    """Shares of runs by depth, of test nodes: for `nodes` drawn ones, and what all of them say together.
+
+    Where the split differs between runs, a node counts in the runs that tested it.
+    """
+    rows = np.unique(np.concatenate([run["test"] for run in kept]))
+    right, tested = np.zeros((len(rows), len(steps))), np.zeros(len(rows))
+    accuracy = np.zeros((len(kept), len(steps)))
+    for index, run in enumerate(kept):
+        at = np.searchsorted(rows, run["test"])
+        bits = np.array([[one == "1" for one in run["right"][str(step)]] for step in steps]).T
+        right[at] += bits
+        tested[at] += 1
+        accuracy[index] = bits.mean(0)
+    shares = right / tested[:, None]
+    drawn = np.sort(np.random.default_rng(_DRAW).choice(len(rows), min(nodes, len(rows)), replace=False))
+    most = shares.max(1)
+    best = shares.argmax(1)  # the smallest depth of those that are equally good
+    once = most > 0
+    return {
+        "runs": len(kept),
+        "nodes": rows[drawn].tolist(),
+        "shares": shares[drawn].tolist(),
+        "accuracy": accuracy.mean(0).tolist(),
+        "deviation": accuracy.std(0, ddof=1).tolist() if len(kept) > 1 else [0.0] * len(steps),
+        "test_nodes": len(rows),
+        "best_depth": [float(np.mean(once & (best == index))) for index in range(len(steps))],
+        "right_at_no_depth": int((~once).sum()),
+        "right_at_every_depth": int((shares.min(1) == 1).sum()),
+        "changing": float(np.mean((shares.max(1) > 0.5) & (shares.min(1) < 0.5))),
+        "best_of_each_node": float(most.mean()),
+    }
+
+
+def render(table: Table, result: dict[str, Any]) -> list[Rendered]:
+    """A table of depths for each dataset, and one of its drawn nodes."""
+    steps = result["steps"]
+    found: list[Rendered] = []
+    for dataset, one in result["datasets"].items():
+        title = table.datasets[dataset].title
+        header = ["steps", *(str(step) for step in steps)]
+        accuracy = [f"{100 * mean:.1f} ± {100 * by:.1f}" for mean, by in zip(one["accuracy"], one["deviation"])]
+        best = [f"{100 * share:.1f} %" for share in one["best_depth"]]
+        found.append((
+            f"{title}: SGC by depth, {one['runs']} runs, {one['test_nodes']} test nodes; "
+            f"{one['right_at_no_depth']} are right at no depth, {one['right_at_every_depth']} always right; "
+            f"each node at its own best depth: {100 * one['best_of_each_node']:.1f} %",
+            header,
+            [["test accuracy, %", *accuracy], ["nodes whose (first) best depth it is", *best]],
+        ))  # fmt: skip
+        rows = [[str(node), *(f"{share:.2f}" for share in shares)] for node, shares in zip(one["nodes"], one["shares"])]
+        found.append((f"{title}: share of runs in which a node is right", ["node", *header[1:]], rows))
+    return found

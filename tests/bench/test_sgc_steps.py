@@ -1,0 +1,117 @@
+"""SGC by depth: the lean path gives what the contract gives; shares by counting; resumed; stopped in time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gamlp.bench import sgc_steps
+from gamlp.bench.contract import Place, Task
+from gamlp.bench.methods import recipe_named, run
+from gamlp.bench.tables import Table, read_table, table_of
+from gamlp.bench.work import Work
+from gamlp.errors import GamlpError
+from gamlp.graph.datasets import load
+
+STEPS = [0, 1, 3]
+CHANGES = {"training.epochs": 8, "training.learning_rate": 0.05}
+
+
+def table(**options: Any) -> Table:
+    return read_table({
+        "name": "sgc-steps", "title": "SGC", "kind": "sgc-steps", "source": {"paper": "a paper", "label": "fig"},
+        "seeds": 4, "datasets": {"karate": {"title": "Karate"}},
+        "methods": {"SGC": {"recipe": "sgc", "changes": CHANGES}},
+        "options": {"nodes": 5, "steps": STEPS} | options,
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("work")
+    return folder, sgc_steps.measure(table(), Work(folder))
+
+
+def test_shares_are_those_of_plain_runs(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """Each depth and seed once more through the contract, counted one by one."""
+    graph = load("karate")
+    assert graph.nodes.labels is not None and graph.nodes.split is not None
+    answers, test = graph.nodes.labels.values, graph.nodes.split.test
+    right = np.zeros((len(STEPS), 4, len(answers)), bool)
+    for at, step in enumerate(STEPS):
+        recipe = recipe_named("sgc").changed({**CHANGES, "propagation.hops": step})
+        for seed in range(4):
+            report = run(Task(graph), recipe, seed, Place(tmp_path, chances=True))
+            assert report.chances is not None
+            right[at, seed] = report.chances.argmax(1) == answers
+    found = measured[1]["datasets"]["karate"]
+    assert 0 < right[:, :, test].mean() < 1
+    for node, shares in zip(found["nodes"], found["shares"]):
+        assert node in test
+        assert shares == [right[at, :, node].sum() / 4 for at in range(len(STEPS))]
+    assert len(set(found["nodes"])) == 5
+    assert np.allclose(found["accuracy"], right[:, :, test].mean((1, 2)))
+    never = [node for node in test if not right[:, :, node].any()]
+    assert found["right_at_no_depth"] == len(never)
+    best = [int(np.argmax(right[:, :, node].sum(1))) for node in test if node not in never]
+    assert np.allclose(found["best_depth"], [best.count(at) / len(test) for at in range(len(STEPS))])
+
+
+def test_a_second_call_runs_nothing(measured: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(sgc_steps, "predictions", never)
+    folder, before = measured
+    assert sgc_steps.measure(table(), Work(folder)) == before
+    assert sgc_steps.measure(table(), Work(folder, seeds=2))["datasets"]["karate"]["runs"] == 2
+    with pytest.raises(AssertionError, match="trained again"):
+        sgc_steps.measure(table(), Work(folder, seeds=5))
+
+
+def test_the_deadline_is_kept(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    spent = sgc_steps.measure(table(), Work(tmp_path, deadline=time.monotonic() - 1))
+    assert not spent["complete"] and spent["datasets"] == {}
+    folder, before = measured
+    more = sgc_steps.measure(table(), Work(folder, seeds=9, deadline=time.monotonic() - 1))
+    assert not more["complete"] and more["datasets"] == before["datasets"]
+
+
+def test_nodes_of_other_splits_count_where_they_were_tested() -> None:
+    kept = [
+        {"test": [1, 2], "right": {"0": "10", "2": "11"}},
+        {"test": [2, 5], "right": {"0": "00", "2": "10"}},
+    ]
+    found = sgc_steps.summary(kept, [0, 2], 9)
+    assert found["nodes"] == [1, 2, 5]
+    assert found["shares"] == [[1, 1], [0, 1], [0, 0]]
+    assert found["best_depth"] == [pytest.approx(1 / 3), pytest.approx(1 / 3)]
+    assert (found["right_at_no_depth"], found["right_at_every_depth"]) == (1, 1)
+    assert found["best_of_each_node"] == pytest.approx(2 / 3)
+    assert found["accuracy"] == [0.25, 0.75]
+
+
+def test_pages(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    pages = sgc_steps.render(table(), measured[1])
+    assert [len(rows) for _, _, rows in pages] == [2, 5]
+    assert all(len(row) == len(header) == 1 + len(STEPS) for _, header, rows in pages for row in rows)
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    other = table()
+    method = other.methods["SGC"].model_copy(update={"recipe": "sign"})
+    with pytest.raises(GamlpError, match="about SGC"):
+        sgc_steps.measure(other.model_copy(update={"methods": {"SGC": method}}), Work(tmp_path))
+
+
+def test_the_shipped_table_on_citeseer(data_dir: Path, tmp_path: Path) -> None:
+    shipped = table_of("sgc-steps")
+    few = shipped.model_copy(update={"options": shipped.options | {"steps": [0, 2]}})
+    found = sgc_steps.measure(few, replace(Work(tmp_path, data_dir), seeds=2))["datasets"]["citeseer"]
+    assert found["test_nodes"] == 1000 and len(found["nodes"]) == 20
+    assert found["accuracy"][1] > 0.62 > found["accuracy"][0] > 0.45  # neighbours help; published SGC: 71.9 %

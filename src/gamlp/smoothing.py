@@ -12,6 +12,7 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Labels
 from gamlp.kernel import LANES, HopTask, hop
+from gamlp.memory import available_memory
 from gamlp.progress import Progress, silent
 from gamlp.propagation import Operator
 from gamlp.propagation.intact import check_neighbours
@@ -19,8 +20,10 @@ from gamlp.propagation.operator import factors
 from gamlp.propagation.state import allocate
 from gamlp.propagation.workers import each, even_ranges, usable_cores
 from gamlp.recipe import Smoothing
+from gamlp.sizes import format_size
 
 Array = np.ndarray[Any, Any]
+_MATRICES = 6  # n × c at once: predictions, first values, two states, two for sums
 _ENTRIES = 100_000  # of a range of rows that one thread takes at a time
 
 
@@ -135,6 +138,17 @@ def label_propagation(
     reached = mass > np.finfo(np.float32).tiny
     values = found[:, : told.shape[1]] / np.where(reached, mass, 1.0)
     return np.where(reached, values.clip(0.0, 1.0), told.mean(0)).astype(np.float32, copy=False)
+
+
+def check_room(graph: Graph, memory: int | None = None) -> None:
+    """Refuse a graph whose probabilities, `[n, c]` and what is spread of them, do not fit into the budget."""
+    needed = _MATRICES * 4 * graph.nodes.count * len(_labels(graph).classes)
+    budget = available_memory() // 2 if memory is None else memory
+    if needed > budget:
+        raise GamlpError(
+            f"Correct & Smooth needs {format_size(needed)} for all nodes at once, beyond {format_size(budget)}",
+            hint="give a larger --memory, or leave smoothing out",
+        )
 
 
 def correct_and_smooth(

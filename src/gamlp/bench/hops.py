@@ -43,11 +43,14 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
         trained = time.monotonic()
         test, tests = scores_of(task, prepared, fitted, place, device)
         ended = time.monotonic()
+        chances = chances_of(task.graph, prepared, fitted, device) if place.chances else None
+        if recipe.smoothing is not None:  # smoothing must know all rows: theirs is its inference
+            ended = time.monotonic()
     parameters = sum(value.numel() for value in fitted.model.parameters())
     return Report(
         recipe.model.name, seed, fitted.valid, test, Seconds(preparation, trained - begun, ended - trained),
         peak.bytes, parameters, fitted.epoch, fitted.epochs, fitted.stopped, tests,
-        chances_of(task.graph, prepared, fitted, device) if place.chances else None,
+        chances,
     )  # fmt: skip
 
 
@@ -138,9 +141,13 @@ def chances_of(graph: Graph, prepared: Prepared, fitted: Fitted, device: torch.d
     rows: HopRows = replace(prepared.train, rows=every, crossfit=False)
     if prepared.train.store is not prepared.store:
         rows = rows_of(prepared.store, prepared.recipe, every)
+    return probabilities_of(fitted, rows, prepared.many, device)
+
+
+def probabilities_of(fitted: Fitted, rows: HopRows, many: bool, device: torch.device) -> Array:
+    """Of some rows, as they read their hops."""
     batches = rows.batches(INFERENCE_BATCH, device, 0)
-    parts = [probabilities(logits, prepared.many).cpu().numpy() for _, logits in logits_of(fitted.model, batches)]
-    return np.concatenate(parts)
+    return np.concatenate([probabilities(logits, many).cpu().numpy() for _, logits in logits_of(fitted.model, batches)])
 
 
 def forget_hops(place: Place) -> None:

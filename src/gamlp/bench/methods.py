@@ -8,6 +8,11 @@ from typing import Any
 
 from gamlp.bench.contract import Method, Place, Report, Run, Task
 from gamlp.bench.hops import run_on_hops
+from gamlp.bench.labels import propagate_labels, reuse_labels, smoothed
+from gamlp.bench.message_passing_sampled import ClusterGCN, GraphSAINT, SampledSAGE
+from gamlp.bench.samplers import neighbours
+from gamlp.bench.samplers_clusters import clusters
+from gamlp.bench.samplers_saint import saint
 from gamlp.bench.whole_graph import message_passing
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
@@ -33,9 +38,18 @@ def _pyg(name: str) -> Any:
     return make
 
 
+def _as_the_recipe_says(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+    """For methods that are a recipe around another model: its `model.name` is that model's."""
+    return run(task, recipe, seed, place)
+
+
 def _method(name: str, title: str, family: str, paper: str, run: Run) -> tuple[str, Method]:
     return name, Method(name, title, family, paper, run)
 
+
+_SAGE = message_passing(SampledSAGE, sampler=neighbours)
+_CLUSTERS = message_passing(ClusterGCN, sampler=clusters)
+_SAINT = message_passing(GraphSAINT, sampler=saint)
 
 METHODS: dict[str, Method] = dict(
     [
@@ -48,6 +62,12 @@ METHODS: dict[str, Method] = dict(
         _method("sign-xl", "SIGN-XL", "hops", "Frasca et al., 2020", run_on_hops),
         _method("sagn", "SAGN", "hops", "Sun et al., 2021", run_on_hops),
         _method("gcn", "GCN", "message passing", "Kipf and Welling, ICLR 2017", message_passing(_pyg("GCN"))),
+        _method("graphsage-sampled", "GraphSAGE, sampled", "sampled", "Hamilton et al., NIPS 2017", _SAGE),
+        _method("cluster-gcn", "Cluster-GCN", "sampled", "Chiang et al., KDD 2019", _CLUSTERS),
+        _method("graphsaint", "GraphSAINT", "sampled", "Zeng et al., ICLR 2020", _SAINT),
+        _method("label-propagation", "Label propagation", "labels", "Zhou et al., NIPS 2003", propagate_labels),
+        _method("correct-and-smooth", "C&S", "labels", "Huang et al., ICLR 2021", _as_the_recipe_says),
+        _method("label-reuse", "Label reuse", "labels", "Wang et al., 2021", _as_the_recipe_says),
     ]
 )
 
@@ -94,6 +114,16 @@ def has_bundle(recipe: Recipe) -> bool:
 
 
 def run(task: Task | Graph, recipe: Recipe, seed: int, place: Place) -> Report:
-    """One run of the recipe's method."""
+    """One run of the recipe's method, with label reuse and Correct & Smooth where the recipe asks for them."""
     task = Task(task) if isinstance(task, Graph) else task
-    return method(recipe.model.name).run(task, recipe, seed, place)
+    base = method(recipe.model.name)
+    if base.run is _as_the_recipe_says:
+        raise GamlpError(f"'{base.name}' is a recipe around a model, not a model", hint=f"--recipe {base.name}")
+    own = base.run
+    if recipe.training.reuse:
+        if own is not run_on_hops:
+            raise GamlpError(f"'{base.name}' reads no hops of labels: it cannot reuse them", hint="training.reuse 0")
+        own = reuse_labels
+    if recipe.smoothing is not None:
+        own = smoothed(own)
+    return own(task, recipe, seed, place)

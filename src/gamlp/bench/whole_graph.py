@@ -71,6 +71,8 @@ def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, mask
                 with torch.no_grad():
                     logits = fitted.model(whole.view.of_rows(None), whole.known)
                 chances = probabilities(logits, labels.many).cpu().numpy()
+                if recipe.smoothing is not None:  # smoothing must know all rows: theirs is its inference
+                    ended = time.monotonic()
         parameters = sum(value.numel() for value in fitted.model.parameters())
         return Report(
             recipe.model.name, seed, fitted.valid, mean_of(list(found.values())),

@@ -125,7 +125,8 @@ def _check_makes(source: Source, recipe: Recipe) -> None:
             f"every training row is '{labels.classes[present[0]]}'", hint="training needs at least two classes"
         )
     label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
-    make_model(recipe, Shape(features.width, len(labels.classes), recipe.propagation.hops, label_hops))
+    channels = 1 + len(recipe.propagation.also_r)
+    make_model(recipe, Shape(features.width, len(labels.classes), recipe.propagation.hops, label_hops, channels))
 
 
 def evaluate(
@@ -168,27 +169,48 @@ def predict(
 ) -> Written:
     """Predictions of a run's own graph, or of another one, for a run folder or a bare bundle."""
     check_suffix(out)
-    run = None if place.is_file() else RunFolder.open(place)
-    bundle = Bundle.load(place if run is None else run.bundle_path, trust)
     device = choose_device(resources.device)
-
-    def write(store: HopStore, graph: Graph) -> Written:
-        chosen = choose_rows(store, rows)
+    with opened(place, graph, out.parent, trust=trust, resources=resources, progress=progress) as read:
         return write_predictions(
-            bundle, store, graph.nodes.ids, out,
-            rows=chosen, each_class=each_class, batch_size=batch_size, device=device, progress=progress,
+            read.bundle, read.store, read.graph.nodes.ids, out,
+            rows=choose_rows(read.store, rows), each_class=each_class, batch_size=batch_size, device=device,
+            progress=progress,
         )  # fmt: skip
 
+
+@dataclass(frozen=True)
+class Opened:
+    """A trained model with the nodes it is asked about."""
+
+    bundle: Bundle
+    store: HopStore
+    graph: Graph
+
+
+@contextmanager
+def opened(
+    place: Path,
+    graph: Graph | None,
+    beside: Path,
+    *,
+    trust: str | None = None,
+    resources: Resources = HERE,
+    progress: Progress = silent,
+) -> Iterator[Opened]:
+    """A run folder with its own graph, or a run or a bare bundle with another one, whose hops are made in `beside`."""
+    run = None if place.is_file() else RunFolder.open(place)
+    bundle = Bundle.load(place if run is None else run.bundle_path, trust)
     if graph is not None:
-        with _hops_beside(bundle, graph, out.parent, resources, progress) as store:
-            return write(store, graph)
+        with _hops_beside(bundle, graph, beside, resources, progress) as store:
+            yield Opened(bundle, store, graph)
+        return
     if run is None:
         raise GamlpError("a bundle alone knows no nodes", file=place, hint="say which: --graph GRAPH")
     if not (run.store_path() / "store.json").exists():
         raise GamlpError("the hops of the run are gone", file=run.store_path(), hint="give its graph: --graph GRAPH")
     store = HopStore.open(run.store_path())
     check_store(store, without_folds(plan_of(bundle.recipe)))
-    return write(store, graph_of(run, store, progress))
+    yield Opened(bundle, store, graph_of(run, store, progress))
 
 
 def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Graph:

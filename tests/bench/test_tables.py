@@ -1,0 +1,259 @@
+"""The paper's tables as data: each file against the schema, the registries, and number by number the paper itself."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gamlp.bench.cells import recipe_in
+from gamlp.bench.methods import METHODS, recipe_named
+from gamlp.bench.tables import NAMES, Table, read_table, table_of
+from gamlp.errors import GamlpError
+from gamlp.graph import synthetic
+from gamlp.graph.catalogue import DATASETS
+from gamlp.recipe import shipped
+from tests.bench import latex
+
+# Headings of the paper's tables that are metrics; all others are datasets or methods.
+METRICS = {
+    "Val Accuracy": "valid.score",
+    "Validation Accuracy": "valid.score",
+    "Test Accuracy": "test.score",
+    "Test accuracy": "test.score",
+    "Training Time": "seconds.training",
+    "Training time": "seconds.training",
+}
+NUMBERED = [
+    "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "ogbn-mag", "ablation-labels",
+    "ablation-reference", "ablation-alpha", "efficiency",
+]  # fmt: skip
+Cells = dict[tuple[str, str, str], latex.Number]  # method, dataset, metric
+
+
+@pytest.fixture(scope="module")
+def paper(data_dir: Path) -> str:
+    """The paper's LaTeX, beside the raw data."""
+    place = data_dir.parent / "paper" / "gamlp.tex"
+    if not place.is_file():
+        pytest.skip(f"the paper's LaTeX is not at {place}")
+    return latex.read(place)
+
+
+def labels_of(table: Table) -> dict[str, list[str]]:
+    """LaTeX label → datasets whose published values stand there."""
+    given = {name for cells in table.published.values() for name in cells}
+    found: dict[str, list[str]] = {}
+    for name in (name for name in table.datasets if name in given):
+        found.setdefault(table.datasets[name].label or table.source.label, []).append(name)
+    return found
+
+
+def in_paper(text: str, label: str, titles: dict[str, str]) -> Cells:
+    """What the paper's table says, methods as rows or as columns; `titles` are titles → names of its datasets."""
+    found = {}
+    for (row, column), number in latex.cells_of(text, label).items():
+        method, heading = (column, row) if row in METRICS else (row, column)
+        if heading in METRICS:
+            (dataset,) = titles.values()
+            found[method, dataset, METRICS[heading]] = number
+        else:
+            found[method, titles[heading], "test.score"] = number
+    return found
+
+
+def in_file(table: Table, datasets: list[str]) -> Cells:
+    return {
+        (method, dataset, metric): (value.mean, value.deviation)
+        for method, cells in table.published.items()
+        for dataset, values in cells.items()
+        if dataset in datasets
+        for metric, value in values.items()
+    }
+
+
+def disagreements(published: Cells, ours: Cells) -> list[str]:
+    """Every cell that one side has and the other has not, or not with the same numbers."""
+    return [
+        f"{key}: the paper has {published.get(key)}, the file {ours.get(key)}"
+        for key in sorted(published.keys() | ours.keys())
+        if published.get(key) != ours.get(key)
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_table_is_valid_and_named_as_its_file(name: str) -> None:
+    table = table_of(name)
+    assert table.name == name
+    assert table.seeds >= 3 and table.budget_minutes > 0 and table.title and table.source.label
+
+
+def test_every_file_is_a_table_that_can_be_asked_for() -> None:
+    folder = resources.files("gamlp.bench") / "tables"
+    assert {entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml")} == {f"{n}.yaml" for n in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_datasets_are_in_the_catalogue_or_described(name: str) -> None:
+    table = table_of(name)
+    generated, tasks = table.options.get("generated", {}), table.options.get("tasks", {})
+    assert table.datasets.keys() <= DATASETS.keys() | generated.keys() | tasks.keys()
+    assert not (generated.keys() | tasks.keys()) - table.datasets.keys()
+    for settings in generated.values():
+        known = inspect.signature(getattr(synthetic, settings["generator"].replace("-", "_"))).parameters
+        assert settings.keys() - {"generator"} <= known.keys() - {"out", "threads", "replace", "progress"}
+    for graphs in tasks.values():
+        assert {graphs["train"], graphs["valid"], *graphs["tests"]} <= DATASETS.keys()
+        assert graphs["train"] not in graphs["tests"] and graphs["valid"] not in graphs["tests"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_row_is_a_shipped_recipe_of_a_known_method_with_changes_it_takes(name: str) -> None:
+    table = table_of(name)
+    for dataset in table.datasets:
+        if dataset.startswith("ogbn-"):  # published alone
+            continue
+        for method in table.runs_of(dataset):
+            row = table.methods[method]
+            for point in table.axis.values if table.axis else (None,):
+                recipe = recipe_in(table, row, dataset, point)
+                assert recipe.model.name in METHODS
+                assert all(recipe[key] == value for key, value in row.changes.items())
+                key = row.axis or (table.axis.key if table.axis else "graph.")
+                assert key.startswith("graph.") or recipe[key] == point
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipes_of_all_rows_are_shipped(name: str) -> None:
+    for row in table_of(name).methods.values():
+        if row.recipe is not None:
+            assert row.recipe in shipped()
+            assert recipe_named(row.recipe).model.name in METHODS
+
+
+def test_citation_and_co_purchase_run_every_method() -> None:
+    everyone = set(METHODS) - {"gamlp"} | {"jk", "recursive", "sagn-labels"}
+    for name in ("citation", "co-purchase"):
+        assert {row.recipe for row in table_of(name).methods.values()} == everyone
+
+
+@pytest.mark.parametrize("name", ["ablation-labels", "ablation-alpha"])
+def test_the_label_branch_is_on_in_every_variant_but_no_label(name: str) -> None:
+    table = table_of(name)
+    for method, row in table.methods.items():
+        for dataset in ("pubmed", "amazon-computers", "short-video"):
+            assert recipe_in(table, row, dataset, None).labels_used is (method != "-no_label")
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_every_published_number_is_the_papers_and_none_is_left_out(name: str, paper: str) -> None:
+    table = table_of(name)
+    labels = labels_of(table)
+    assert labels
+    for label, datasets in labels.items():
+        ours = in_file(table, datasets)
+        assert disagreements(in_paper(paper, label, {table.datasets[one].title: one for one in datasets}), ours) == []
+        # And without regard to rows and columns: the numbers themselves, as often as the paper has them.
+        written = Counter(number for value in ours.values() for number in value if number is not None)
+        assert written == Counter(latex.numbers(paper, label))
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_one_wrong_missing_or_invented_number_is_found(name: str, paper: str) -> None:
+    table = table_of(name)
+    for label, datasets in labels_of(table).items():
+        ours = in_file(table, datasets)
+        published = in_paper(paper, label, {table.datasets[one].title: one for one in datasets})
+        for key, (mean, deviation) in ours.items():
+            assert disagreements(published, ours | {key: (round(mean + 0.1, 2), deviation)})
+            assert disagreements(published, ours | {key: (mean, 0.33 if deviation is None else deviation + 0.01)})
+            assert disagreements(published, {other: value for other, value in ours.items() if other != key})
+        assert disagreements(published, ours | {("MLP", datasets[0], "test.score"): (50.0, 1.0)})
+
+
+def test_published_values_stand_in_checked_tables_or_in_a_sentence_of_the_text(paper: str) -> None:
+    """Depth has no table: its one number is a bound that the text states."""
+    assert {name for name in NAMES if table_of(name).published} == {*NUMBERED, "depth"}
+    (value,) = (one for cells in table_of("depth").published.values() for one in cells["pubmed"].values())
+    sentence = re.search(
+        r"depth equals (\d+), the predictive accuracy of our GAMLP\(JK\) still exceeds ([\d.]+)", paper
+    )
+    assert sentence is not None
+    assert (value.at, value.mean, value.bound) == (int(sentence[1]), float(sentence[2]), "above")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sources_are_labels_of_the_paper(name: str, paper: str) -> None:
+    table = table_of(name)
+    for label in {table.source.label, *(one.label for one in table.datasets.values() if one.label)}:
+        assert latex.environment(paper, label)
+
+
+def test_settings_that_the_text_states(paper: str) -> None:
+    depth, steps, weights = table_of("depth"), table_of("sgc-steps"), table_of("hop-weights").options
+    assert depth.axis is not None
+    assert f"at propagation depth {', '.join(map(str, depth.axis.values))} on the PubMed" in paper
+    assert f"SGC on {steps.options['nodes']} randomly sampled nodes of Citeseer" in paper
+    assert f"in {steps.seeds} different runs" in paper
+    ranges = ", ".join(f"{low}-{high}" for low, high in weights["degrees"])
+    assert f"select {weights['nodes']} nodes for each degree range ({ranges})" in paper
+    assert f"the maximum step is {weights['hops']}" in paper
+    assert "papers100M dataset, we run each method five times" in paper and table_of("ogbn-papers100m").seeds == 5
+
+
+def test_complexity_formulas_are_the_papers(paper: str) -> None:
+    _heading, *rows = latex.rows_of(paper, "algorithm analysis")
+    published = {}
+    for _kind, method, *cells in rows:
+        published[method] = dict(zip(("preparation", "training", "memory"), (cell.strip("$") for cell in cells)))
+    assert table_of("complexity").options["formulas"] == published
+    assert table_of("complexity").methods.keys() == published.keys()
+
+
+def test_products_shape_is_a_tenth_of_the_papers_counts(paper: str) -> None:
+    (row,) = (row for row in latex.rows_of(paper, "tab:data") if row[0] == "ogbn-products")
+    made = table_of("efficiency").options["generated"]["products-shape"]
+    nodes, features, edges, classes = (int(cell.replace(",", "")) for cell in row[1:5])
+    assert (made["nodes"], made["edges"]) == (round(nodes / 10), round(edges / 10))
+    assert (made["features"], made["classes"]) == (features, classes)
+    train, valid, test = (int(part.rstrip("k")) for part in row[5].split("/"))
+    assert made["train"] == round(train / (train + valid + test), 2)
+    assert made["valid"] == round(valid / (train + valid + test), 2)
+
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "title": "Small",
+    "source": {"paper": "a paper", "label": "tab:small"},
+    "datasets": {"cora": {"title": "Cora"}},
+    "methods": {"SGC": {"recipe": "sgc"}, "FastGCN": {}},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"published": {"GCN": {"cora": 1.0}}}, "no method of the table"),
+        ({"published": {"SGC": {"pubmed": 1.0}}}, "no dataset of the table"),
+        ({"published": {"SGC": {"cora": {"valid.score": 1.0}}}}, "no metric of 'cora'"),
+        ({"published": {"SGC": {"cora": [81.0, -0.2]}}}, "greater than or equal to 0"),
+        ({"published": {"SGC": {"cora": {"test.score": {"mean": 1, "at": 3}}}}}, "no value of the axis"),
+        ({"datasets": {"cora": {"title": "Cora", "methods": ["GCN"]}}}, "no method of the table"),
+        ({"kind": "curve"}, "a curve has an axis"),
+        ({"seed": 10}, "not permitted"),
+    ],
+)
+def test_a_table_that_does_not_hold_together_is_refused(change: dict[str, Any], sentence: str) -> None:
+    assert read_table(SMALL).runs_of("cora") == ("SGC",)
+    with pytest.raises(GamlpError, match=sentence):
+        read_table(SMALL | change)
+
+
+def test_an_unknown_table_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(GamlpError, match="did you mean 'citation'"):
+        table_of("citations")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from gamlp.models.mlp import MLP, dropout
-from gamlp.models.shape import HopWeights, Shape, one_channel
+from gamlp.models.shape import Branches, HopWeights, Shape, one_channel
 
 
 class FixedMixture(nn.Module):
@@ -44,6 +44,10 @@ class FixedMixture(nn.Module):
         mixed = x.new_tensor(self.weights) @ x[:, 0]
         logits: Tensor = self.mlp(dropout(mixed, self.input_dropout, self.training))
         return logits
+
+    def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
+        """The logits, and MLP(X^(k)) of every hop k: all weight on that one."""
+        return Branches(self(x), each_hop=self.mlp.each(x[:, 0]))
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
         """The same for every node."""

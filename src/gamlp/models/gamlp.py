@@ -121,7 +121,7 @@ class GAMLP(nn.Module):
             hops = self._features(x)
             # The residual of a node's own features is no hop's: every hop is read with it, as the mixture is.
             own = hops.new_zeros(1) if self.residual is None else self.residual(x[:, 0, 0])
-            alone = self.mlp((hops + own.unsqueeze(-2)).flatten(0, 1)).unflatten(0, hops.shape[:2])
+            alone = self.mlp.each(hops + own.unsqueeze(-2))
             labels = None
             if self.label_attention is not None:
                 labels = self.beta * self.label_mlp(self.label_attention(self._labels(y)))

@@ -118,6 +118,11 @@ class MLP(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         return _linear(self.linear[-1], *self._hidden(h))
 
+    def each(self, h: Tensor) -> Tensor:
+        """Of every hop by itself: `[b, hops, d]` → `[b, hops, outputs]`."""
+        found: Tensor = self(h.flatten(0, 1))
+        return found.view(*h.shape[:2], -1)
+
     def dot(self, h: Tensor, vector: Tensor) -> Tensor:
         """vector·MLP(h) `[b]`. The last map is never made: vector·(W h + b) = (Wᵀ vector)·h + vector·b."""
         last = self.linear[-1]

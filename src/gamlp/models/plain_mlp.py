@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gamlp.models.mlp import MLP, dropout
-from gamlp.models.shape import HopWeights, Shape, one_channel
+from gamlp.models.shape import Branches, HopWeights, Shape, one_channel
 
 
 class PlainMLP(nn.Module):
@@ -37,6 +37,11 @@ class PlainMLP(nn.Module):
         """Logits `[b, classes]`."""
         logits: Tensor = self.mlp(dropout(x[:, 0, 0], self.input_dropout, self.training))
         return logits
+
+    def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
+        """MLP(X^(k)) of every hop k; hop 0's are the logits."""
+        each = self.mlp.each(x[:, 0])
+        return Branches(each[:, 0], each_hop=each)
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
         """All weight on hop 0."""

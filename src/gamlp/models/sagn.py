@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from gamlp.models.attention import LEAK
 from gamlp.models.mlp import MLP, dropout, relu_dropout
-from gamlp.models.shape import HopWeights, Shape, one_channel
+from gamlp.models.shape import Branches, HopWeights, Shape, one_channel
 
 
 class SAGN(nn.Module):
@@ -63,16 +63,31 @@ class SAGN(nn.Module):
         hops = dropout(x[:, 0], self.input_dropout, self.training)
         mapped = self._mapped(hops)
         weights = functional.dropout(self._weights(mapped), self.attention_dropout, self.training)
-        mixed = torch.einsum("bkh,bkhd->bhd", weights, mapped).flatten(1) + self.residual(hops[:, 0])
+        mixed = torch.einsum("bkh,bkhd->bhd", weights, mapped).flatten(1)
+        logits = self._read(mixed + self.residual(hops[:, 0]))
+        return logits if self.label_mlp is None else logits + self._heard(y)
+
+    def _read(self, mixed: Tensor) -> Tensor:
+        """MLP(σ(·)) of a mixture `[b, heads · hidden]`."""
         if self.norm is not None:
             mixed = self.norm(mixed)
         logits: Tensor = self.mlp(relu_dropout(mixed, self.dropout, self.training))
-        if self.label_mlp is None:
-            return logits
+        return logits
+
+    def _heard(self, y: Tensor | None) -> Tensor:
+        """β MLP(Y^(L))."""
         if y is None:
             raise ValueError("this model listens to hops of labels, and none were given: beta=0 is without them")
+        assert self.label_mlp is not None
         heard: Tensor = self.label_mlp(y[:, 0, -1])
-        return logits + self.beta * heard
+        return self.beta * heard
+
+    def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
+        """Both branches, whose sum are the logits, and what features say for a_k = 1 in every head, hop by hop."""
+        mapped, own = self._mapped(x[:, 0]), self.residual(x[:, 0, 0])
+        mixed = torch.einsum("bkh,bkhd->bhd", self._weights(mapped), mapped).flatten(1)
+        alone = self._read((mapped.flatten(2) + own.unsqueeze(1)).flatten(0, 1)).view(*mapped.shape[:2], -1)
+        return Branches(self._read(mixed + own), None if self.label_mlp is None else self._heard(y), alone)
 
     @torch.no_grad()
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:

@@ -40,7 +40,7 @@ class SGC(nn.Module):
 
     def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
         """MLP(X^(k)) of every hop k; the last one's are the logits."""
-        each = self.mlp(x[:, 0].flatten(0, 1)).unflatten(0, (x.shape[0], x.shape[2]))
+        each = self.mlp.each(x[:, 0])
         return Branches(each[:, -1], each_hop=each)
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:

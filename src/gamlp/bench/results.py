@@ -152,3 +152,41 @@ def _read(report: dict[str, Any], metric: str) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     return float(value) * (100 if in_percent(metric) else 1)
+
+
+def records(results: Results) -> list[dict[str, Any]]:
+    """One flat row for every metric of every cell that was measured or published: what CSV and JSON hold."""
+    table, found = results.table, []
+    for dataset in table.datasets:
+        for method in table.methods:
+            for at in table.axis.values if table.axis is not None else (None,):
+                for metric in table.metrics_of(dataset):
+                    cell = results.compared(method, dataset, metric, at)
+                    if cell.ours is None and cell.published is None:
+                        continue
+                    found.append(_record(results, cell, method, dataset, metric, at))
+    return found
+
+
+def _record(
+    results: Results, cell: Comparison, method: str, dataset: str, metric: str, at: float | None
+) -> dict[str, Any]:
+    ours, published = cell.ours, cell.published
+    seconds = results.raw(method, dataset, metric, at) if is_relative(metric) else None
+    return {
+        "dataset": dataset,
+        "method": method,
+        "at": at,
+        "metric": metric,
+        "unit": "%" if in_percent(metric) else "ratio" if is_relative(metric) else "",
+        "ours": None if ours is None else ours.mean,
+        "deviation": None if ours is None else ours.deviation,
+        "seeds": 0 if ours is None else ours.count,
+        "seconds": None if seconds is None else seconds.mean,
+        "published": None if published is None else published.mean,
+        "published_deviation": None if published is None else published.deviation,
+        "bound": None if published is None else published.bound,
+        "difference": cell.difference,
+        "holds": cell.holds,
+        "missing": results.missing.get(dataset, ""),
+    }

@@ -1,0 +1,252 @@
+"""A table's page: ours, published, and the difference in units of deviation, as Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gamlp.bench.results import FORMULA, Comparison, Grid, Measured, Results, in_percent, is_relative, records
+from gamlp.bench.stamp import Stamp
+from gamlp.bench.tables import Value
+from gamlp.files import write_json, write_text
+
+EMPTY = "–"
+TITLES = {
+    "test.score": "test %",
+    "valid.score": "validation %",
+    "test.roc_auc": "test ROC-AUC %",
+    "test.macro_f1": "test macro-F1 %",
+    "seconds.training": "training time",
+    "seconds.preparation": "preparation time",
+    "seconds.inference": "inference time",
+    "peak_memory": "peak memory",
+}
+
+
+def write_pages(results: Results, folder: Path, stamp: Stamp, figures: Sequence[str] = ()) -> list[Path]:
+    """`<name>.md`, `.csv` and `.json` in the folder; `figures` are file names beside them that the page shows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{results.table.name}.{ending}" for ending in ("md", "csv", "json")]
+    write_text(paths[0], as_markdown(results, stamp, figures))
+    write_text(paths[1], as_csv(results))
+    write_json(paths[2], as_content(results, stamp))
+    return paths
+
+
+def as_csv(results: Results) -> str:
+    """One line for every metric of every cell."""
+    rows = records(results)
+    text = io.StringIO()
+    names = ["dataset", "method", "metric"] if not rows else list(rows[0])
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def as_content(results: Results, stamp: Stamp) -> dict[str, Any]:
+    """All of it, for JSON."""
+    table = results.table
+    return {
+        "table": table.name,
+        "title": table.title,
+        "source": table.source.model_dump(),
+        **asdict(stamp),
+        "difference": FORMULA,
+        "rows": records(results),
+        "grids": {name: asdict(grid) for name, grid in results.grids.items()},
+        "growth": [{**asdict(one), "slope": one.slope} for one in results.growth],
+        "missing": results.missing,
+        "footnotes": list(table.footnotes),
+    }
+
+
+def as_markdown(results: Results, stamp: Stamp, figures: Sequence[str] = ()) -> str:
+    """The page people read."""
+    table = results.table
+    parts = [f"# {table.title}", _heading(results, stamp), *(f"![{table.title}]({name})" for name in figures)]
+    if table.kind == "complexity":
+        parts += [_formulas(results), *_slopes(results)]
+    parts += [_grid(grid) for grid in results.grids.values()]
+    if table.kind in ("grid", "efficiency", "curve"):
+        parts += [_column(results, dataset) for dataset in table.datasets]
+    else:
+        parts += [f"{table.datasets[name].title}: {_not_at_hand(why)}." for name, why in results.missing.items()]
+    if table.footnotes:
+        parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in table.footnotes))
+    return "\n\n".join(parts) + "\n"
+
+
+def _heading(results: Results, stamp: Stamp) -> str:
+    table = results.table
+    versions = ", ".join(f"{name} {number}" for name, number in stamp.versions.items())
+    lines = [
+        f"Measured by `{stamp.command}` on {stamp.date}; {stamp.machine}; {versions}.",
+        f"Published: {table.source.paper}, `{table.source.label}`.",
+    ]
+    if any(cell["ours"] is not None for cell in records(results)):
+        lines.append("Ours: mean ± deviation (of the sample, n - 1) over as many seeds as stated.")
+    if any(cell["difference"] is not None for cell in records(results)):
+        lines.append(f"Difference: `{FORMULA}`; a deviation that is not known counts as 0.")
+    if fewer := _fewer(results):
+        lines.append(f"Fewer than {table.seeds} seeds: {'; '.join(fewer)}.")
+    return "\n".join(lines)
+
+
+def _fewer(results: Results) -> list[str]:
+    """Cells with fewer runs than the table asks for, and how long one of them takes."""
+    found = []
+    for (method, dataset, at), reports in results.cells.items():
+        if 0 < len(reports) < results.table.seeds:
+            took = statistics.fmean(sum(report["seconds"].values()) for report in reports)
+            place = results.table.datasets[dataset].title + ("" if at is None else f" at {at:g}")
+            found.append(f"{method} on {place} ({len(reports)}; a run takes {took:.0f} s)")
+    return found
+
+
+def _column(results: Results, dataset: str) -> str:
+    """A dataset's section: its heading, why it is empty or what it stands for, and its table."""
+    table, column = results.table, results.table.datasets[dataset]
+    parts = [f"## {column.title}"]
+    if column.note:
+        where = f" Published: `{column.label}`." if column.label else ""
+        parts.append(f"{column.note[0].upper()}{column.note[1:]}.{where}")
+    if dataset in results.missing:
+        parts.append(f"{_not_at_hand(results.missing[dataset])}: published values alone.")
+    if table.axis is not None:
+        return "\n\n".join([*parts, _curve(results, dataset)])
+    if (first := results.first(dataset)) is not None:
+        took = {name: results.raw(first, dataset, name) for name in table.metrics_of(dataset) if is_relative(name)}
+        told = [f"{found.mean:.3g} s of {TITLES[name]}" for name, found in took.items() if found is not None]
+        parts += [f"1.0 is {first}: {', '.join(told)}."] if told else []
+    return "\n\n".join([*parts, _grid_of_methods(results, dataset)])
+
+
+def _grid_of_methods(results: Results, dataset: str) -> str:
+    """Methods as rows; for every metric ours, and where there are any, published and difference."""
+    table, missing = results.table, dataset in results.missing
+    heads, shown = ["method"], []
+    for metric in table.metrics_of(dataset):
+        cells = {method: results.compared(method, dataset, metric) for method in table.methods}
+        published = [cell.published for cell in cells.values() if cell.published is not None]
+        fixed = _decimals(published)
+        columns = [(f"{TITLES[metric]}, ours", [ours_text(cell.ours, metric, missing) for cell in cells.values()])]
+        if published:
+            told = [published_text(cell.published, metric, fixed) for cell in cells.values()]
+            columns.append((f"{TITLES[metric]}, published", told))
+        if any(cell.difference is not None or cell.holds is not None for cell in cells.values()):
+            columns.append(("difference", [difference_text(cell) for cell in cells.values()]))
+        heads += [head for head, _ in columns]
+        shown += [texts for _, texts in columns]
+    counts = [str(len(results.reports(method, dataset)) or EMPTY) for method in table.methods]
+    rows = [list(row) for row in zip(table.methods, *shown, counts)]
+    return as_table(
+        [*heads, "seeds"], [row for row in rows if any(text not in (EMPTY, "not at hand") for text in row[1:])]
+    )
+
+
+def _curve(results: Results, dataset: str) -> str:
+    """Methods as rows, values of the axis as columns, and under them what the paper says of a point."""
+    table = results.table
+    assert table.axis is not None
+    parts = []
+    for metric in table.metrics_of(dataset):
+        rows, told = [], []
+        for method in table.methods:
+            cells = [results.compared(method, dataset, metric, at) for at in table.axis.values]
+            counts = sorted({cell.ours.count for cell in cells if cell.ours is not None})
+            seeds = EMPTY if not counts else f"{counts[0]}" + (f"–{counts[-1]}" if len(counts) > 1 else "")
+            missing = dataset in results.missing
+            rows.append([method, *(ours_text(cell.ours, metric, missing) for cell in cells), seeds])
+            told += [
+                f"{method} at {at:g}: published {published_text(cell.published, metric, 1)}, {difference_text(cell)}."
+                for at, cell in zip(table.axis.values, cells)
+                if cell.published is not None
+            ]
+        head = f"{TITLES[metric]}; {table.axis.title}:"
+        parts.append(as_table([head, *(f"{at:g}" for at in table.axis.values), "seeds"], rows))
+        parts += told
+    return "\n\n".join(parts)
+
+
+def _formulas(results: Results) -> str:
+    given = results.table.options.get("formulas", {})
+    rows = [
+        [method, *(EMPTY if text == "-" else f"${text}$" for text in formulas.values())]
+        for method, formulas in given.items()
+    ]
+    return "## Published analysis\n\n" + as_table(["method", "preparation", "training", "memory"], rows)
+
+
+def _slopes(results: Results) -> list[str]:
+    """For every metric: methods as rows, what grows as columns, slopes of log over log."""
+    parts = []
+    for metric in dict.fromkeys(one.metric for one in results.growth):
+        of = {(one.method, one.quantity): one.slope for one in results.growth if one.metric == metric}
+        methods, quantities = (list(dict.fromkeys(key[place] for key in of)) for place in (0, 1))
+        cells = {key: EMPTY if slope is None else f"{slope:.2f}" for key, slope in of.items()}
+        rows = [[method, *(cells.get((method, quantity), EMPTY) for quantity in quantities)] for method in methods]
+        heads = ["method", *(f"with {quantity}" for quantity in quantities)]
+        parts.append(f"## Measured growth of {TITLES[metric]}, exponents\n\n" + as_table(heads, rows))
+    return parts
+
+
+def _grid(grid: Grid) -> str:
+    rows = [[name, *(f"{value:.2f}" for value in values)] for name, values in zip(grid.rows, grid.values)]
+    caption = f"{grid.value_title}; rows: {grid.row_title}, columns: {grid.column_title}."
+    return f"## {grid.title}\n\n{caption}\n\n" + as_table(
+        [f"{grid.row_title} \\ {grid.column_title}", *grid.columns], rows
+    )
+
+
+def as_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, the first column to the left and the others to the right."""
+    lines = [_line(heads), "|---|" + "---:|" * (len(heads) - 1)]
+    return "\n".join([*lines, *(_line(row) for row in rows)])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def ours_text(ours: Measured | None, metric: str, missing: bool = False) -> str:
+    """`82.10 ± 0.52`."""
+    if ours is None:
+        return "not at hand" if missing else EMPTY
+    digits = 2 if in_percent(metric) or abs(ours.mean) < 10 else 1
+    if metric == "peak_memory":
+        return f"{ours.mean / 2**20:.0f} MiB"
+    tail = "" if ours.deviation is None else f" ± {ours.deviation:.{digits}f}"
+    return f"{ours.mean:.{digits}f}{tail}"
+
+
+def published_text(value: Value | None, metric: str, decimals: int) -> str:
+    """`81.8 ± 0.5`, with as many decimals as the paper gives; `> 80.0` for a bound."""
+    if value is None:
+        return EMPTY
+    if not in_percent(metric):
+        decimals = 1
+    tail = "" if value.deviation is None else f" ± {value.deviation:.{decimals}f}"
+    return f"{'> ' if value.bound == 'above' else ''}{value.mean:.{decimals}f}{tail}"
+
+
+def difference_text(cell: Comparison) -> str:
+    """`+0.4` deviations, or whether a bound holds."""
+    if cell.holds is not None:
+        return "holds" if cell.holds else "does not hold"
+    return EMPTY if cell.difference is None else f"{cell.difference:+.1f}"
+
+
+def _decimals(values: Sequence[Value]) -> int:
+    """Two where any published number has a second decimal, else one."""
+    numbers = [number for value in values for number in (value.mean, value.deviation) if number is not None]
+    return 2 if any(round(number, 1) != number for number in numbers) else 1
+
+
+def _not_at_hand(reason: str) -> str:
+    return f"The dataset cannot be had here ({reason})" if reason else "The dataset cannot be had here"

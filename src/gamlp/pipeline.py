@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics as stats
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,11 @@ from gamlp.training.preparing import (
     rows_of,
     without_folds,
 )
-from gamlp.training.report import full_report
+from gamlp.training.report import Watch, full_report
 from gamlp.training.run_folder import RunFolder
 
 Array = np.ndarray[Any, Any]
+Watching = Callable[[dict[int, Bundle], HopStore, Array], dict[int, Watch]]  # who looks on, seed by seed
 __all__ = ["HERE", "Prepared", "Resources", "best_seed", "evaluate_rows", "evaluate_run", "fit_seed", "hops_for"]
 __all__ += ["bundle_of", "plan_of", "prepare", "prepare_split", "rows_of", "summary", "train_run"]
 
@@ -118,15 +120,20 @@ def best_seed(bundles: dict[int, Bundle], monitor: str) -> int:
 
 
 def evaluate_rows(
-    bundles: dict[int, Bundle], store: HopStore, rows: Array, resources: Resources = HERE
+    bundles: dict[int, Bundle],
+    store: HopStore,
+    rows: Array,
+    resources: Resources = HERE,
+    watching: Watching | None = None,
 ) -> dict[str, Any]:
     """Scores of rows for every seed, with their mean and deviation."""
     device = choose_device(resources.device)
+    watches = {} if watching is None else watching(bundles, store, rows)
     seeds = {}
     for seed, bundle in bundles.items():
         read = rows_of(store, bundle.recipe, rows)
         batches = Batches(read, bundle.recipe.training.batch_size, device, memory=0)
-        seeds[seed] = full_report(bundle.model().to(device), batches)
+        seeds[seed] = full_report(bundle.model().to(device), batches, watches.get(seed))
     return {"rows": len(rows), **summary(list(seeds.values())), "seeds": seeds}
 
 
@@ -141,7 +148,9 @@ def summary(reports: list[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def evaluate_run(run: RunFolder, *, trust: str | None = None, resources: Resources = HERE) -> dict[str, Any]:
+def evaluate_run(
+    run: RunFolder, *, trust: str | None = None, resources: Resources = HERE, watching: Watching | None = None
+) -> dict[str, Any]:
     """Test rows of the run's own graph, read once, for every seed; written into the run."""
     bundles = run.bundles(trust)
     store = HopStore.open(run.store_path())
@@ -154,7 +163,7 @@ def evaluate_run(run: RunFolder, *, trust: str | None = None, resources: Resourc
         raise GamlpError(
             "the graph has no labelled test rows", file=store.folder, hint="evaluate on another: --graph GRAPH"
         )
-    report = evaluate_rows(bundles, store, rows, resources)
+    report = evaluate_rows(bundles, store, rows, resources, watching)
     report["valid"] = summary([bundle.report["valid"] for bundle in bundles.values()]) if first.report["valid"] else {}
     write_json(run.evaluation_path, report)
     return report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,16 +13,19 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
+from gamlp.explain import WeightsByDegree
 from gamlp.graph import fingerprint
 from gamlp.graph.datasets import open_or_load
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
+from gamlp.memory import PeakMemory
 from gamlp.models.shape import Shape
 from gamlp.pipeline import HERE, Resources, evaluate_rows, evaluate_run, hops_for, prepare, summary, train_run
 from gamlp.prediction import Written, check_suffix, choose_rows, write_predictions
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
+from gamlp.report import Observed, write_report
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.checks import check_store, check_trainable, with_classes
 from gamlp.training.device import choose_device
@@ -85,18 +89,28 @@ def train(
     if run is None:
         _check_free(out)
         _check_makes(source, recipe)
-    if source.store is not None:
-        prepared = from_store(source.store, recipe)
-    else:
-        prepared = prepare(source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress)
-    fresh = run is None
-    run = run or RunFolder.create(out, about, recipe, resume=resume)
-    try:
-        bundles = train_run(prepared, run, resources=resources, observe=observe, progress=progress)
-    except GamlpError:
-        if fresh:  # nothing was learned: the same --out may be used with a better recipe
-            run.forget()
-        raise
+    fresh, finished = run is None, run is not None and run.bundle_path.exists()
+    with PeakMemory() as peak:
+        begun = time.monotonic()
+        if source.store is not None:
+            prepared = from_store(source.store, recipe)
+        else:
+            prepared = prepare(
+                source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress
+            )
+        took = time.monotonic() - begun
+        run = run or RunFolder.create(out, about, recipe, resume=resume)
+        kept = run.timings()
+        if not finished and source.store is None:  # an interrupted propagation goes on: its parts add up
+            run.note_timings(preparation=kept.get("preparation", 0.0) + took)
+        try:
+            bundles = train_run(prepared, run, resources=resources, observe=observe, progress=progress)
+        except GamlpError:
+            if fresh:  # nothing was learned: the same --out may be used with a better recipe
+                run.forget()
+            raise
+    if not finished:
+        run.note_timings(peak_memory=max(kept.get("peak_memory", 0), peak.bytes))
     return Trained(run, recipe, bundles, notes)
 
 
@@ -134,14 +148,23 @@ def evaluate(
     graph: Graph | None = None,
     *,
     trust: str | None = None,
+    own: Graph | None = None,
+    weights: WeightsByDegree | None = None,
     resources: Resources = HERE,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Scores of the run's own test rows, or of another graph's labelled rows: its test rows where it has some."""
-    if graph is None:
-        report = evaluate_run(run, trust=trust, resources=resources)
-        return {**report, "many": Bundle.load(run.bundle_path, trust).many}
+    """Scores of the run's own test rows, or of another graph's labelled rows: its test rows where it has some.
+
+    Writes the report. `own` is the run's graph and `weights` are its weights over hops, where they are known already.
+    """
     bundles = run.bundles(trust)
+    if graph is None:
+        store, begun = HopStore.open(run.store_path()), time.monotonic()
+        observed = Observed(own or _graph_at_hand(run, store, progress))
+        report = evaluate_run(run, trust=trust, resources=resources, watching=observed.watch)
+        run.note_timings(evaluation=time.monotonic() - begun)
+        page = write_report(run, bundles, store, observed, report, weights=weights, resources=resources)
+        return {**report, "many": next(iter(bundles.values())).many, "report": str(page)}
     bundle = next(iter(bundles.values()))
     graph = with_classes(graph, bundle.classes)
     labels, split = graph.nodes.labels, graph.nodes.split
@@ -151,8 +174,17 @@ def evaluate(
     test = split is not None and known[split.test].any()
     rows = split.test[known[split.test]] if split is not None and test else np.flatnonzero(known)
     with _hops_beside(bundle, graph, run.path, resources, progress) as store:
-        report = evaluate_rows(bundles, store, rows, resources)
-    return {"graph": graph.name, "part": "test" if test else "labelled", **report, "many": bundle.many}
+        observed, part = Observed(graph), "test" if test else "labelled"
+        report = evaluate_rows(bundles, store, rows, resources, observed.watch)
+        page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, resources=resources)
+    return {"graph": graph.name, "part": part, **report, "many": bundle.many, "report": str(page)}
+
+
+def _graph_at_hand(run: RunFolder, store: HopStore, progress: Progress) -> Graph | None:
+    try:
+        return graph_of(run, store, progress)
+    except GamlpError:
+        return None  # the report then names nodes by their rows
 
 
 def predict(

@@ -7,22 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gamlp.errors import GamlpError
-from gamlp.explain import WeightsByDegree, weights_by_degree
+from gamlp.explain import WeightsByDegree
 from gamlp.files import write_json
 from gamlp.graph.graph import Graph
 from gamlp.graph.ingest import IngestOptions, ingest
-from gamlp.pipeline import HERE, Resources, rows_of
+from gamlp.pipeline import HERE, Resources, evaluate_rows
 from gamlp.prediction import Written
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
+from gamlp.report import Observed, listening, write_report
 from gamlp.runs import Trained, evaluate, predict, train
 from gamlp.training.bundle import Bundle
-from gamlp.training.device import choose_device
-from gamlp.training.run_folder import Origin, RunFolder
+from gamlp.training.run_folder import Origin
 from gamlp.training.source import Source
 
 _TABLES = "tables.json"
@@ -36,6 +34,7 @@ class Outcome:
     test: dict[str, Any] | None
     weights: WeightsByDegree | None
     predictions: Written | None
+    report: Path
 
 
 def from_tables(
@@ -79,9 +78,9 @@ def whole(
     if predictions:
         trust = bundle.recipe.model.name
         written = predict(out, out / "predictions.parquet", trust=trust, resources=resources, progress=progress)
-    return Outcome(
-        trained, _test(trained.run, store, bundle, resources), listening(bundle, source, store, resources), written
-    )
+    weights = listening(bundle, source.graph, store, resources)
+    test = _test(trained, source, store, weights, resources)
+    return Outcome(trained, test, weights, written, trained.run.report_path)
 
 
 def best(trained: Trained) -> int:
@@ -90,23 +89,22 @@ def best(trained: Trained) -> int:
     return int(chosen.report["seed"])
 
 
-def listening(bundle: Bundle, source: Source, store: HopStore, resources: Resources = HERE) -> WeightsByDegree | None:
-    """Weights over hops by degree, of all stored rows or many of them; None where the graph is not at hand."""
-    if source.graph is None:
-        return None
-    kept = store.signals["features"].rows
-    rows = np.arange(store.manifest.nodes) if kept is None else np.asarray(kept)
-    device = choose_device(resources.device)
-    read = rows_of(store, bundle.recipe, rows)
-    return weights_by_degree(bundle.model().to(device), read, source.graph.relation.degrees(), device=device)
-
-
-def _test(run: RunFolder, store: HopStore, bundle: Bundle, resources: Resources) -> dict[str, Any] | None:
-    """Scores of test rows, those of a run that was evaluated before as they are written there."""
+def _test(
+    trained: Trained, source: Source, store: HopStore, weights: WeightsByDegree | None, resources: Resources
+) -> dict[str, Any] | None:
+    """Scores of test rows, those of a run that was evaluated before as they are written there; and the report."""
+    run, trust = trained.run, trained.recipe.model.name
     split, labels = store.split, store.labels
-    if split is None or labels is None or not labels.known()[split.test].any():
-        return None
-    if run.evaluation_path.exists():
-        found: dict[str, Any] = json.loads(run.evaluation_path.read_text())
-        return found
-    return evaluate(run, trust=bundle.recipe.model.name, resources=resources)
+    known = None if split is None or labels is None else labels.known()
+    if split is not None and known is not None and known[split.test].any():
+        if run.evaluation_path.exists() and run.report_path.exists():
+            found: dict[str, Any] = json.loads(run.evaluation_path.read_text())
+            return found
+        return evaluate(run, trust=trust, own=source.graph, weights=weights, resources=resources)
+    if not run.report_path.exists():
+        observed, scores = Observed(source.graph), None
+        if split is not None and known is not None and known[split.valid].any():
+            rows = split.valid[known[split.valid]]
+            scores = evaluate_rows(trained.bundles, store, rows, resources, observed.watch)
+        write_report(run, trained.bundles, store, observed, scores, part="valid", weights=weights, resources=resources)
+    return None

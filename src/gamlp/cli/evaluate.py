@@ -73,3 +73,4 @@ def _evaluate(
     show_scores(parts | {part: report}, report["many"], len(report["seeds"]))
     where = f"of graph '{report['graph']}'" if graph is not None else f"; written to {opened.evaluation_path}"
     say(f"{report['rows']:,} {part} rows {where}".replace(" ;", ";"))
+    say(f"{report['report']}: scores, curves, mistakes and weights to look at in a browser")

@@ -128,6 +128,7 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
     if outcome.weights is not None:
         show_weights(outcome.weights)
     say(f"\n{place}: bundle.safetensors, recipe.yaml, metrics.jsonl, hops/ (recipe: {name}; {seconds:.1f} s)")
+    say(f"{outcome.report}: scores, curves, mistakes and weights to look at in a browser")
     if outcome.predictions is not None:
         say(f"{outcome.predictions.path}: labels and probabilities of {outcome.predictions.rows:,} nodes")
     show_next(
@@ -147,6 +148,7 @@ def _print(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
             "test": outcome.test,
             "hop_weights": None if outcome.weights is None else asdict(outcome.weights),
             "predictions": None if outcome.predictions is None else str(outcome.predictions.path),
+            "report": str(outcome.report),
             "seconds": round(seconds, 3),
         }
     )

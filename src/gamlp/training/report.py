@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ Array = np.ndarray[Any, Any]
 MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold them
 
 
-def full_report(model: nn.Module, batches: Passes) -> dict[str, float]:
+Watch = Callable[[Array, Array, Array], None]  # rows, probabilities, labels of a batch
+
+
+def full_report(model: nn.Module, batches: Passes, watch: Watch | None = None) -> dict[str, float]:
     """Score, loss, macro-F1 (over classes that occur or were chosen) and ROC-AUC.
 
     ROC-AUC is of the second of two classes, or the mean over classes; with more than MOST_KEPT probabilities it is
-    left out, since it needs all of them at once.
+    left out, since it needs all of them at once. `watch` is shown every batch.
     """
     target = batches.target.cpu().numpy()
     many = target.ndim == 2
@@ -26,7 +30,10 @@ def full_report(model: nn.Module, batches: Passes) -> dict[str, float]:
     kept: list[Array] = []
     for batch, logits in logits_of(model, batches):
         chance = probabilities(logits, many).cpu().numpy()
-        counts.add(chance, batch.target.cpu().numpy())
+        answers = batch.target.cpu().numpy()
+        counts.add(chance, answers)
+        if watch is not None:
+            watch(batch.rows, chance, answers)
         own = chance[:, 1:] if chance.shape[1] == 2 and not many else chance
         if len(target) * own.shape[1] <= MOST_KEPT:
             kept.append(own)

@@ -101,6 +101,25 @@ class RunFolder:
     def evaluation_path(self) -> Path:
         return self.path / "evaluation.json"
 
+    @property
+    def timings_path(self) -> Path:
+        return self.path / "timings.json"
+
+    @property
+    def report_path(self) -> Path:
+        return self.path / "report.html"
+
+    def timings(self) -> dict[str, float]:
+        """Seconds of `preparation` and `evaluation` and bytes of `peak_memory`, as far as they were measured."""
+        try:
+            found: dict[str, float] = json.loads(self.timings_path.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found
+
+    def note_timings(self, **measured: float) -> None:
+        write_json(self.timings_path, self.timings() | measured)
+
     def recipe(self) -> Recipe:
         return Recipe.of(self.recipe_path)
 
@@ -140,7 +159,7 @@ class RunFolder:
     def forget(self) -> None:
         """A run that learned nothing leaves only its hops, which another recipe may use; one with a seed stays."""
         if not any((self.path / "seeds").glob("*.safetensors")):
-            for path in (self.path / _ABOUT, self.recipe_path, self.metrics_path):
+            for path in (self.path / _ABOUT, self.recipe_path, self.metrics_path, self.timings_path):
                 path.unlink(missing_ok=True)
 
     def choose(self, seed: int) -> None:

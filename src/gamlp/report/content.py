@@ -1,0 +1,271 @@
+"""What a report says, as plain numbers and texts: from a run folder, or from any method's probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from gamlp.explain import WeightsByDegree
+from gamlp.graph.graph import Graph
+from gamlp.pipeline import HERE, Resources, best_seed, summary
+from gamlp.propagation import HopStore
+from gamlp.recipe import Recipe
+from gamlp.report.curves import curves_of
+from gamlp.report.nodes import clipped, listed_nodes
+from gamlp.report.observing import Observed, weights_of_rows
+from gamlp.report.tally import Frame, Tally
+from gamlp.training.bundle import Bundle
+from gamlp.training.run_folder import RunFolder
+
+Array = np.ndarray[Any, Any]
+Content = dict[str, Any]
+MOST_CLASS_BARS = 300
+_CHUNK = 10_000  # rows of probabilities counted at a time
+
+
+@dataclass(frozen=True)
+class SeedScores:
+    """What one seed came to: `valid` and `test` hold score, loss and what else was measured."""
+
+    seed: int
+    valid: Mapping[str, float] = field(default_factory=dict)
+    test: Mapping[str, float] = field(default_factory=dict)
+    epoch: int = 0
+    epochs: int = 0
+    seconds: float | None = None
+    stopped: str = ""
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds of the parts of a run and bytes of memory; None for what was not measured."""
+
+    preparation: float | None = None
+    training: float | None = None
+    evaluation: float | None = None
+    peak_memory: float | None = None
+
+
+def content_of_run(
+    run: RunFolder,
+    bundles: dict[int, Bundle],
+    store: HopStore,
+    observed: Observed,
+    evaluation: Mapping[str, Any] | None,
+    *,
+    part: str = "test",
+    weights: WeightsByDegree | None = None,
+    own: bool = True,
+    resources: Resources = HERE,
+) -> Content:
+    """A trained run. `evaluation` are the scores of the rows that `observed` looked at, None where there are none.
+
+    Without `own` they are rows of another graph than the run's.
+    """
+    recipe, lines, kept = run.recipe(), run.metrics(), run.timings()
+    seeds = []
+    for seed, bundle in bundles.items():
+        told = bundle.report
+        scores = {} if evaluation is None else {int(name): value for name, value in evaluation["seeds"].items()}
+        spent = [line.get("seconds") or 0.0 for line in lines if line["seed"] == seed]
+        seeds.append(
+            SeedScores(seed, told["valid"], scores.get(seed, {}), told["epoch"], told["epochs"],
+                       sum(spent) if spent else None, told["stopped"])
+        )  # fmt: skip
+    best = best_seed(bundles, recipe.training.monitor)
+    graph = observed.graph
+    nodes = observed.nodes()
+    found = weights_of_rows(bundles[best], store, nodes["row"], resources) if nodes else (None, None, 1)
+    total = [one.seconds for one in seeds if one.seconds is not None]
+    timings = Timings(
+        kept.get("preparation"),
+        sum(total) if total else None,
+        kept.get("evaluation") if own else None,
+        kept.get("peak_memory"),
+    )
+    notes = [] if graph is not None else ["The run's graph was not at hand: nodes are named by their row numbers."]
+    return _content(
+        title=store.manifest.graph if graph is None else graph.name,
+        graph=graph, classes=bundles[best].classes, many=bundles[best].many, part=part, seeds=seeds, best=best,
+        recipe=recipe, frame=observed.frame, tallies=observed.tallies, weights=weights,
+        nodes=listed_nodes(nodes, graph, observed.degrees, *found),
+        curves=curves_of(lines), timings=timings, notes=notes,
+        parameters=sum(value.numel() for value in bundles[best].weights.values()),
+    )  # fmt: skip
+
+
+def content_of_chances(
+    graph: Graph,
+    chances: Mapping[int, Array],
+    seeds: Sequence[SeedScores],
+    recipe: Recipe,
+    *,
+    rows: Array | None = None,
+    part: str = "test",
+    lines: Iterable[Mapping[str, Any]] = (),
+    timings: Timings | None = None,
+    parameters: int | None = None,
+    title: str | None = None,
+    notes: Sequence[str] = (),
+) -> Content:
+    """Any method: probabilities `[n, c]` of all nodes by seed, scores by seed, and the lines its loop wrote.
+
+    `rows` are those that are looked at (default: labelled test rows). A seed without probabilities has its scores
+    shown; nodes and the confusion matrix are those of the seed with the best validation score among the others.
+    """
+    from gamlp.report.observing import degrees_of
+
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None
+    if rows is None:
+        rows = np.zeros(0, np.int64) if split is None else split.test[labels.known()[split.test]]
+    degrees = degrees_of(graph)
+    frame = Frame.of(labels.classes, labels.values[rows], rows, degrees) if len(rows) and chances else None
+    valid = {one.seed: one.valid.get("score", 0.0) for one in seeds}
+    best = max(chances or valid, key=lambda seed: valid.get(seed, 0.0))
+    tallies: dict[int, Tally] = {}
+    if frame is not None:
+        for seed, chance in chances.items():
+            tallies[seed] = Tally(frame, listed=seed == best)
+            for begin in range(0, len(rows), _CHUNK):
+                some = rows[begin : begin + _CHUNK]
+                tallies[seed].add(some, np.asarray(chance[some]), labels.values[some])
+    nodes = tallies[best].nodes() if tallies else {}
+    return _content(
+        title=title or graph.name, graph=graph, classes=labels.classes, many=labels.many, part=part, seeds=seeds,
+        best=best, recipe=recipe, frame=frame, tallies=tallies, weights=None,
+        nodes=listed_nodes(nodes, graph, degrees), curves=curves_of(lines), timings=timings or Timings(),
+        notes=list(notes), parameters=parameters,
+    )  # fmt: skip
+
+
+def _content(
+    *,
+    title: str,
+    graph: Graph | None,
+    classes: tuple[str, ...],
+    many: bool,
+    part: str,
+    seeds: Sequence[SeedScores],
+    best: int,
+    recipe: Recipe,
+    frame: Frame | None,
+    tallies: dict[int, Tally],
+    weights: WeightsByDegree | None,
+    nodes: Content | None,
+    curves: Content | None,
+    timings: Timings,
+    notes: list[str],
+    parameters: int | None,
+) -> Content:
+    by_class, left_out = _by_class(frame, tallies)
+    content = {
+        "title": title,
+        "model": recipe.model.name,
+        "about": recipe.about,
+        "gamlp": version("gamlp"),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "graph": _graph(graph, classes),
+        "many": many,
+        "score_name": "micro-F1" if many else "accuracy",
+        "part": part,
+        "rows": 0 if frame is None else frame.rows,
+        "scores": {"valid": _spread([one.valid for one in seeds]), part: _spread([one.test for one in seeds])},
+        "seeds": [{**vars(one), "valid": dict(one.valid), "test": dict(one.test)} for one in seeds],
+        "best": best,
+        "classes": [clipped(name) for name in classes],
+        "curves": curves,
+        "confusion": _confusion(frame, tallies.get(best)),
+        "by_class": by_class,
+        "by_class_left_out": left_out,
+        "by_degree": _by_degree(frame, tallies),
+        "weights": _weights(weights),
+        "nodes": nodes and {**nodes, "rows": 0 if frame is None else frame.rows, "mistakes": tallies[best].mistakes},
+        "recipe": recipe.to_yaml(),
+        "timings": vars(timings),
+        "parameters": parameters,
+        "notes": notes + [f"Seed {one.seed}: {one.stopped}." for one in seeds if one.stopped.startswith("the loss")],
+    }
+    plain: Content = _plain(content)
+    return plain
+
+
+def _graph(graph: Graph | None, classes: tuple[str, ...]) -> Content:
+    facts: Content = {"classes": len(classes)}
+    if graph is not None:
+        halves = [relation.entries / (1 if relation.directed else 2) for relation in graph.relations.values()]
+        facts |= {"nodes": graph.nodes.count, "edges": int(sum(halves))}
+        facts |= {"features": 0 if graph.nodes.features is None else graph.nodes.features.width}
+    return facts
+
+
+def _spread(scores: list[Mapping[str, float]]) -> Content | None:
+    """{metric: {mean, deviation}} of what every seed has; None where there is nothing."""
+    names = [name for name in scores[0] if all(name in one for one in scores)] if scores else []
+    if not names:
+        return None
+    found = summary([{name: one[name] for name in names} for one in scores])
+    return {name: {"mean": found["mean"][name], "deviation": found["deviation"][name]} for name in names}
+
+
+def _confusion(frame: Frame | None, tally: Tally | None) -> Content | None:
+    if frame is None or frame.many or tally is None:
+        return None
+    return {"classes": list(frame.named), "others": frame.others, "counts": tally.confusion.tolist()}
+
+
+def _by_class(frame: Frame | None, tallies: dict[int, Tally]) -> tuple[list[Content], int]:
+    """The largest classes that occur or were chosen, and how many more there are."""
+    if frame is None or not tallies:
+        return [], 0
+    scores = np.stack([tally.class_scores() for tally in tallies.values()])
+    first = next(iter(tallies.values()))
+    rows = first.right + first.missed
+    order = [int(one) for one in np.argsort(-rows, kind="stable") if not np.isnan(scores[:, one]).all()]
+    bars = [{"class": one, "rows": int(rows[one]), **_range(scores[:, one])} for one in order[:MOST_CLASS_BARS]]
+    return bars, max(0, len(order) - MOST_CLASS_BARS)
+
+
+def _by_degree(frame: Frame | None, tallies: dict[int, Tally]) -> list[Content]:
+    if frame is None or not tallies:
+        return []
+    scores = np.stack([tally.degree_scores() for tally in tallies.values()])
+    counts = next(iter(tallies.values())).degree_rows
+    return [
+        {"low": int(low), "high": int(high), "rows": int(count), **_range(scores[:, index])}
+        for index, (low, high, count) in enumerate(zip(frame.lows, frame.highs, counts))
+    ]
+
+
+def _range(values: Array) -> Content:
+    """Mean over seeds, with the least and the greatest where there are several."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return {"mean": None}
+    ends = {"least": float(known.min()), "greatest": float(known.max())} if len(values) > 1 else {}
+    return {"mean": float(known.mean()), **ends}
+
+
+def _weights(weights: WeightsByDegree | None) -> Content | None:
+    if weights is None:
+        return None
+    ranges = [
+        {"told": one.told, "rows": one.rows, "features": one.features, "labels": one.labels} for one in weights.ranges
+    ]
+    return {"ranges": ranges, "first_label_hop": weights.first_label_hop, "sampled": weights.sampled}
+
+
+def _plain(value: Any) -> Any:
+    """For JSON: five digits are enough for a page, and NaN is no number."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, (float, np.floating)):
+        return round(float(value), 5) if np.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value

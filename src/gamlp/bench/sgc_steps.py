@@ -15,7 +15,7 @@ from gamlp.bench.methods import recipe_named
 from gamlp.bench.points import Points, Rendered, chosen
 from gamlp.bench.scoring import labelled
 from gamlp.bench.tables import Table
-from gamlp.bench.work import Work, missing_reason, task_of
+from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore
@@ -38,13 +38,13 @@ def measure(table: Table, work: Work) -> dict[str, Any]:
     runs = work.seeds or table.seeds
     result: dict[str, Any] = {"steps": steps, "runs": runs, "complete": True, "datasets": {}, "missing": {}}
     for dataset in chosen("dataset", table.datasets, work.datasets):
-        if (reason := missing_reason(dataset, work.data_dir)) is not None:
+        if (reason := missing_reason(dataset, work.data_dir, table.options)) is not None:
             result["missing"][dataset] = reason
             continue
         recipe = recipe_named(entry.recipe or "sgc", dataset).changed(dict(entry.changes))
         if recipe.model.name != "sgc":
             raise GamlpError(f"'{name}' is '{recipe.model.name}', and this figure is about SGC")
-        shared = _Shared(dataset, recipe, steps, work)
+        shared = _Shared(dataset, recipe, steps, work, table.options)
         kept = []
         for seed in range(runs):
             work.progress("runs", seed, runs, "runs", f"{name} on {dataset}, {len(steps)} depths each")
@@ -72,14 +72,14 @@ class LastHop(HopRows):
 class _Shared:
     """Hops of a dataset's labelled rows, read once for all runs that share a split."""
 
-    def __init__(self, dataset: str, recipe: Recipe, steps: list[int], work: Work) -> None:
-        self.dataset, self.recipe, self.steps, self.work = dataset, recipe, steps, work
+    def __init__(self, dataset: str, recipe: Recipe, steps: list[int], work: Work, options: Options) -> None:
+        self.dataset, self.recipe, self.steps, self.work, self.options = dataset, recipe, steps, work, options
         self._split = b""
         self._read: dict[str, tuple[Array, Array]] = {}
 
     def run(self, seed: int) -> dict[str, Any]:
         """One run at every depth: which test rows are predicted right, as a string of 0 and 1."""
-        task = task_of(self.dataset, seed, self.work.data_dir)
+        task = task_of(self.dataset, seed, self.work.data_dir, options=self.options)
         split, labels = task.graph.nodes.split, task.graph.nodes.labels
         assert split is not None and labels is not None
         deepest = self.recipe.changed({"propagation.hops": self.steps[-1]})
@@ -110,7 +110,9 @@ def predictions(
     }
     recipe = recipe.changed({"propagation.hops": step})
     shape = Shape(parts["train"].last.shape[1], classes, step)
-    valid = parts["valid"] if len(parts["valid"]) else None
+    # Where the last epoch is kept, as in SGC's paper, validation rows decide nothing and need no look.
+    chooses = recipe.training.keep == "best" or recipe.training.patience > 0
+    valid = parts["valid"] if len(parts["valid"]) and chooses else None
     fitted = fit(
         lambda: make_model(recipe, shape), parts["train"], valid, recipe.training, seed=seed, machine=Machine()
     )

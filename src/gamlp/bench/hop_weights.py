@@ -1,0 +1,174 @@
+"""The paper's heat map: how much a trained GAMLP(JK) listens to each hop, by the degree of a node."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gamlp.bench.contract import Array, Place
+from gamlp.bench.hops import prepare_task
+from gamlp.bench.methods import recipe_named
+from gamlp.bench.points import Points, Rendered, chosen
+from gamlp.bench.tables import Table
+from gamlp.bench.work import Options, Work, missing_reason, task_of
+from gamlp.errors import GamlpError
+from gamlp.models.shape import HopWeights
+from gamlp.pipeline import fit_seed
+from gamlp.propagation.store import StoredSignal
+from gamlp.recipe import Recipe
+from gamlp.training.device import choose_device
+from gamlp.training.loop import Machine
+from gamlp.training.preparing import Prepared
+
+HOPS, NODES = 6, 20
+RANGES = ((1, 4), (5, 8), (9, 12))
+FAR = 3  # the paper's "larger steps": beyond the two that a GNN of two layers reads
+_BATCH_NUMBERS = 8 << 20
+_DRAW = 0  # seed of the nodes that are drawn: the same ones for every model
+
+
+def measure(table: Table, work: Work) -> dict[str, Any]:
+    """`datasets[name][method]`: mean weights of hops for every range of degrees, over seeds."""
+    points = Points(work, "hop-weights")
+    ranges = [(int(low), int(high)) for low, high in table.options.get("degrees", RANGES)]
+    hops, nodes = int(table.options.get("hops", HOPS)), int(table.options.get("nodes", NODES))
+    seeds = work.seeds or table.seeds
+    methods = [name for name in chosen("method", table.methods, work.methods) if table.methods[name].recipe]
+    result: dict[str, Any] = {
+        "hops": list(range(hops + 1)), "ranges": ranges, "seeds": seeds, "complete": True,
+        "datasets": {}, "missing": {}, "refused": {},
+    }  # fmt: skip
+    for dataset in chosen("dataset", table.datasets, work.datasets):
+        if (reason := missing_reason(dataset, work.data_dir, table.options)) is not None:
+            result["missing"][dataset] = reason
+            continue
+        for method in methods:
+            entry = table.methods[method]
+            kept = []
+            try:
+                recipe = recipe_named(str(entry.recipe), dataset)
+                recipe = recipe.changed({**entry.changes, "propagation.hops": hops})
+                for seed in range(seeds):
+                    work.progress("runs", seed, seeds, "runs", f"{method} on {dataset}")
+                    settings = [dataset, seed, ranges, nodes, recipe.model_dump(mode="json", exclude={"about"})]
+                    make = partial(_run, dataset, seed, ranges, nodes, recipe, work, table.options)
+                    if (found := points.found(settings, make)) is not None:
+                        kept.append(found)
+            except GamlpError as error:
+                result["refused"][f"{method} on {dataset}"] = str(error)
+                continue
+            work.progress("runs", len(kept), seeds, "runs", "")
+            result["complete"] &= len(kept) == seeds
+            if kept:
+                result["datasets"].setdefault(dataset, {})[method] = _summary(kept)
+    return result
+
+
+def _run(
+    dataset: str, seed: int, ranges: list[tuple[int, int]], nodes: int, recipe: Recipe, work: Work, options: Options
+) -> dict[str, Any]:
+    """Train one seed, then read its weights."""
+    task = task_of(dataset, seed, work.data_dir, options=options)
+    prepared, _ = prepare_task(task, recipe, Place(work.hops, work.resources))
+    device = choose_device(work.resources.device)
+    fitted = fit_seed(prepared, seed, machine=Machine(device, work.resources.memory))
+    degrees = task.graph.relation.degrees()
+    return {
+        "valid": fitted.valid.get("score"),
+        "ranges": [_range(fitted.model, prepared, degrees, bounds, nodes, device) for bounds in ranges],
+    }
+
+
+def _range(
+    model: nn.Module, prepared: Prepared, degrees: Array, bounds: tuple[int, int], nodes: int, device: torch.device
+) -> dict[str, Any]:
+    """Mean weights of all nodes with `low <= degree <= high`, and of some that are drawn."""
+    rows = np.flatnonzero((degrees >= bounds[0]) & (degrees <= bounds[1]))
+    if not len(rows):
+        return {"rows": 0, "drawn": [], "all": None, "some": None}
+    drawn = np.sort(np.random.default_rng([_DRAW, *bounds]).choice(rows, min(nodes, len(rows)), replace=False))
+    return {
+        "rows": len(rows),
+        "drawn": drawn.tolist(),
+        "all": mean_weights(model, prepared, rows, device).tolist(),
+        "some": mean_weights(model, prepared, drawn, device).tolist(),
+    }
+
+
+def mean_weights(model: nn.Module, prepared: Prepared, rows: Array, device: torch.device) -> Array:
+    """Mean over rows of the weights of feature hops, `[hops + 1]`.
+
+    They depend on features alone. Hops of labels, which are kept for the rows of the split only, may be zeros here.
+    """
+    weigh: Any = model.hop_weights
+    shape = prepared.shape
+    signal: StoredSignal = (prepared.train.features_from or prepared.train.store).signals["features"]
+    size = max(1, _BATCH_NUMBERS // (shape.features * (shape.hops + 1)))
+    total: Array = np.zeros(shape.hops + 1)
+    for begin in range(0, len(rows), size):
+        x = torch.from_numpy(signal.gather(rows[begin : begin + size], shape.hops)).to(device, torch.float32)[:, None]
+        y = x.new_zeros(len(x), 1, shape.label_hops + 1, shape.classes)
+        weights: HopWeights = weigh(x, y)
+        if weights.features is None:
+            raise GamlpError(f"'{prepared.recipe.model.name}' weighs no hops", hint="choose GAMLP or SAGN")
+        total += weights.features.double().sum(0).cpu().numpy()
+    return total / len(rows)
+
+
+def _summary(kept: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means over seeds; `relative` is to the greatest weight of the range, `far` the sum from hop FAR on."""
+    ranges = []
+    for index, first in enumerate(kept[0]["ranges"]):
+        found: dict[str, Any] = {"rows": first["rows"], "drawn": first["drawn"]}
+        for name in ("all", "some"):
+            if first[name] is None:
+                found[name] = None
+                continue
+            weights = np.array([one["ranges"][index][name] for one in kept])
+            mean = weights.mean(0)
+            far = weights[:, FAR:].sum(1)
+            found[name] = {
+                "weights": mean.tolist(),
+                "relative": (mean / mean.max()).tolist(),
+                "far": float(far.mean()),
+                "far_deviation": float(far.std(ddof=1)) if len(kept) > 1 else 0.0,
+            }
+        ranges.append(found)
+    scores = [one["valid"] for one in kept if one["valid"] is not None]
+    return {"seeds": len(kept), "valid": float(np.mean(scores)) if scores else None, "ranges": ranges}
+
+
+def heat_map(result: dict[str, Any], dataset: str, method: str, which: str = "all") -> tuple[list[str], list[Any]]:
+    """(ranges, relative weights by hop) for a picture; ranges without nodes are left out."""
+    found = zip(result["ranges"], result["datasets"][dataset][method]["ranges"])
+    rows = [(f"{low}–{high}", one[which]["relative"]) for (low, high), one in found if one[which] is not None]
+    return [label for label, _ in rows], [values for _, values in rows]
+
+
+def render(table: Table, result: dict[str, Any]) -> list[Rendered]:
+    """For every dataset and method: weights relative to the greatest of the range, of all nodes and of drawn ones."""
+    pages: list[Rendered] = []
+    header = ["degree", "nodes", *(f"hop {hop}" for hop in result["hops"]), f"sum from hop {FAR}"]
+    for dataset, methods in result["datasets"].items():
+        for method, found in methods.items():
+            rows = []
+            for (low, high), one in zip(result["ranges"], found["ranges"]):
+                for which, count in (("all", one["rows"]), ("some", len(one["drawn"]))):
+                    values = one[which]
+                    if values is None:
+                        rows.append([f"{low}–{high}", "none", *("–" for _ in header[2:])])
+                        break
+                    shown = [f"{share:.2f}" for share in values["relative"]]
+                    far = f"{values['far']:.3f} ± {values['far_deviation']:.3f}"
+                    rows.append(
+                        [f"{low}–{high}", f"{count:,} drawn" if which == "some" else f"all {count:,}", *shown, far]
+                    )
+            title = table.datasets[dataset].title
+            pages.append(
+                (f"{method} on {title}: weights of hops, greatest of a row = 1, {found['seeds']} seeds", header, rows)
+            )
+    return pages

@@ -1,0 +1,166 @@
+"""What the paper says, as data, and whether our measurements say it too."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from gamlp.bench.results import Measured, Results
+from gamlp.settings_file import load_yaml
+
+Kind = Literal["within", "best", "order", "stays", "falls", "points"]
+
+
+class Claim(BaseModel):
+    """One sentence that a measurement can hold against. `remark` says in plain words why it comes out as it does.
+
+    within: each method's mean is within two of the paper's deviations or one point of the paper's mean, whichever is
+    larger; best: one of `methods` has the highest mean of the rows with published values; order: means fall in the
+    order of `methods`; stays: from its best point to its last a curve loses at most `most`; falls: it loses more;
+    points: one of `methods` is highest at more than half of the points of a curve.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: str
+    says: str
+    kind: Kind
+    methods: tuple[str, ...]
+    datasets: tuple[str, ...] | None = None
+    metric: str = "test.score"
+    falling: bool = True
+    most: float = 1.5
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`held` of `asked` comparisons came out as claimed; `told` are the others (or all, where few), with numbers."""
+
+    claim: Claim
+    asked: int
+    held: int
+    told: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        if not self.asked:
+            return "not measured"
+        return "holds" if self.held == self.asked else "does not hold" if not self.held else "holds in part"
+
+
+def claims() -> tuple[Claim, ...]:
+    """All of them, from claims.yaml."""
+    content = load_yaml((resources.files("gamlp.bench") / "claims.yaml").read_text("utf-8"))
+    return tuple(Claim.model_validate(entry) for entry in content)
+
+
+def judge(claim: Claim, results: Results) -> Verdict:
+    """Hold a claim against what was measured; datasets without numbers are left out."""
+    datasets = [name for name in claim.datasets or tuple(results.table.datasets) if name not in results.missing]
+    outcomes = [outcome for dataset in datasets for outcome in _JUDGES[claim.kind](claim, results, dataset)]
+    told = tuple(f"{text}" for good, text in outcomes if not good) or tuple(text for _, text in outcomes[:4])
+    return Verdict(claim, len(outcomes), sum(good for good, _ in outcomes), told)
+
+
+Outcome = tuple[bool, str]
+
+
+def _within(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+    found = []
+    for method in claim.methods:
+        pair = results.compared(method, dataset, claim.metric)
+        if pair.ours is None or pair.published is None:
+            continue
+        width = max(1.0, 2 * (pair.published.deviation or 0.0))
+        apart = pair.ours.mean - pair.published.mean
+        text = f"{method} on {_title(results, dataset)}: {_text(pair.ours)}, published {pair.published.mean:g}"
+        found.append((abs(apart) <= width, f"{text} ({apart:+.1f})"))
+    return found
+
+
+def _best(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+    rows = [name for name in results.table.published if results.measured(name, dataset, claim.metric) is not None]
+    means = {name: results.measured(name, dataset, claim.metric) for name in rows}
+    known = {name: value for name, value in means.items() if value is not None}
+    if len(known) < 2 or not set(claim.methods) & set(known):
+        return []
+    first = max(known, key=lambda name: known[name].mean)
+    own = max((name for name in known if name in claim.methods), key=lambda name: known[name].mean)
+    text = f"{_title(results, dataset)}: {first} {_text(known[first])}"
+    if first != own:
+        text += f", {own} {_text(known[own])}"
+    return [(first in claim.methods, text)]
+
+
+def _order(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+    values = [results.measured(method, dataset, claim.metric) for method in claim.methods]
+    if any(value is None for value in values):
+        return []
+    known = [value for value in values if value is not None]
+    sign = 1 if claim.falling else -1
+    good = all(sign * (one.mean - other.mean) > 0 for one, other in itertools.pairwise(known))
+    return [(good, f"{_title(results, dataset)}: " + ", ".join(map(_pair, claim.methods, known)))]
+
+
+def _curve(claim: Claim, results: Results, dataset: str, method: str) -> dict[float, Measured]:
+    points = results.table.axis.values if results.table.axis is not None else ()
+    found = {point: results.measured(method, dataset, claim.metric, point) for point in points}
+    return {point: value for point, value in found.items() if value is not None}
+
+
+def _loss(claim: Claim, results: Results, dataset: str, kept: bool) -> list[Outcome]:
+    found = []
+    for method in claim.methods:
+        curve = _curve(claim, results, dataset, method)
+        if len(curve) < 2 or max(curve) != max(results.table.axis.values if results.table.axis else ()):
+            continue
+        top, last = max(curve, key=lambda point: curve[point].mean), max(curve)
+        lost = curve[top].mean - curve[last].mean
+        text = f"{method}: {_text(curve[top])} at {top:g}, {_text(curve[last])} at {last:g} (loses {lost:.1f})"
+        found.append((lost <= claim.most if kept else lost > claim.most, text))
+    return found
+
+
+def _points(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+    found = {method: _curve(claim, results, dataset, method) for method in results.table.methods}
+    curves = {method: curve for method, curve in found.items() if curve}
+    if not set(claim.methods) & set(curves):
+        return []
+    points = set.intersection(*(set(curve) for curve in curves.values()))
+    firsts = [max(curves, key=lambda name: curves[name][point].mean) for point in sorted(points)]
+    won = sum(first in claim.methods for first in firsts)
+    others = sorted(set(firsts) - set(claim.methods))
+    text = f"{_title(results, dataset)}: highest at {won} of {len(points)} points"
+    return [(2 * won > len(points), text + (f" (elsewhere {', '.join(others)})" if others else ""))]
+
+
+_JUDGES: dict[str, Callable[[Claim, Results, str], list[Outcome]]] = {
+    "within": _within,
+    "best": _best,
+    "order": _order,
+    "stays": lambda claim, results, dataset: _loss(claim, results, dataset, True),
+    "falls": lambda claim, results, dataset: _loss(claim, results, dataset, False),
+    "points": _points,
+}
+
+
+def _title(results: Results, dataset: str) -> str:
+    return results.table.datasets[dataset].title
+
+
+def _text(value: Measured) -> str:
+    return f"{value.mean:.1f}" + ("" if value.deviation is None else f" ± {value.deviation:.1f}")
+
+
+def _pair(name: str, value: Measured) -> str:
+    return f"{name} {_text(value)}"
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    return {**verdict.claim.model_dump(mode="json"), "asked": verdict.asked, "held": verdict.held, "told": verdict.told}

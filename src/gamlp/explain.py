@@ -70,6 +70,11 @@ class WeightsByClass:
     first_label_hop: int
     sampled: bool
 
+    def largest(self, most: int) -> list[ClassRows]:
+        """The classes of most nodes, in the order of training."""
+        order = sorted(range(len(self.classes)), key=lambda index: -self.classes[index].rows)[:most]
+        return [self.classes[index] for index in sorted(order)]
+
 
 def weights_by_degree(
     model: nn.Module,

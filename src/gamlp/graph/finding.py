@@ -21,6 +21,8 @@ _LONGEST = 60
 
 def rows_by_id(graph: Graph, ids: Sequence[str]) -> Array:
     """Rows of these ids, each once and in their order; an id that no node has is refused with the nearest one."""
+    if not ids:
+        return np.zeros(0, np.int64)
     nodes = graph.nodes
     wanted = list(dict.fromkeys(ids))
     values = np.arange(nodes.count) if nodes.ids.values is None else nodes.ids.values

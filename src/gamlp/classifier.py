@@ -33,6 +33,7 @@ from gamlp.training.device import choose_device
 from gamlp.training.given import GivenHops
 from gamlp.training.loop import Machine
 from gamlp.training.metrics import micro_f1
+from gamlp.training.source import check_one_model
 
 Array = np.ndarray[Any, Any]
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
@@ -81,6 +82,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         stays.
         """
         recipe = Recipe.of(self.recipe)
+        check_one_model(recipe)
         if "seeds" not in recipe.training.model_fields_set:
             recipe = recipe.changed({"training.seeds": [self.seed]})
         source = graph

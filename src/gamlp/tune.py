@@ -26,6 +26,7 @@ from gamlp.recipe import Recipe
 from gamlp.space import Space, starting_point, suggest
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
+from gamlp.training.source import check_one_model
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Search:
     def run(self, trials: int, *, seconds: float | None = None, progress: Progress = silent) -> Found:
         """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
         optuna = _optuna()
+        check_one_model(self.base)
         self.folder.mkdir(parents=True, exist_ok=True)
         study = optuna.create_study(
             study_name="gamlp",
@@ -72,6 +74,7 @@ class Search:
 
     def _objective(self, trial: Any) -> float:
         recipe = suggest(trial, self.space, self.base)
+        check_one_model(recipe)
         trial.set_user_attr("recipe", recipe.explicit())
         scores: list[float] = []
 

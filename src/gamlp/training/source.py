@@ -56,6 +56,7 @@ def default_recipe(source: Source) -> str | None:
 
 def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:
     """The recipe as it will be used: what it leaves open is taken from a store; and what was changed, in sentences."""
+    check_one_model(recipe)
     notes = []
     if source.store is not None:
         if valid is not None or recipe.training.setting == "inductive":
@@ -71,6 +72,19 @@ def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple
             f"the label branch is off (model.beta 0): graph '{valid.name}' has no training labels to listen to"
         )
     return recipe, notes
+
+
+def check_one_model(recipe: Recipe) -> None:
+    """Refuse what is done around a model by a method of gamlp.bench, and by no saved model."""
+    for asked, what, method in (
+        (recipe.smoothing is not None, "Correct & Smooth ('smoothing')", "correct-and-smooth"),
+        (recipe.training.reuse > 0, "label reuse ('training.reuse')", "label-reuse"),
+    ):
+        if asked:
+            raise GamlpError(
+                f"{what} needs the whole graph around a model, and a saved model is one alone",
+                hint=f"leave it out, or measure the method: gamlp run DATASET --model {method}",
+            )
 
 
 def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:

@@ -15,6 +15,7 @@ from gamlp.settings_file import load_yaml, parse_changes, parse_value, read_yaml
 
 Attention = Literal["recursive", "jk"]
 _LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
+_CHANNEL_READERS = ("sign-xl",)  # the same
 __all__ = ["Attention", "Model", "Propagation", "Recipe", "Smoothing", "Training", "described", "shipped"]
 __all__ += ["parse_changes", "parse_value", "read_yaml"]
 
@@ -28,6 +29,9 @@ class Propagation(_Section):
 
     hops: int = Field(default=5, ge=0, le=1000, description="K, hops of features")
     r: float = Field(default=0.5, ge=0, le=1, description="Â = D^(r-1) Ã D^(-r)")
+    also_r: tuple[float, ...] = Field(
+        default=(), max_length=16, description="r of further operators, each a channel of its own (sign-xl)"
+    )
     loops: bool = Field(default=True, description="one self-loop a node")
     scaling: Literal["none", "row", "l2", "standard"] = Field(
         default="none", description="of features, before propagation"
@@ -40,6 +44,19 @@ class Propagation(_Section):
     rows: str = Field(
         default="all", description="rows to keep: all, labelled, split, train, valid, test, joined by '+'"
     )
+
+    @field_validator("also_r", mode="before")
+    @classmethod
+    def _operators(cls, also_r: Any) -> Any:
+        return tuple(also_r) if isinstance(also_r, list) else also_r
+
+    @model_validator(mode="after")
+    def _operators_differ(self) -> Propagation:
+        if any(not 0 <= r <= 1 for r in self.also_r):
+            raise ValueError("every operator of 'propagation.also_r' has an r from 0 to 1")
+        if len({self.r, *self.also_r}) <= len(self.also_r):
+            raise ValueError("'propagation.also_r' are further operators: each differs from the others and from r")
+        return self
 
     @field_validator("folds")
     @classmethod
@@ -165,6 +182,10 @@ class Recipe(_Section):
     def _fits_together(self) -> Recipe:
         if self.model.batch_norm and self.training.batch_size == 1:
             raise ValueError("'model.batch_norm' needs batches of at least two rows: raise 'training.batch_size'")
+        if self.propagation.also_r and self.model.name not in _CHANNEL_READERS and ":" not in self.model.name:
+            raise ValueError(
+                f"model '{self.model.name}' reads one operator: leave 'propagation.also_r' empty, or use sign-xl"
+            )
         return self
 
     def __getitem__(self, key: str) -> Any:

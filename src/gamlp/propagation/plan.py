@@ -40,7 +40,8 @@ class FeatureSignal(_Frozen):
     """X^(k) = Â X^(k-1), k = 0..hops, from features scaled before propagation.
 
     `row`: rows whose absolute values sum to one; `l2`: rows of unit length; `standard`: columns of mean 0 and
-    deviation 1 over all rows, or by the `statistics` given, which the other scalings leave aside.
+    deviation 1 over all rows, or by the `statistics` given, which the other scalings leave aside. `also` are further
+    operators, each of whose hops are a signal of its own, as deep.
     """
 
     hops: int = Field(default=5, ge=0, le=1000)
@@ -48,6 +49,12 @@ class FeatureSignal(_Frozen):
     scaling: Scaling = "none"
     dtype: Dtype = "float32"
     statistics: Statistics | None = None
+    also: tuple[Operator, ...] = ()
+
+    @property
+    def names(self) -> dict[str, Operator]:
+        """Signals by name: `features`, and one for each further operator."""
+        return {"features": self.operator, **{f"features-r{operator.r}": operator for operator in self.also}}
 
 
 class LabelSignal(_Frozen):

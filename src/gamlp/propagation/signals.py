@@ -53,7 +53,7 @@ def resolve(graph: Graph, plan: Plan) -> list[Signal]:
     structure = fingerprint.structure(graph)
     signals = []
     if plan.features is not None:
-        signals.append(feature_signal(graph, plan.features, rows, structure))
+        signals += [feature_signal(graph, plan.features, rows, structure, name) for name in plan.features.names]
     if plan.labels is not None:
         signals += _labels(graph, plan.labels, rows, structure)
     if not signals:
@@ -61,10 +61,13 @@ def resolve(graph: Graph, plan: Plan) -> list[Signal]:
     return signals
 
 
-def feature_signal(graph: Graph, plan: FeatureSignal, rows: Array | None, structure: str | None) -> Signal:
+def feature_signal(
+    graph: Graph, plan: FeatureSignal, rows: Array | None, structure: str | None, name: str = "features"
+) -> Signal:
     """Features as a signal; without the structure's fingerprint it has no key, and cannot be stored."""
     features = _features(graph)
-    settings = plan.model_dump(exclude={"hops", "statistics"})
+    operator = plan.names[name]
+    settings = {"operator": operator.model_dump(), **plan.model_dump(include={"scaling", "dtype"})}
     statistics = plan.statistics if plan.scaling == "standard" else None
     if statistics is not None:
         if len(statistics.mean) != features.width:
@@ -75,7 +78,7 @@ def feature_signal(graph: Graph, plan: FeatureSignal, rows: Array | None, struct
         settings["statistics"] = digest([statistics.mean, statistics.deviation])  # not thousands of numbers
     key = "" if structure is None else digest([structure, fingerprint.features(graph), settings])
     part = Part(0, scaled(features, plan.scaling, statistics), rows)
-    return Signal("features", key, settings, plan.hops, features.width, plan.operator, plan.dtype, rows, (part,))
+    return Signal(name, key, settings, plan.hops, features.width, operator, plan.dtype, rows, (part,))
 
 
 def feature_statistics(graph: Graph) -> Statistics:

@@ -95,7 +95,7 @@ class StoreWriter:
             structure=self._structure,
             nodes=self._graph.nodes.count,
             answers=self._write_answers(),
-            signals={name: self._entries[name] for name in _NAMES if name in self._entries},
+            signals=dict(sorted(self._entries.items(), key=lambda entry: _place(entry[0]))),
         )
         write_json(self.folder / MANIFEST, manifest.model_dump())
         self.tidy()
@@ -136,7 +136,7 @@ class StoreWriter:
         if different:
             self._refuse_plan(f"{signal.name} with {', '.join(different)}")
         if entry.key != signal.key:
-            if signal.name == "features":
+            if _kind(signal.name) == "features":
                 self._refuse_plan("other features")
             return False  # other training labels or folds: these hops alone are made anew
         if entry.hops < signal.hops:
@@ -170,7 +170,7 @@ class StoreWriter:
         for name, asked in wanted.items():
             if name in signals and {**signals[name], "key": ""} != {**asked, "key": ""}:
                 self._refuse_plan(f"an unfinished run of another plan for {name}")
-            if name == "features" and name in signals and signals[name]["key"] != asked["key"]:
+            if _kind(name) == "features" and name in signals and signals[name]["key"] != asked["key"]:
                 self._refuse_plan("an unfinished run of other features")
 
     def _write_answers(self) -> AnswersEntry:
@@ -225,6 +225,15 @@ def _differences(stored: dict[str, Any], asked: dict[str, Any], prefix: str = ""
         elif have != want:
             found.append((prefix + field, have, want))
     return found
+
+
+def _kind(name: str) -> str:
+    """`features-r0` are features too, by a further operator."""
+    return name.partition("-")[0]
+
+
+def _place(name: str) -> tuple[int, str]:
+    return _NAMES.index(_kind(name)), name
 
 
 def _file_entry(path: Path) -> FileEntry:

@@ -65,6 +65,7 @@ class HopRows:
     """Some rows of a store, as deep as a model reads them. `label_hops` None: no labels are read.
 
     `features_from` is another store of the same nodes, where features are shared by several splits of the labels.
+    `channels` are the signals of features that are read side by side: one for each operator.
     """
 
     store: HopStore
@@ -73,6 +74,7 @@ class HopRows:
     label_hops: int | None = None
     crossfit: bool = False
     features_from: HopStore | None = None
+    channels: tuple[str, ...] = ("features",)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -80,7 +82,7 @@ class HopRows:
     @property
     def row_bytes(self) -> int:
         """Of one row, held as it is stored (bfloat16 is held as float32)."""
-        signals = [(self._features, self.hops)]
+        signals = [(signal, self.hops) for signal in self._features]
         if self.label_hops is not None:
             signals.append((self.store.signals["labels"], self.label_hops))
         size = 0
@@ -90,8 +92,9 @@ class HopRows:
         return size
 
     @property
-    def _features(self) -> StoredSignal:
-        return (self.features_from or self.store).signals["features"]
+    def _features(self) -> list[StoredSignal]:
+        store = self.features_from or self.store
+        return [store.signals[name] for name in self.channels]
 
     @property
     def targets(self) -> Array:
@@ -111,7 +114,8 @@ class HopRows:
     def gather(self, positions: Array) -> tuple[Array, Array | None]:
         """Hops of the rows at these positions, in the store's precision."""
         rows = self.rows[positions]
-        x = _gather(self._features, rows, self.hops)[:, None]
+        parts = [_gather(signal, rows, self.hops) for signal in self._features]
+        x = parts[0][:, None] if len(parts) == 1 else np.stack(parts, 1)
         if self.label_hops is None:
             return x, None
         signal = self.store.signals["crossfit" if self.crossfit else "labels"]

@@ -8,10 +8,11 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import UNKNOWN, Graph, Labels
-from gamlp.propagation import FeatureSignal, HopStore, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.training.batches import HopRows
 
 Array = np.ndarray[Any, Any]
+_LACKING = {"features": "propagate them too", "labels": "propagate them too, or set model.beta to 0"}
 
 
 def check_trainable(graph: Graph) -> None:
@@ -92,14 +93,21 @@ def check_targets(train: HopRows, labels: Labels) -> None:
 
 def check_store(store: HopStore, wanted: Plan) -> None:
     """Whether a store holds what the recipe reads: the same operator, scaling and labels, and as deep."""
-    for name, signal in (("features", wanted.features), ("labels", wanted.labels)):
-        if signal is None:
-            continue
+    read: list[tuple[str, FeatureSignal | LabelSignal, Operator]] = []
+    if wanted.features is not None:
+        read += [(name, wanted.features, operator) for name, operator in wanted.features.names.items()]
+    if wanted.labels is not None:
+        read.append(("labels", wanted.labels, wanted.labels.operator))
+    for name, signal, operator in read:
         if name not in store.manifest.signals:
+            if name not in _LACKING:  # of a further operator
+                raise GamlpError(
+                    f"the store has no hops of features with r {operator.r}, which propagation.also_r asks for",
+                    file=store.folder,
+                    hint="give the graph instead of a store",
+                )
             raise GamlpError(
-                f"the store has no hops of {name}, which the recipe reads",
-                file=store.folder,
-                hint="propagate them too" + (", or set model.beta to 0" if name == "labels" else ""),
+                f"the store has no hops of {name}, which the recipe reads", file=store.folder, hint=_LACKING[name]
             )
         entry = store.manifest.signals[name]
         if entry.hops < signal.hops:
@@ -108,7 +116,7 @@ def check_store(store: HopStore, wanted: Plan) -> None:
                 file=store.folder,
                 hint="propagate further, or read fewer",
             )
-        asked = {"operator": signal.operator.model_dump()}
+        asked = {"operator": operator.model_dump()}
         if isinstance(signal, FeatureSignal):
             asked["scaling"] = signal.scaling  # type: ignore[assignment]
         for key, value in asked.items():

@@ -77,6 +77,7 @@ def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: boo
         scaling=wanted.scaling,
         dtype=wanted.dtype,
         statistics=statistics,
+        also=tuple(Operator(r=r, loops=wanted.loops) for r in wanted.also_r),
     )
     r = wanted.r if wanted.label_r is None else wanted.label_r
     label_signal = LabelSignal(
@@ -145,7 +146,7 @@ def _prepare_two(
     train = _rows(inner, recipe, "train")
     check_targets(train, labels)
     rows = valid_rows(valid_graph)
-    valid = HopRows(store, rows, train.hops, train.label_hops)
+    valid = rows_of(store, recipe, rows)
     return Prepared(recipe, train, valid, store, _shape(inner, recipe), labels.classes, labels.many, statistics)
 
 
@@ -194,7 +195,10 @@ def prepare_split(
 
 def rows_of(store: HopStore, recipe: Recipe, rows: Array) -> HopRows:
     """Chosen rows, as a trained model reads them: label hops from all training labels."""
-    return HopRows(store, rows, recipe.propagation.hops, recipe.propagation.label_hops if recipe.labels_used else None)
+    features = plan_of(recipe, labels=False).features
+    assert features is not None
+    label_hops = recipe.propagation.label_hops if recipe.labels_used else None
+    return HopRows(store, rows, recipe.propagation.hops, label_hops, channels=tuple(features.names))
 
 
 def _rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
@@ -211,7 +215,8 @@ def _shape(store: HopStore, recipe: Recipe) -> Shape:
     assert labels is not None
     label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
     width = store.manifest.signals["features"].width
-    return Shape(width, len(labels.classes), recipe.propagation.hops, label_hops)
+    channels = 1 + len(recipe.propagation.also_r)
+    return Shape(width, len(labels.classes), recipe.propagation.hops, label_hops, channels)
 
 
 def hops_for(

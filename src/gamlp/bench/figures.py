@@ -52,7 +52,7 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
         "hop-weights": lambda results: heat_maps(tuple(results.grids.values())),
         "sgc-steps": lambda results: heat_maps(tuple(results.grids.values())),
     }
-    if not (results.cells or results.grids or results.growth):
+    if not (any(results.cells.values()) or results.grids or results.growth):
         return []
     with _style():
         figure = draw[results.table.kind](results)
@@ -176,7 +176,7 @@ def growth(measured: Sequence[Growth]) -> Any:
         panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.yaxis.set_major_formatter("{x:g}")
         panel.minorticks_off()
-        panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, handlelength=1.6, labelspacing=0.4)
+        panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, title="exponent", title_fontsize=8)
     return figure
 
 

@@ -1,0 +1,225 @@
+"""The complexity table, measured: how time and memory grow with nodes, edges, features and hops, one at a time."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gamlp.bench.formulas import exponent
+from gamlp.bench.methods import recipe_named
+from gamlp.bench.one_point import measure_apart
+from gamlp.bench.points import Points, Rendered, chosen
+from gamlp.bench.results import Growth, Results
+from gamlp.bench.tables import Table, TableMethod
+from gamlp.bench.work import Work
+from gamlp.errors import GamlpError
+from gamlp.graph.synthetic import communities
+from gamlp.recipe import Recipe
+
+LAYERS = "model.layers"  # what hops are for a method that passes messages
+PARTS = {  # metric → what the paper's table calls it; it says nothing of inference
+    "seconds.preparation": "preparation",
+    "seconds.training": "training",
+    "seconds.inference": "",
+    "peak_memory": "memory",
+}
+SYMBOLS = {"nodes": {"n"}, "edges": {"m"}, "features": {"f"}, "hops": {"K", "L"}}
+BASE = {"nodes": 20_000, "edges": 200_000, "features": 64, "hops": 4, "layers": 2}
+GROWTH: dict[str, list[int]] = {
+    "nodes": [10_000, 20_000, 40_000, 80_000, 160_000],
+    "edges": [100_000, 200_000, 400_000, 800_000, 1_600_000],
+    "features": [16, 32, 64, 128, 256],
+    "hops": [1, 2, 4, 8, 16],
+    "layers": [1, 2, 3, 4],
+}
+SETTINGS = {"epochs": 4, "repeats": 3, "batch": 2000, "neighbours": 5, "classes": 10, "train": 0.1}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a graph and of how far a method looks."""
+
+    nodes: int
+    edges: int
+    features: int
+    hops: int
+
+    @property
+    def graph(self) -> tuple[int, int, int]:
+        return self.nodes, self.edges, self.features
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a table asks for: its options over the defaults."""
+
+    methods: dict[str, TableMethod]
+    base: dict[str, int]
+    growth: dict[str, list[int]]
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(cls, table: Table, work: Work) -> Plan:
+        options = table.options
+        also = {name: TableMethod.model_validate(entry) for name, entry in options.get("also", {}).items()}
+        known = {name: entry for name, entry in {**table.methods, **also}.items() if entry.recipe is not None}
+        methods = {name: known[name] for name in chosen("method", known, work.methods)}
+        settings = {name: options.get(name, value) for name, value in SETTINGS.items()}
+        if work.seeds is not None:
+            settings["repeats"] = work.seeds
+        return cls(methods, BASE | options.get("base", {}), GROWTH | options.get("growth", {}), settings)
+
+    def sizes(self, method: str, quantity: str) -> list[int]:
+        return sorted(self.growth[self._looks(method) if quantity == "hops" else quantity])
+
+    def at(self, method: str, quantity: str, size: int) -> Sizes:
+        """The base with one quantity changed; hops are layers for a method that passes messages."""
+        base = {name: self.base[name] for name in ("nodes", "edges", "features")}
+        return Sizes(**(base | {"hops": self.base[self._looks(method)]} | {quantity: size}))
+
+    def _looks(self, method: str) -> str:
+        return "layers" if self.methods[method].axis == LAYERS else "hops"
+
+    def recipe(self, method: str, sizes: Sizes) -> Recipe:
+        """The row's recipe with what all rows share: hidden width f as in the formulas, no early stopping."""
+        entry = self.methods[method]
+        recipe = recipe_named(str(entry.recipe)).changed(dict(entry.changes))
+        changes: dict[str, Any] = {
+            "propagation.scaling": "none", "model.hidden": sizes.features, "training.epochs": self.settings["epochs"],
+            "training.patience": 0, "training.keep": "last", "training.batch_size": self.settings["batch"],
+            "training.learning_rate": 0.01, entry.axis or "propagation.hops": sizes.hops,
+        }  # fmt: skip
+        if recipe.labels_used:
+            changes["propagation.label_hops"] = sizes.hops
+        if "fanouts" in recipe.model.options:
+            changes["model.options.fanouts"] = [self.settings["neighbours"]] * sizes.hops
+        return recipe.changed(changes)
+
+
+def measure(table: Table, work: Work) -> dict[str, Any]:
+    """`growth`: every metric of every method over every quantity, with its slope and the published exponent."""
+    plan, points = Plan.of(table, work), Points(work, "complexity")
+    wanted = [
+        (plan.at(method, quantity, size), method)
+        for quantity in SYMBOLS
+        for method in plan.methods
+        for size in plan.sizes(method, quantity)
+    ]
+    wanted = sorted(set(wanted), key=lambda one: (one[0].graph, list(plan.methods).index(one[1]), one[0].hops))
+    found: dict[tuple[Sizes, str], dict[str, Any]] = {}
+    refused: dict[str, str] = {}
+    graphs = _Graphs(work.folder / "graphs", plan.settings)
+    for done, (sizes, method) in enumerate(wanted):
+        work.progress("points", done, len(wanted), "points", f"{method} at {sizes}")
+        try:
+            recipe = plan.recipe(method, sizes)
+            settings = [sizes.__dict__, plan.settings, recipe.model_dump(mode="json", exclude={"about"})]
+            known = points.known(settings)
+            if known is None and not work.over and method not in refused:
+                folder = graphs.of(sizes)
+                known = measure_apart(folder, recipe, plan.settings["repeats"], work.folder / "scratch")
+                points.keep(settings, known)
+        except GamlpError as error:
+            refused[method] = str(error)
+            continue
+        if known is not None:
+            found[sizes, method] = known
+    graphs.forget()
+    work.progress("points", len(found), len(wanted), "points", "")
+    lines = [
+        line
+        for metric in PARTS
+        for method in plan.methods
+        for quantity in SYMBOLS
+        if (line := _line(table, plan, found, method, quantity, metric)) is not None
+    ]
+    return {
+        "base": plan.base, "settings": plan.settings, "complete": len(found) == len(wanted), "points": len(found),
+        "growth": lines, "refused": refused,
+    }  # fmt: skip
+
+
+class _Graphs:
+    """Generated graphs, the last one kept: points come sorted by graph."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        self._folder, self._settings = folder, settings
+
+    def of(self, sizes: Sizes) -> Path:
+        nodes, edges, features = sizes.graph
+        own = self._folder / f"complexity-{nodes}-{edges}-{features}"
+        if not own.is_dir():
+            self.forget()
+            communities(
+                own, nodes=nodes, edges=edges, features=features, classes=self._settings["classes"],
+                train=self._settings["train"], valid=0.0, threads=1,
+            )  # fmt: skip
+        return own
+
+    def forget(self) -> None:
+        for folder in self._folder.glob("complexity-*"):
+            shutil.rmtree(folder)
+
+
+def _line(
+    table: Table, plan: Plan, found: dict[Any, dict[str, Any]], method: str, quantity: str, metric: str
+) -> dict[str, Any] | None:
+    """One curve with its slope; `last` is that of the two greatest sizes, where constant costs weigh least."""
+    places = {size: (plan.at(method, quantity, size), method) for size in plan.sizes(method, quantity)}
+    points = [(size, found[place][metric]) for size, place in places.items() if place in found]
+    if not points:
+        return None
+    sizes, values = zip(*points)
+    own = Growth(method, quantity, metric, sizes, values)
+    last = Growth(method, quantity, metric, sizes[-2:], values[-2:])
+    return {
+        "method": method, "quantity": quantity, "metric": metric, "sizes": list(sizes), "values": list(values),
+        "slope": own.slope, "last": last.slope, "published": _published(table, plan, method, quantity, metric),
+    }  # fmt: skip
+
+
+def _published(table: Table, plan: Plan, method: str, quantity: str, metric: str) -> float | str | None:
+    """The formula's exponent, 'exponential', or None where the paper has no formula."""
+    formulas = table.options.get("formulas", {})
+    formula = formulas.get(method, formulas.get(method.partition("(")[0], {})).get(PARTS[metric])
+    if formula is None:
+        return None
+    symbols = SYMBOLS[quantity]
+    if quantity == "hops" and plan.methods[method].axis == LAYERS:
+        symbols = symbols | {"P"}  # its layers are at once its hops and its classifier
+    power = exponent(formula, symbols)
+    return "exponential" if math.isinf(power) else power
+
+
+def as_results(table: Table, result: dict[str, Any]) -> Results:
+    """For pages and figures."""
+    growth = tuple(
+        Growth(line["method"], line["quantity"], line["metric"], tuple(line["sizes"]), tuple(line["values"]))
+        for line in result["growth"]
+    )
+    return Results(table, {}, growth=growth)
+
+
+def render(table: Table, result: dict[str, Any]) -> list[Rendered]:
+    """For every metric: slope (that of the last doubling) and the published exponent, by method and quantity."""
+    pages: list[Rendered] = []
+    for metric in PARTS:
+        lines = [line for line in result["growth"] if line["metric"] == metric]
+        rows = []
+        for method in dict.fromkeys(line["method"] for line in lines):
+            own = {line["quantity"]: line for line in lines if line["method"] == method}
+            rows.append([method, *(_told(own.get(quantity)) for quantity in SYMBOLS)])
+        title = f"{metric}: exponent of growth (of the two greatest sizes); published"
+        pages.append((title, ["method", *SYMBOLS], rows))
+    return pages
+
+
+def _told(line: dict[str, Any] | None) -> str:
+    if line is None or line["slope"] is None:
+        return "–"
+    published = line["published"]
+    tail = "" if published is None else f"; {published if isinstance(published, str) else format(published, 'g')}"
+    return f"{line['slope']:.2f} ({line['last']:.2f}){tail}"

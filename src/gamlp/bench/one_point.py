@@ -1,0 +1,106 @@
+"""One method at one size, measured in a process of its own: memory that others freed would hide what it takes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from gamlp.bench.contract import Place, Report
+from gamlp.bench.methods import run
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph, Split
+from gamlp.recipe import Recipe
+from gamlp.training.preparing import Resources
+
+_ENOUGH_SECONDS = 8.0  # a point that took longer is not repeated
+_PRELOADED = ["gamlp.bench.methods", "gamlp.bench.message_passing", "torch"]
+
+
+def measure_apart(graph: Path, recipe: Recipe, repeats: int, scratch: Path) -> dict[str, Any]:
+    """`measure_here` in a fresh process that has everything imported, on one thread."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(send, graph, recipe.to_yaml(), repeats, scratch), daemon=True)
+    process.start()
+    send.close()
+    try:
+        told, found = receive.recv()
+    except EOFError:
+        process.join()
+        raise GamlpError(f"its process ended with code {process.exitcode}") from None
+    finally:
+        process.join()
+    if told == "refused":
+        raise GamlpError(found)
+    content: dict[str, Any] = found
+    return content
+
+
+def _child(send: Connection, graph: Path, recipe: str, repeats: int, scratch: Path) -> None:
+    import yaml
+
+    torch.set_num_threads(1)
+    try:
+        found = measure_here(Graph.open(graph), Recipe.of(yaml.safe_load(recipe)), repeats, scratch)
+    except GamlpError as error:
+        send.send(("refused", str(error)))
+    else:
+        send.send(("found", found))
+    send.close()
+
+
+def measure_here(graph: Graph, recipe: Recipe, repeats: int, scratch: Path) -> dict[str, Any]:
+    """Seconds of preparation, of an epoch and of inference, each the least of the repeats; peak memory of the first.
+
+    Before it, a small graph is run once, so that nothing is imported or set up within the measurement.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    assert graph.nodes.features is not None and graph.nodes.labels is not None
+    small = _small(graph.nodes.features.width, len(graph.nodes.labels.classes))
+    _timed(small, recipe.changed({"training.epochs": 1}), scratch)
+    begun = time.monotonic()
+    first, epoch = _timed(graph, recipe, scratch)
+    seconds = [(first.seconds.preparation, epoch, first.seconds.inference)]
+    while len(seconds) < repeats and time.monotonic() - begun < _ENOUGH_SECONDS:
+        report, epoch = _timed(graph, recipe, scratch)
+        seconds.append((report.seconds.preparation, epoch, report.seconds.inference))
+    preparation, epoch, inference = np.min(seconds, axis=0).tolist()
+    return {
+        "seconds.preparation": preparation,
+        "seconds.training": epoch,
+        "seconds.inference": inference,
+        "peak_memory": first.peak_memory,
+        "parameters": first.parameters,
+        "repeats": len(seconds),
+    }
+
+
+def _timed(graph: Graph, recipe: Recipe, scratch: Path) -> tuple[Report, float]:
+    """A run with hops made anew, and its quickest epoch: the first one also reads the rows into memory."""
+    ends: list[float] = []
+    with TemporaryDirectory(dir=scratch) as folder:
+        place = Place(Path(folder), Resources(threads=1), observe=lambda line: ends.append(time.monotonic()))
+        report = run(graph, recipe, 0, place)
+    took = np.diff(ends)
+    return report, float(took.min()) if len(took) else report.seconds.training / max(1, report.epochs)
+
+
+def _small(features: int, classes: int) -> Graph:
+    count = max(64, 4 * classes)
+    around = np.arange(count)
+    graph = Graph.from_arrays(
+        [around, (around + 1) % count],
+        np.random.default_rng(0).standard_normal((count, features)).astype(np.float32),
+        around % classes,
+        split=Split((1 + 2 * (around >= count // 2)).astype(np.int8)),
+    )
+    return replace(graph, name="small")

@@ -78,7 +78,7 @@ function pointed(chart, { find, total, point, leave, across = 1 }) {
 }
 
 // lines: [{name, colour, dashed, x: [], y: []}]; x ascending.
-function lineChart({ lines, xTitle, yTitle, label, format, logarithmic, height = 280, bounded }) {
+function lineChart({ lines, xTitle, yTitle, label, format, tickFormat, logarithmic, height = 280, bounded }) {
   return fitted((width) => {
     const values = lines.flatMap((line) => line.y).filter((value) => known(value) && (!logarithmic || value > 0));
     if (!values.length) return el("p", { class: "empty" }, "No finite values to draw.");
@@ -95,7 +95,7 @@ function lineChart({ lines, xTitle, yTitle, label, format, logarithmic, height =
     const x = scale(first, last === first ? first + 1 : last, box.left, box.right);
     const y = scale(low, high, box.bottom, box.top, logarithmic);
     const chart = frame(width, height, box, label);
-    leftAxis(chart, box, logarithmic ? logTicks(low, high) : ticks(low, high, 5), y, format, yTitle);
+    leftAxis(chart, box, logarithmic ? logTicks(low, high) : ticks(low, high, 5), y, tickFormat || format, yTitle);
     const whole = ticks(first, last, width / 90).filter(Number.isInteger);
     bottomAxis(chart, box, whole.length ? whole : [first], x, count, xTitle);
     for (const line of lines) {
@@ -195,7 +195,7 @@ function rowChart({ bars, xTitle, label }) {
       axis.append(svg("text", { x: x(mark), y: 36, class: "tick middle" }, percent(mark, 0)));
       chart.append(svg("line", { x1: x(mark), x2: x(mark), y1: 0, y2: box.bottom, class: "grid" }));
     }
-    const letters = Math.floor((box.left - 12) / 7);
+    const letters = Math.floor((box.left - 12) / 7.4);
     const drawn = bars.map((bar, index) => {
       const middle = (index + 0.5) * line;
       const part = svg("g", { class: "bar" },

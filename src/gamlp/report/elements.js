@@ -21,10 +21,12 @@ function make(space, tag, attributes, children) {
 const el = (tag, attributes, ...children) => make(null, tag, attributes, children);
 const svg = (tag, attributes, ...children) => make(SVG, tag, attributes, children);
 
+const compact = (value) => (value < 1000 ? String(value) : value < 1e6 ? `${Number((value / 1e3).toPrecision(2))}k` : `${Number((value / 1e6).toPrecision(2))}M`);
 const DASH = "–";
 const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
 const count = (value) => (known(value) ? value.toLocaleString("en-GB") : DASH);
 const percent = (value, digits = 1) => (known(value) ? `${(100 * value).toFixed(digits)} %` : DASH);
+const roundPercent = (value) => `${Number((100 * value).toFixed(2))} %`;
 const plural = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`;
 // A score just below 1 is not 100 %: another digit shows it.
 const exact = (value) => percent(value, value < 1 && value >= 0.9995 ? 2 : 1);
@@ -54,7 +56,12 @@ function bytes(value) {
   return `${value.toFixed(step && value < 100 ? 1 : 0)} ${units[step]}`;
 }
 
-const shortened = (text, letters) => (text.length > letters ? `${text.slice(0, Math.max(1, letters - 1))}…` : text);
+// Names often differ at their ends: the middle goes first.
+function shortened(text, letters) {
+  if (text.length <= letters) return text;
+  const kept = Math.max(2, letters - 1);
+  return `${text.slice(0, Math.ceil(kept / 2))}…${text.slice(text.length - Math.floor(kept / 2))}`;
+}
 
 const tip = {
   box: null,

@@ -6,13 +6,14 @@ function shade(cell, share, text) {
 }
 
 // share(r, c) from 0 to 1; told(r, c) the text in a cell or nothing; tipFor(r, c) lines of the tooltip.
-function heatMap({ rows, columns, share, told, tipFor, rowTitle, columnTitle, label, slanted, least = 22, most = 64 }) {
+function heatMap({ rows, columns, share, told, tipFor, rowTitle, columnTitle, label, square, least = 22, most = 64 }) {
   return fitted((width) => {
     const letters = (names) => Math.max(...names.map((name) => name.length));
     const nameWidth = Math.min(12 + 7 * letters(rows), Math.max(64, width * 0.28));
     const left = nameWidth + 22;
     const cell = Math.max(least, Math.min(most, Math.floor((width - left - 8) / columns.length)));
-    const high = slanted ? Math.min(cell, 44) : Math.min(Math.max(cell, 26), 34);
+    const slanted = square && 7.5 * letters(columns) + 4 > cell;
+    const high = square ? Math.min(cell, 44) : Math.min(Math.max(cell, 26), 34);
     const room = slanted ? Math.min(7 * letters(columns) + 12, 96) : 20;
     const top = 20 + room;
     const full = Math.max(width, left + cell * columns.length + 8);
@@ -20,7 +21,7 @@ function heatMap({ rows, columns, share, told, tipFor, rowTitle, columnTitle, la
     const chart = svg("svg", { width: full, height, role: "img", tabindex: 0, "aria-label": label });
     chart.append(svg("text", { x: left, y: 13, class: "axis" }, `${columnTitle} →`));
     chart.append(svg("text", { transform: `translate(12,${top + (high * rows.length) / 2}) rotate(-90)`, class: "axis middle" }, rowTitle));
-    const every = slanted ? 1 : Math.ceil((7.5 * letters(columns) + 6) / cell);
+    const every = square ? 1 : Math.ceil((7.5 * letters(columns) + 6) / cell);
     columns.forEach((name, index) => {
       if (index % every) return;
       const x = left + cell * (index + 0.5);
@@ -71,14 +72,20 @@ function heatLegend(low, high, title) {
 }
 
 // Weights of one node, a bar for each hop; too small for axes, so its tip says every number.
+// Far hops come together ('9–14'): their bar is as broad as they are many, and as high as their mean.
 function sparkBars(weights, hops, className, title) {
-  const [width, height, broad] = [Math.max(36, weights.length * 8), 24, Math.max(36, weights.length * 8) / weights.length];
-  const most = Math.max(...weights, 1);
+  const many = hops.map((name) => name.split("–").map(Number)).map(([from, to = from]) => to - from + 1);
+  const total = many.reduce((a, b) => a + b, 0);
+  const [width, height] = [Math.min(128, Math.max(36, total * 8)), 24];
+  const means = weights.map((one, index) => one / many[index]);
+  const [most, unit] = [Math.max(...means, 1e-9), width / total];
   const chart = svg("svg", { width, height, class: `spark ${className}`, role: "img", tabindex: 0,
     "aria-label": `${title}: ${weights.map((one, index) => `hop ${hops[index]} ${(one / 10).toFixed(1)} %`).join(", ")}` });
-  weights.forEach((one, index) => {
+  let x = 0;
+  means.forEach((one, index) => {
     const tall = Math.max(1, (one / most) * (height - 2));
-    chart.append(svg("rect", { x: index * broad, y: height - tall, width: broad - 1, height: tall }));
+    chart.append(svg("rect", { x, y: height - tall, width: many[index] * unit - (unit > 3 || many[index] > 1 ? 1 : 0), height: tall }));
+    x += many[index] * unit;
   });
   const show = (event) => {
     const rect = chart.getBoundingClientRect();

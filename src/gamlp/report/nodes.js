@@ -1,6 +1,7 @@
 // The list of nodes: searched, filtered, sorted, and shown fifty at a time.
 
 const PAGE = 50;
+const TITLES = { features: "feature hops", labels: "label hops" };
 
 function nodeList(data) {
   const nodes = data.nodes;
@@ -49,11 +50,11 @@ function nodeList(data) {
          cell("wrongly given", listed(nodes.extra[index]) || DASH), cell("missed", listed(nodes.missed[index]) || DASH)]
       : [cell("true class", names[nodes.true[index]]),
          cell("predicted", el("span", { class: wrong(index) ? "bad" : "good" }, wrong(index) ? "✗ " : "✓ "), names[nodes.chosen[index]])];
-    const chance = [cell(data.many ? "certainty" : "probability", bar, percent(nodes.chance[index]))];
+    const chance = [cell(data.many ? "certainty" : "probability", bar, exact(nodes.chance[index]))];
     if (!data.many) chance.push(cell("of true class", percent(nodes.own[index])));
     return el("tr", {}, cell("node", el("b", {}, nodes.id[index])), nodes.degree && cell("neighbours", count(nodes.degree[index])),
       ...answer, ...chance,
-      ...weighed.map((name) => cell(`${name} weights`, sparkBars(nodes[name][index], nodes[`${name}_hops`], name, `Weights of ${name}, node ${nodes.id[index]}`))));
+      ...weighed.map((name) => cell(TITLES[name], sparkBars(nodes[name][index], nodes[`${name}_hops`], name, `Weights of ${name}, node ${nodes.id[index]}`))));
   }
 
   function show(upTo) {
@@ -76,7 +77,7 @@ function nodeList(data) {
   seek();
   const heads = ["node", nodes.degree && "neighbours",
     ...(data.many ? ["labels found", "wrongly given", "missed", "certainty"] : ["true class", "predicted", "probability", "of true class"]),
-    ...weighed.map((name) => `${name} weights`)].filter(Boolean);
+    ...weighed.map((name) => TITLES[name])].filter(Boolean);
   return el("div", {},
     el("div", { class: "controls" },
       el("label", { class: "wide" }, "Search", search), el("label", {}, "Show", filter), el("label", {}, "Order", order)),

@@ -22,11 +22,11 @@ function scoresSection(data) {
       if (!scores[name] || (part === "valid" && data.part !== "valid" && name !== "score")) continue;
       const { mean, deviation } = scores[name];
       const value = name === "loss" ? small(mean) : (100 * mean).toFixed(2);
-      const spread = name === "loss" ? small(deviation) : (100 * deviation).toFixed(2);
+      const spread = name === "loss" ? Number(deviation.toPrecision(2)) : (100 * deviation).toFixed(2);
       cards.push(el("div", { class: cards.length ? "card" : "card first" },
         el("div", { class: "quiet" }, titled(`${PARTS[part] || part} ${title || data.score_name}`)),
         el("div", { class: "figure" }, value, name === "loss" ? "" : el("small", {}, " %")),
-        several && el("div", { class: "quiet" }, `± ${spread} over ${data.seeds.length} seeds`)));
+        several && el("div", { class: "quiet" }, `± ${spread}`)));
     }
   }
   const names = Object.keys(METRICS).filter((name) => data.seeds.some((one) => known(one.test[name])));
@@ -65,7 +65,7 @@ function curvesSection(data) {
         el("div", { class: "legend" }, el("span", {}, el("i", { class: "stroke", css: { "border-color": one ? colour(0) : "currentcolor" } }), "training"),
           el("span", {}, el("i", { class: "stroke dashed", css: { "border-color": one ? colour(1) : "currentcolor" } }), "validation"))),
       figure(`Validation ${data.score_name}`, score.length
-        ? lineChart({ lines: score, xTitle: "epoch", yTitle: data.score_name, label: `Validation ${data.score_name} by epoch`, format: (value) => percent(value), bounded: true })
+        ? lineChart({ lines: score, xTitle: "epoch", yTitle: data.score_name, label: `Validation ${data.score_name} by epoch`, format: (value) => percent(value, 2), tickFormat: roundPercent, bounded: true })
         : hidden.size ? none.cloneNode(true) : empty("No validation rows.")));
   }
   const chips = one ? [] : curves.seeds.map((run, index) => {
@@ -77,7 +77,7 @@ function curvesSection(data) {
     return chip;
   });
   draw();
-  const about = curves.step > 1 ? `Every ${curves.step}th epoch is drawn.` : null;
+  const about = curves.step > 1 ? `One epoch in ${curves.step} is drawn.` : null;
   return section("training", "Training", about, el("div", { class: "controls" }, chips, button), holders);
 }
 
@@ -93,10 +93,20 @@ function confusionSection(data) {
   const about = `${titled(PARTS[data.part] || data.part)} rows${data.seeds.length > 1 ? ` of seed ${data.best}` : ""}: each row is a true class, its colours are shares of that class.` +
     (others ? ` The ${names.length - 1} largest of ${data.classes.length} classes; the others are one row and one column.` : "");
   return section("confusion", title, about,
-    heatMap({ rows: names, columns: names, share, told: (r, c) => (counts[r][c] ? count(counts[r][c]) : ""), slanted: true, most: 56,
+    el("div", { class: "beside" }, el("div", {}, heatMap({ rows: names, columns: names, share, told: (r, c) => (counts[r][c] ? compact(counts[r][c]) : ""), square: true, most: 56,
       rowTitle: "true class", columnTitle: "predicted class", label: "Confusion matrix: rows are true classes, columns predicted ones",
       tipFor: (r, c) => [`${count(counts[r][c])} of ${plural(sums[r], "row", "rows")} (${exact(share(r, c))})`, ["true", names[r]], ["predicted", names[c]]] }),
-    heatLegend("0 %", "100 %", "share of the true class"));
+      heatLegend("0 %", "100 %", "share of the true class")), confusions(counts, sums, names, others)));
+}
+
+function confusions(counts, sums, names, others) {
+  const last = others ? names.length - 1 : -1; // 'others' is no class to be confused with
+  const pairs = counts.flatMap((row, r) => row.map((number, c) => [number, r, c])).filter(([number, r, c]) => number && r !== c && r !== last && c !== last);
+  pairs.sort((a, b) => b[0] - a[0] || a[1] - b[1] || a[2] - b[2]);
+  if (!pairs.length) return figure("Most frequent confusions", empty(others ? "None between the classes shown." : "None: every row was classified rightly."));
+  const rows = pairs.slice(0, 10).map(([number, r, c]) => el("tr", {}, el("td", {}, names[r]), el("td", {}, names[c]), el("td", {}, count(number)), el("td", {}, exact(number / sums[r]))));
+  return figure("Most frequent confusions", el("div", { class: "scroll" }, el("table", { class: "confusions" },
+    el("thead", {}, el("tr", {}, ["true", "predicted", "rows", "of class"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows))));
 }
 
 function groupsSection(data) {
@@ -134,13 +144,15 @@ function weightsSection(data) {
   if (!weights) return section("weights", title, null, empty(`No hop weights: the model '${data.model}' does not weigh hops, or its graph was not at hand.`));
   const maps = [["features", 0], ["labels", weights.first_label_hop]].filter(([name]) => weights.ranges[0][name]).map(([name, first]) => {
     const ranges = weights.ranges;
-    const most = Math.max(...ranges.flatMap((range) => range[name]));
+    const all = ranges.flatMap((range) => range[name]);
+    const most = Math.max(...all);
+    const low = Math.max(0, Math.min(Math.min(...all), 0.75 * most)); // weights that are nearly alike look alike
     return figure(`Weights of ${name}`,
       heatMap({ rows: ranges.map((range) => range.told), columns: ranges[0][name].map((_, hop) => String(first + hop)),
-        share: (r, c) => ranges[r][name][c] / most, told: (r, c) => (100 * ranges[r][name][c]).toFixed(1), least: 6,
+        share: (r, c) => 0.08 + (0.92 * (ranges[r][name][c] - low)) / (most - low || 1), told: (r, c) => (100 * ranges[r][name][c]).toFixed(1), least: 6,
         rowTitle: "neighbours", columnTitle: "hop", label: `Mean weight of each hop of ${name} by number of neighbours`,
         tipFor: (r, c) => [`hop ${first + c} of ${name}`, ["weight", percent(ranges[r][name][c], 2)], ["neighbours", ranges[r].told], ["nodes", count(ranges[r].rows)]] }),
-      heatLegend("0 %", percent(most), "mean weight"));
+      heatLegend(percent(low), percent(most), "mean weight"));
   });
   const nodes = weights.ranges.reduce((sum, range) => sum + range.rows, 0);
   const about = `Mean weight, in per cent, that nodes give to each hop of their neighbourhood; a row adds up to 100 %. Of ${plural(nodes, "node", "nodes")}${weights.sampled ? " drawn at random" : ""}.`;
@@ -153,7 +165,8 @@ function nodesSection(data) {
   if (!nodes) return section("nodes", title, null, empty("There are no labelled rows to list."));
   const rows = `${PARTS[data.part] || data.part} rows`;
   const worst = nodes.worst.filter((one) => one >= 0).length;
-  const drawn = nodes.id.length < nodes.rows ? `Of ${count(nodes.rows)} ${rows}, a random draw and the ${count(worst)} most confident of ${plural(nodes.mistakes, "mistake", "mistakes")}: ${count(nodes.id.length)} nodes are in this file.` : `All ${count(nodes.rows)} ${rows}; ${plural(nodes.mistakes, "mistake", "mistakes")}.`;
+  const sure = worst ? ` and the ${count(worst)} most confident of ${plural(nodes.mistakes, "mistake", "mistakes")}` : " (there are no mistakes)";
+  const drawn = nodes.id.length < nodes.rows ? `Of ${count(nodes.rows)} ${rows}, a random draw${sure}: ${count(nodes.id.length)} nodes are in this file.` : `All ${count(nodes.rows)} ${rows}; ${plural(nodes.mistakes, "mistake", "mistakes")}.`;
   return section("nodes", title, `${drawn}${data.seeds.length > 1 ? ` Answers of seed ${data.best}.` : ""}`, nodeList(data));
 }
 

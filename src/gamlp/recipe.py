@@ -74,7 +74,7 @@ class Model(_Section):
     )
     attention: Attention = Field(default="recursive", description="how hops of features are weighed")
     hidden: int = Field(default=256, ge=1, le=1 << 16, description="width of every MLP")
-    layers: int = Field(default=3, ge=1, le=64, description="depth of the output MLP")
+    layers: int = Field(default=3, ge=1, le=1000, description="depth of the output MLP")
     jk_layers: int = Field(default=2, ge=1, le=64, description="depth of the reference MLP of jk attention")
     activation: Literal["sigmoid", "relu", "leaky_relu"] = Field(
         default="leaky_relu", description="δ, around hop scores"

@@ -39,7 +39,12 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
-_UNITS = {"seconds.preparation": "preparation, s", "seconds.training": "training, s", "peak_memory": "peak memory, MiB"}
+_UNITS = {
+    "seconds.preparation": "preparation, s",
+    "seconds.training": "training, s",
+    "seconds.inference": "inference, s",
+    "peak_memory": "peak memory, MiB",
+}
 
 
 def write_figures(results: Results, folder: Path) -> list[Path]:

@@ -104,8 +104,8 @@ def panels(
         found.append(
             Panel(
                 f"Hops of {kind}, chosen nodes{alone}{some}",
-                "node: predicted",
-                tuple(f"{_short(str(node.id), 14)}: {_short(node.predicted.told, 14)}" for node in chosen),
+                "node: predicted (true)",
+                tuple(_name(node) for node in chosen),
                 np.array([_weights(node, kind) for node in chosen]),
                 chosen[0].first_label_hop if kind == "labels" else 0,
                 words,
@@ -143,9 +143,14 @@ def _draw(axes: Axes, panel: Panel, strongest: float) -> Any:
                     f"{weight:.2f}" if panel.words is None else f"{weight:.2f}\n{_short(panel.words[row][hop], _WORD)}"
                 )
                 colour = "white" if weight > 0.6 * strongest else "black"
-                size = 8 if panel.words is None else 6
+                size = 8 if panel.words is None else 7
                 axes.text(hop, row, text, ha="center", va="center", color=colour, fontsize=size, parse_math=False)
     return image
+
+
+def _name(node: NodeExplanation) -> str:
+    true = "?" if node.true is None else _short(" | ".join(node.true), 12)
+    return f"{_short(str(node.id), 12)}: {_short(node.predicted.told, 12)} ({true})"
 
 
 def _weights(node: NodeExplanation, kind: str) -> tuple[float, ...] | None:

@@ -68,7 +68,7 @@ def _hint(values: Array | pa.Array, unknown: str) -> str:
     known = [value.as_py() for value in values[:_MOST_COMPARED]]
     near = difflib.get_close_matches(unknown, known, 1)
     if near:
-        return f"did you mean '{_short(near[0])}'?"
+        return f"the nearest is '{_short(near[0])}'"
     return f"its ids look like {', '.join(repr(_short(name)) for name in known[:3])}"
 
 

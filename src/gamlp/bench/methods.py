@@ -47,6 +47,7 @@ def _method(name: str, title: str, family: str, paper: str, run: Run) -> tuple[s
     return name, Method(name, title, family, paper, run)
 
 
+_UNIMP = message_passing(_pyg("UniMP"), masked=0.375)  # its label rate is 0.625
 _SAGE = message_passing(SampledSAGE, sampler=neighbours)
 _CLUSTERS = message_passing(ClusterGCN, sampler=clusters)
 _SAINT = message_passing(GraphSAINT, sampler=saint)
@@ -62,6 +63,14 @@ METHODS: dict[str, Method] = dict(
         _method("sign-xl", "SIGN-XL", "hops", "Frasca et al., 2020", run_on_hops),
         _method("sagn", "SAGN", "hops", "Sun et al., 2021", run_on_hops),
         _method("gcn", "GCN", "message passing", "Kipf and Welling, ICLR 2017", message_passing(_pyg("GCN"))),
+        _method("gat", "GAT", "message passing", "Veličković et al., ICLR 2018", message_passing(_pyg("GAT"))),
+        _method("jk-net", "JK-Net", "message passing", "Xu et al., ICML 2018", message_passing(_pyg("JKNet"))),
+        _method("resgcn", "ResGCN", "message passing", "Li et al., ICCV 2019", message_passing(_pyg("ResGCN"))),
+        _method("appnp", "APPNP", "message passing", "Gasteiger et al., ICLR 2019", message_passing(_pyg("APPNP"))),
+        _method("ap-gcn", "AP-GCN", "message passing", "Spinelli et al., 2020", message_passing(_pyg("APGCN"))),
+        _method("unimp", "UniMP", "message passing", "Shi et al., IJCAI 2021", _UNIMP),
+        _method("graphsage", "GraphSAGE", "message passing", "Hamilton et al., 2017", message_passing(_pyg("SAGE"))),
+        _method("deepergcn", "DeeperGCN", "message passing", "Li et al., 2020", message_passing(_pyg("DeeperGCN"))),
         _method("graphsage-sampled", "GraphSAGE, sampled", "sampled", "Hamilton et al., NIPS 2017", _SAGE),
         _method("cluster-gcn", "Cluster-GCN", "sampled", "Chiang et al., KDD 2019", _CLUSTERS),
         _method("graphsaint", "GraphSAINT", "sampled", "Zeng et al., ICLR 2020", _SAINT),

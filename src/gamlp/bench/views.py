@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -67,7 +68,9 @@ def view_of(graph: Graph, scaling: str = "none") -> View:
     if relation.weighted:
         weights = torch.from_numpy(np.concatenate([np.asarray(part[2], np.float32) for part in parts]))
     if values.numel() and int(torch.count_nonzero(values)) < _SPARSE_BELOW * values.numel():
-        values = values.to_sparse_csr()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            values = values.to_sparse_csr()
     return View(values, torch.from_numpy(edges.astype(np.int64)), weights)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
@@ -83,6 +83,8 @@ class _Run:
         self.valid = (
             None if valid is None or not len(valid) else valid.batches(settings.batch_size, machine.device, left)
         )
+        # A model may add to its loss: `penalty()` is asked for after every forward pass in training.
+        self.penalty: Callable[[], Tensor] | None = getattr(model, "penalty", None)
         self.loss: Loss = loss_of(train.targets, train.classes, settings.class_weights, machine.device)
         kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
         self.optimizer = kind(

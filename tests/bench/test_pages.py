@@ -118,7 +118,7 @@ def test_every_shipped_table_has_a_page_before_anything_was_measured(name: str) 
         assert {value.mean for values in cells.values() for value in values.values()} <= numbers
 
 
-def test_a_stamp_names_versions_and_no_host() -> None:
+def test_a_stamp_names_command_versions_and_cores() -> None:
     stamp = Stamp.now("gamlp bench run citation")
     assert stamp.command == "gamlp bench run citation" and "torch" in stamp.versions
     assert "cores" in stamp.machine

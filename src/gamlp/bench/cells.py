@@ -39,7 +39,9 @@ class Cell:
     @property
     def key(self) -> str:
         """Of everything that decides the result; tables with the same run share it."""
-        recipe = self.recipe.model_dump(mode="json", exclude={"about": True, "training": {"seeds"}})
+        # Without defaults, so that a setting that comes later leaves the keys of earlier runs as they were.
+        left_out: Any = {"about": True, "training": {"seeds"}}
+        recipe = self.recipe.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
         changed = None if self.change is None else [self.change, self.point]
         return digest([_FORMAT, self.dataset, self.seed, recipe, changed, self.fresh])
 

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gamlp.bench import complexity
+from gamlp.bench.figures import write_figures
 from gamlp.bench.formulas import exponent
 from gamlp.bench.results import Growth
 from gamlp.bench.tables import Table, read_table, table_of
@@ -185,10 +185,11 @@ def test_recipes_of_the_shipped_table_are_grown_as_asked(tmp_path: Path) -> None
         complexity.Plan.of(table_of("complexity"), Work(tmp_path, methods=("XGC",)))
 
 
-def test_pages(measured: tuple[Path, dict[str, Any]]) -> None:
+def test_pages_and_figure(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     pages = complexity.render(table(), measured[1])
     assert [len(rows) for _, _, rows in pages] == [1, 1, 1, 1]
     assert all(len(row) == len(header) == 5 for _, header, rows in pages for row in rows)
     assert pages[1][2][0][3].endswith("; 2")  # training: features squared
-    growth = complexity.as_results(table(), measured[1]).growth
-    assert np.allclose([one.slope for one in growth], [line["slope"] for line in measured[1]["growth"]])
+    results = complexity.as_results(table(), measured[1])
+    assert [one.slope for one in results.growth] == [line["slope"] for line in measured[1]["growth"]]
+    assert [path.suffix for path in write_figures(results, tmp_path)] == [".png", ".svg"]

@@ -12,6 +12,7 @@ import torch
 
 from gamlp.bench import hop_weights
 from gamlp.bench.contract import Place, Task
+from gamlp.bench.figures import write_figures
 from gamlp.bench.hops import prepare_task
 from gamlp.bench.methods import recipe_named
 from gamlp.bench.tables import Table, read_table, table_of
@@ -101,13 +102,16 @@ def test_a_second_call_runs_nothing_and_the_deadline_is_kept(
         hop_weights.measure(table(), Work(folder, seeds=3))
 
 
-def test_pages_and_heat_map(measured: tuple[Path, dict[str, Any]]) -> None:
+def test_pages_and_heat_maps(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     (page,) = hop_weights.render(table(), measured[1])
     assert len(page[2]) == 7 and all(len(row) == len(page[1]) for row in page[2])
     assert page[2][-1][:2] == ["200–300", "none"]
-    labels, values = hop_weights.heat_map(measured[1], "karate", "GAMLP(JK)")
-    assert labels == ["1–2", "3–5", "6–99"]
-    assert all(max(row) == 1 and len(row) == HOPS + 1 for row in values)
+    results = hop_weights.as_results(table(), measured[1])
+    assert len(results.grids) == 2 and "ogbn-products" in results.missing
+    for grid in results.grids.values():
+        assert grid.rows == ("1–2", "3–5", "6–99") and grid.columns == ("0", "1", "2", "3")
+        assert all(max(row) == 1 and len(row) == HOPS + 1 for row in grid.values)
+    assert [path.suffix for path in write_figures(results, tmp_path)] == [".png", ".svg"]
 
 
 def test_a_method_without_weights_is_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from gamlp.bench.contract import Array, Place
 from gamlp.bench.hops import prepare_task
 from gamlp.bench.methods import recipe_named
 from gamlp.bench.points import Points, Rendered, chosen
+from gamlp.bench.results import Grid, Results
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
@@ -142,11 +143,22 @@ def _summary(kept: list[dict[str, Any]]) -> dict[str, Any]:
     return {"seeds": len(kept), "valid": float(np.mean(scores)) if scores else None, "ranges": ranges}
 
 
-def heat_map(result: dict[str, Any], dataset: str, method: str, which: str = "all") -> tuple[list[str], list[Any]]:
-    """(ranges, relative weights by hop) for a picture; ranges without nodes are left out."""
-    found = zip(result["ranges"], result["datasets"][dataset][method]["ranges"])
-    rows = [(f"{low}–{high}", one[which]["relative"]) for (low, high), one in found if one[which] is not None]
-    return [label for label, _ in rows], [values for _, values in rows]
+def as_results(table: Table, result: dict[str, Any]) -> Results:
+    """Heat maps for pages and figures, of all nodes and of drawn ones; ranges without nodes are left out."""
+    grids = {}
+    for dataset, methods in result["datasets"].items():
+        for method, found in methods.items():
+            for which, told in (("all", "all nodes"), ("some", "drawn nodes")):
+                pairs = zip(result["ranges"], found["ranges"])
+                rows = [
+                    (f"{low}–{high}", one[which]["relative"]) for (low, high), one in pairs if one[which] is not None
+                ]
+                grids[f"{dataset}-{method}-{which}"] = Grid(
+                    f"{table.datasets[dataset].title}, {told}", "degree", "hop", "weight, greatest of the range = 1",
+                    tuple(label for label, _ in rows), tuple(str(hop) for hop in result["hops"]),
+                    tuple(tuple(values) for _, values in rows),
+                )  # fmt: skip
+    return Results(table, {}, result["missing"], {name: grid for name, grid in grids.items() if grid.rows})
 
 
 def render(table: Table, result: dict[str, Any]) -> list[Rendered]:

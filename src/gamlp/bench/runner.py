@@ -12,7 +12,7 @@ from typing import Any
 
 from gamlp.bench.cells import Cell, cells_of, depths_of
 from gamlp.bench.contract import Place, Task
-from gamlp.bench.sparsity import changed_graph
+from gamlp.bench.sparsity import EDGES_REMOVED, changed_graph
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
@@ -87,7 +87,8 @@ def run_table(table: Table, work: Work) -> dict[str, str]:
 
 def _run(cell: Cell, task: Task, depths: dict[str, int], work: Work) -> float:
     begun = time.monotonic()
-    if cell.fresh:  # its own hops, so that its preparation is timed with nothing shared
+    # Its own hops: where its preparation is timed, and where no other run has its graph.
+    if cell.fresh or cell.change == EDGES_REMOVED:
         work.folder.mkdir(parents=True, exist_ok=True)
         own = Path(tempfile.mkdtemp(prefix=".fresh-", dir=work.folder))
         try:

@@ -14,14 +14,17 @@ from gamlp.bench.contract import Place, Report, Task
 from gamlp.bench.hops import chances_of, prepare_task
 from gamlp.bench.labels import _said, _told_again
 from gamlp.bench.methods import METHODS, method, recipe_for, run
+from gamlp.classifier import NodeClassifier
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets import load
 from gamlp.graph.graph import Features, Graph, Labels, Split
 from gamlp.pipeline import fit_seed
 from gamlp.propagation import LabelSignal, LocalEngine, Operator, Plan
 from gamlp.recipe import Recipe
+from gamlp.runs import train
 from gamlp.smoothing import correct_and_smooth
 from gamlp.training.loop import Machine
+from gamlp.training.source import Source
 
 COUNT, CLASSES = 90, 3
 QUICK = {"epochs": 8, "patience": 0, "learning_rate": 0.02}
@@ -198,6 +201,17 @@ def test_what_cannot_be_done_is_told(graph: Graph, tmp_path: Path) -> None:
         run(none, Recipe.of(REUSE), 0, place)
     with pytest.raises(GamlpError, match="for all nodes at once"):
         run(graph, Recipe.of(SMOOTH), 0, Place(tmp_path, replace(place.resources, memory=100)))
+
+
+@pytest.mark.parametrize(("content", "told"), [(SMOOTH, "Correct & Smooth"), (REUSE, "label reuse")])
+def test_where_one_model_is_trained_and_saved_it_is_refused(
+    content: dict[str, Any], told: str, graph: Graph, tmp_path: Path
+) -> None:
+    with pytest.raises(GamlpError, match=f"{told}.*a saved model is one alone"):
+        train(Source("arrays", None, graph), Recipe.of(content), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(GamlpError, match=f"{told}.*a saved model is one alone"):
+        NodeClassifier(content).fit(graph)
 
 
 @pytest.mark.parametrize("name", ["label-propagation", "correct-and-smooth", "label-reuse"])

@@ -67,7 +67,7 @@ function pointed(chart, { find, total, point, leave, across = 1 }) {
   };
   chart.addEventListener("pointermove", seek);
   chart.addEventListener("pointerdown", seek);
-  for (const gone of ["pointerleave", "blur"]) chart.addEventListener(gone, () => (leave(), tip.hide()));
+  for (const gone of ["pointerleave", "blur"]) chart.addEventListener(gone, (event) => lifted(event) || (leave(), tip.hide()));
   chart.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];
     const target = event.key === "Home" ? 0 : event.key === "End" ? total - 1 : step && at + step;

@@ -87,6 +87,9 @@ const tip = {
   },
 };
 
+// A lifted finger leaves the tip to be read; the next touch elsewhere takes it away.
+const lifted = (event) => event.type === "pointerleave" && event.pointerType === "touch";
+addEventListener("pointerdown", () => tip.hide(), { capture: true });
 addEventListener("keydown", (event) => event.key === "Escape" && tip.hide());
 addEventListener("scroll", () => tip.hide(), { passive: true, capture: true });
 

@@ -93,6 +93,6 @@ function sparkBars(weights, hops, className, title) {
       event.clientX ?? rect.right, event.clientY ?? rect.top);
   };
   for (const event of ["pointermove", "pointerdown", "focus"]) chart.addEventListener(event, show);
-  for (const event of ["pointerleave", "blur"]) chart.addEventListener(event, () => tip.hide());
+  for (const event of ["pointerleave", "blur"]) chart.addEventListener(event, (gone) => lifted(gone) || tip.hide());
   return chart;
 }

@@ -39,7 +39,8 @@ def render(content: dict[str, Any]) -> str:
     }
     # One pass over the template: what is filled in is never looked at again.
     pieces = _read("template.html").split("@@")
-    return "".join(piece if index % 2 == 0 else parts[piece] for index, piece in enumerate(pieces))
+    page = "".join(piece if index % 2 == 0 else parts[piece] for index, piece in enumerate(pieces))
+    return page.encode("utf-8", "replace").decode()  # half a surrogate pair is no UTF-8
 
 
 def embedded(content: Any) -> str:
@@ -51,7 +52,7 @@ def embedded(content: Any) -> str:
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for letter in ("<", "\u2028", "\u2029"):
         text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text.encode("utf-8", "replace").decode()  # half a surrogate pair is no UTF-8
+    return text
 
 
 def _summary(content: dict[str, Any]) -> str:

@@ -10,7 +10,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gamlp.cli import datasets, evaluate, explain, generate, info, ingest, predict, propagate, recipes, run, train, tune
+from gamlp.cli import (
+    bench,
+    datasets,
+    evaluate,
+    explain,
+    generate,
+    info,
+    ingest,
+    predict,
+    propagate,
+    recipes,
+    run,
+    train,
+    tune,
+)
 from gamlp.errors import GamlpError
 
 
@@ -30,7 +44,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (run, ingest, train, evaluate, predict, explain, tune, propagate, info, recipes, datasets, generate):
+for verb in (run, ingest, train, evaluate, predict, explain, tune, bench, propagate, info, recipes, datasets, generate):
     verb.register(app)
 
 

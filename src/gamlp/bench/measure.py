@@ -1,0 +1,73 @@
+"""A table from its name to its files: what it lacks is run, what it has is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gamlp.bench import complexity, hop_weights, sgc_steps
+from gamlp.bench.figures import write_figures
+from gamlp.bench.pages import as_content, as_markdown, write_pages
+from gamlp.bench.processes import run_in_processes
+from gamlp.bench.results import Key, Reports, Results
+from gamlp.bench.runner import columns_of, run_table
+from gamlp.bench.stamp import Stamp
+from gamlp.bench.tables import Table
+from gamlp.bench.work import Work
+from gamlp.propagation.workers import usable_cores
+
+_Measure = Callable[[Table, Work], dict[str, Any]]
+_AsResults = Callable[[Table, dict[str, Any]], Results]
+_SPECIAL: dict[str, tuple[_Measure, _AsResults]] = {
+    "complexity": (complexity.measure, complexity.as_results),
+    "hop-weights": (hop_weights.measure, hop_weights.as_results),
+    "sgc-steps": (sgc_steps.measure, sgc_steps.as_results),
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files of a table. `page` is its Markdown, empty where nothing has been measured."""
+
+    page: str
+    content: dict[str, Any]
+    files: list[Path]
+
+
+def measure(table: Table, work: Work, jobs: int = 1) -> dict[str, str]:
+    """Run what is missing until the deadline; gives what could not be run, with its reason."""
+    if table.kind in _SPECIAL:
+        run, _ = _SPECIAL[table.kind]
+        refused: dict[str, str] = run(table, work).get("refused", {})
+        return refused
+    if jobs == 1:
+        return run_table(table, work)
+    cores = work.resources.threads or usable_cores()
+    return run_in_processes(table, work, jobs, max(1, cores // jobs))
+
+
+def results_of(table: Table, work: Work) -> Results:
+    """What has been measured so far; nothing is run."""
+    if table.kind in _SPECIAL:
+        look, as_results = _SPECIAL[table.kind]
+        return as_results(table, look(table, replace(work, deadline=0.0)))  # past its deadline it only reads
+    columns = columns_of(table, work)
+    found: dict[Key, Reports] = {}
+    for cell in columns.cells:
+        if (report := cell.load(work.folder)) is not None:
+            found.setdefault((cell.method, cell.dataset, cell.point), []).append(report)
+    return Results(table, found, columns.missing)
+
+
+def write_result(table: Table, work: Work, folder: Path) -> Written:
+    """Markdown, CSV and JSON, and the figure as PNG and SVG."""
+    results = results_of(table, work)
+    if not (results.cells or results.grids or results.growth):
+        return Written("", {}, [])
+    stamp = Stamp.now(f"gamlp bench run {table.name}")
+    write_pages(results, folder, stamp)  # first: numbers are there even where nothing can draw
+    figures = write_figures(results, folder)
+    files = write_pages(results, folder, stamp, [path.name for path in figures if path.suffix == ".png"])
+    return Written(as_markdown(results, stamp), as_content(results, stamp), [*files, *figures])

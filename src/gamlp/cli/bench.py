@@ -1,0 +1,171 @@
+"""`gamlp bench`: the paper's tables and figures, measured now, beside the published values."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gamlp.cli import display
+from gamlp.cli.options import DataDirOption, DeviceOption, JsonOption, MemoryOption, ThreadsOption, resources_of
+from gamlp.cli.scores import say, warn
+from gamlp.errors import GamlpError
+
+if TYPE_CHECKING:
+    from gamlp.bench.tables import Table
+    from gamlp.bench.work import Work
+
+NameArgument = Annotated[str, typer.Argument(help="Of a table: gamlp bench list.")]
+WorkOption = Annotated[
+    Path, typer.Option("--work", help="Folder that keeps runs and hops; a table goes on from what is there.")
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder for the table and figure. (default: inside --work)", show_default=False),
+]
+WORK = Path("runs/bench")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    verb = typer.Typer(no_args_is_help=True, help=_HELP, rich_markup_mode="rich")
+    verb.command("list")(_list)
+    verb.command("run")(_run)
+    verb.command("show")(_show)
+    verb.command("summary")(_summary)
+    verb.command("methods")(_methods)
+    app.add_typer(verb, name="bench")
+
+
+_HELP = """Measure the paper's tables and figures, and set ours beside the published values.
+
+  gamlp bench list
+
+  gamlp bench run citation --seeds 3 --methods SGC --methods 'GAMLP(JK)'
+
+  gamlp bench show citation
+
+  gamlp bench summary
+"""
+
+
+def _list(as_json: JsonOption = False) -> None:
+    """All tables, with what each measures."""
+    from gamlp.bench.tables import NAMES, table_of
+
+    tables = [table_of(name) for name in NAMES]
+    if as_json:
+        display.print_json([table.model_dump(mode="json") for table in tables])
+        return
+    rows = [(table.name, table.title, len(table.methods), len(table.datasets)) for table in tables]
+    display.table("name", "what", "methods", "datasets", rows=rows)
+
+
+def _run(
+    name: NameArgument,
+    seeds: Annotated[int | None, typer.Option(min=1, help="(default: the table's)", show_default=False)] = None,
+    methods: Annotated[
+        list[str] | None, typer.Option(help="Rows to run, as often as needed. (default: all)", show_default=False)
+    ] = None,
+    datasets: Annotated[
+        list[str] | None, typer.Option(help="Columns to run, as often as needed. (default: all)", show_default=False)
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Minutes; no run is begun after them. (default: the table's)", min=0, show_default=False),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes; cores are shared among them.")] = 1,
+    work: WorkOption = WORK,
+    out: OutOption = None,
+    device: DeviceOption = "auto",
+    memory: MemoryOption = None,
+    threads: ThreadsOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run what a table lacks, cells with fewest seeds first, and write it as Markdown, CSV, JSON, PNG and SVG.
+
+    Interrupted or out of budget, it goes on where it was when it is run again.
+    """
+    from gamlp.bench.measure import measure
+    from gamlp.bench.tables import table_of
+    from gamlp.bench.work import Work
+
+    table = table_of(name)
+    minutes = table.budget_minutes if budget is None else budget
+    with display.progress(as_json) as progress:
+        place = Work(
+            work, data_dir, resources_of(device, memory, threads), seeds, _names(datasets), _names(methods),
+            time.monotonic() + 60 * minutes, progress,
+        )  # fmt: skip
+        refused = measure(table, place, jobs)
+    for what, reason in refused.items():
+        warn(f"{what}: {reason.rstrip('.')}")
+    _write(table, place, out, as_json)
+
+
+def _show(
+    name: NameArgument,
+    work: WorkOption = WORK,
+    out: OutOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The table as measured so far; nothing is run."""
+    from gamlp.bench.tables import table_of
+    from gamlp.bench.work import Work
+
+    _write(table_of(name), Work(work, data_dir), out, as_json)
+
+
+def _summary(
+    work: WorkOption = WORK,
+    out: Annotated[
+        Path | None, typer.Option(help="Markdown file to write. (default: print it)", show_default=False)
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """What of the paper reproduces, what does not, and why, from all that has been measured."""
+    from gamlp.bench.summary import as_summary
+    from gamlp.bench.work import Work
+    from gamlp.files import write_text
+
+    page = as_summary(Work(work, data_dir))
+    if out is None:
+        say(page)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, page)
+    say(f"{out} is written")
+
+
+def _methods(as_json: JsonOption = False) -> None:
+    """GAMLP and every peer, by the name that gamlp run --model takes."""
+    from gamlp.bench.methods import METHODS
+
+    rows = [(method.name, method.title, method.family, method.paper) for method in METHODS.values()]
+    if as_json:
+        display.print_json([dict(zip(("name", "title", "family", "paper"), row)) for row in rows])
+        return
+    display.table("name", "method", "family", "paper", rows=rows)
+
+
+def _names(given: list[str] | None) -> tuple[str, ...] | None:
+    """Repeated options, or one with commas."""
+    return None if given is None else tuple(part.strip() for text in given for part in text.split(",") if part.strip())
+
+
+def _write(table: Table, work: Work, out: Path | None, as_json: bool) -> None:
+    from gamlp.bench.measure import write_result
+
+    folder = out or work.folder / "tables"
+    written = write_result(table, work, folder)
+    if as_json:
+        display.print_json({"table": table.name, "files": [str(path) for path in written.files], **written.content})
+        return
+    if not written.page:
+        raise GamlpError(f"nothing of '{table.name}' has been measured", hint=f"gamlp bench run {table.name}")
+    say(written.page)
+    say(f"\n{folder}: {', '.join(path.name for path in written.files)}")

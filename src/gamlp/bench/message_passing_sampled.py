@@ -94,8 +94,7 @@ class _Pairs(nn.Module):
         self.dropout = settings.dropout
 
     def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        if not self.training:
-            view = whole_neighbourhood(view, len(self.own))
+        view = whole_neighbourhood(view, len(self.own))
         hidden = view.x
         for layer, targets in enumerate(reach(view, len(self.own))):
             hidden = dropped(hidden, self.dropout, self.training)
@@ -154,8 +153,7 @@ class ClusterGCN(nn.Module):
         self.diagonal = float(options["diagonal"])
 
     def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        if not self.training:
-            view = whole_neighbourhood(view, len(self.layers))
+        view = whole_neighbourhood(view, len(self.layers))
         degrees = _weighted_degrees(view)
         hidden = view.x
         for index, targets in enumerate(reach(view, len(self.layers))):

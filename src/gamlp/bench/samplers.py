@@ -126,8 +126,11 @@ def neighbourhood(
 
 
 def whole_neighbourhood(view: View, steps: int) -> View:
-    """What decides the rows asked for in a net of so many layers, exactly; of the whole graph, made once."""
-    if view.rows is None or isinstance(view, Part):
+    """What decides the rows asked for in a net of so many layers, exactly, and no more; made once.
+
+    Exact for nets that weigh what a node hears by what that node alone hears.
+    """
+    if view.rows is None or (isinstance(view, Part) and view.within):
         return view
     made: list[tuple[Tensor, int, Part]] = view.kept.setdefault("neighbourhoods", [])
     for rows, depth, part in made:
@@ -150,6 +153,7 @@ def _part(
         torch.from_numpy(rows),
         origin if view.origin is None else view.origin[origin],
         within=within,
+        normalised=isinstance(view, Part) and view.normalised,
     )
 
 

@@ -58,7 +58,7 @@ def partition(view: View, count: int, seed: int = 0) -> list[Array]:
     rows, neighbours = np.divmod(np.unique(ends), nodes)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=nodes))])
     _, chosen = pymetis.part_graph(
-        count, xadj=offsets, adjncy=neighbours, options=pymetis.Options(seed=seed % (1 << 31))
+        count, pymetis.CSRAdjacency(offsets, neighbours), options=pymetis.Options(seed=seed % (1 << 31))
     )  # fmt: skip
     labels = np.asarray(chosen)
     ordered = np.argsort(labels, kind="stable")

@@ -1,0 +1,101 @@
+"""`gamlp bench` and `gamlp run --model`, as a researcher types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from gamlp.bench import tables
+from tests.cli.people import Call
+
+SMALL = """
+name: citation
+title: A small table
+source: {paper: "Someone, 2022", label: "tab:small"}
+datasets:
+  karate: {title: Karate}
+  ogbn-products: {title: Products}
+methods:
+  MLP: {recipe: mlp, changes: {training.epochs: 3, model.hidden: 8}}
+  SGC: {recipe: sgc, changes: {training.epochs: 3}}
+published:
+  SGC: {karate: [50.0, 1.0], ogbn-products: [75.87, 0.14]}
+"""
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The table 'citation' is a small one, and no dataset is at hand but the bundled ones."""
+    monkeypatch.delenv("GAMLP_DATA", raising=False)
+    monkeypatch.setenv("GAMLP_CACHE", str(tmp_path / "cache"))
+    content = tables.read_table(tables.load_yaml(SMALL))
+    read = tables.table_of
+    monkeypatch.setattr(tables, "table_of", lambda name: content if name == "citation" else read(name))
+
+
+def test_a_table_is_run_written_and_shown_again(small: None, call: Call) -> None:
+    ended = call("bench run citation --seeds 2 --work work --out out --threads 1")
+    assert ended.code == 0, ended.err
+    assert "| SGC |" in ended.out and "50.0 ± 1.0" in ended.out and "not at hand" in ended.out
+    written = {path.name for path in Path("out").iterdir()}
+    assert written == {f"citation.{ending}" for ending in ("md", "csv", "json", "png", "svg")}
+    rows = json.loads(Path("out/citation.json").read_text())["rows"]
+    assert len({row["method"] for row in rows if row["ours"] is not None}) == 2
+    again = call("bench show citation --work work --out again")
+    assert again.code == 0
+    assert Path("again/citation.csv").read_text() == Path("out/citation.csv").read_text()
+
+
+def test_nothing_measured_yet(small: None, call: Call) -> None:
+    ended = call("bench show citation --work work")
+    assert ended.code == 2 and "nothing of 'citation' has been measured" in ended.err
+    assert "gamlp bench run citation" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("bench run citatoin", "did you mean 'citation'?"),
+        ("bench run citation --methods GTC", "the table has no method 'GTC'"),
+        ("bench run citation --datasets cora", "the table has no dataset 'cora'"),
+        ("run karate --model apnp", "there is no method 'apnp': did you mean 'appnp'?"),
+        ("run karate --model sgc --recipe cora-jk", "give --model or --recipe, not both"),
+    ],
+)
+def test_refusals(small: None, call: Call, words: str, said: str) -> None:
+    ended = call(words)
+    assert ended.code == 2 and said in ended.err and "Traceback" not in ended.err
+
+
+def test_all_tables_and_methods_are_listed(call: Call) -> None:
+    ended = call("bench list --json")
+    assert [table["name"] for table in json.loads(ended.out)] == list(tables.NAMES)
+    names = {method["name"] for method in json.loads(call("bench methods --json").out)}
+    assert {"gamlp", "mlp", "sgc", "sign", "gcn", "gat", "label-propagation", "graphsaint"} <= names
+
+
+def test_a_peer_without_a_bundle(call: Call) -> None:
+    words = "run karate --model gcn --seeds 2 --set training.epochs=5 --threads 1 --out run"
+    ended = call(words)
+    assert ended.code == 0, ended.err
+    assert "peak memory" in ended.out and "predictions.parquet" in ended.out
+    table = pyarrow.parquet.read_table("run/predictions.parquet")
+    assert table.num_rows == 34
+    scores = json.loads(Path("run/evaluation.json").read_text())
+    assert set(scores["seeds"]) == {"0", "1"}
+    again = call(words)
+    assert again.code == 0 and json.loads(Path("run/evaluation.json").read_text()) == scores, "nothing is run twice"
+    other = call(words.replace("epochs=5", "epochs=6"))
+    assert other.code == 2 and "holds another run" in other.err
+    predicted = call("predict run --out more.parquet")
+    assert predicted.code == 2 and "knows only its own graph" in predicted.err
+
+
+def test_a_peer_on_hops_has_a_bundle(call: Call) -> None:
+    ended = call("run karate --model sign --set training.epochs=5 --threads 1 --out run")
+    assert ended.code == 0, ended.err
+    assert Path("run/bundle.safetensors").exists()
+    assert call("predict run --out more.parquet").code == 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.nn import DeepGCNLayer, JumpingKnowledge
+from torch_geometric.nn import JumpingKnowledge
 
 from gamlp.bench.message_passing_layers import Convolution, InitialisedLinear, Mean, Softmaxed, dropout
 from gamlp.bench.message_passing_sparse import adjacency, features_of
@@ -100,7 +100,7 @@ class JKNet(nn.Module):
             found.append(hidden)
         # Only rows that are asked for are joined: a hundred layers of a big graph are never copied together.
         joined = self.jump([view.asked(one) for one in found])
-        logits: Tensor = self.last(joined)
+        logits: Tensor = self.last(dropout(joined, self.dropout, self.training))
         return logits
 
 
@@ -137,24 +137,23 @@ class DeeperGCN(nn.Module):
         settings, options = recipe.model, options_of(recipe, {"temperature": 1.0})
         width = settings.hidden
         self.first, self.last = InitialisedLinear(shape.features, width), InitialisedLinear(width, shape.classes)
-        self.layers = nn.ModuleList(
-            DeepGCNLayer(
-                Softmaxed(width, width, float(options["temperature"])),
-                nn.LayerNorm(width), nn.ReLU(), "res+" if index else "plain", settings.dropout,
-            )
-            for index in range(settings.layers)
-        )  # fmt: skip
+        temperature = float(options["temperature"])
+        self.layers = nn.ModuleList([Softmaxed(width, width, temperature) for _ in range(settings.layers)])
+        self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(settings.layers)])
         self.dropout = settings.dropout
 
     def forward(self, view: View, known: Tensor | None = None) -> Tensor:
         matrix = adjacency(view, "plain")
         hidden = self.first(dropout(features_of(view), self.dropout, self.training))
-        hidden = self.layers[0].conv(hidden, matrix)
-        for layer in self.layers[1:]:
-            hidden = layer(hidden, matrix)
-        hidden = view.asked(functional.relu(self.layers[0].norm(hidden)))
-        logits: Tensor = self.last(dropout(hidden, self.dropout, self.training))
+        for index, layer in enumerate(self.layers):
+            ready = self._ready(index - 1, hidden) if index else hidden
+            hidden = hidden + layer(ready, matrix) if index else layer(ready, matrix)
+        logits: Tensor = self.last(self._ready(-1, view.asked(hidden)))
         return logits
+
+    def _ready(self, index: int, hidden: Tensor) -> Tensor:
+        found: Tensor = dropout(functional.relu(self.norms[index](hidden)), self.dropout, self.training)
+        return found
 
 
 def _norms(width: int, count: int) -> nn.ModuleList | None:

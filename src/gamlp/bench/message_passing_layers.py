@@ -65,14 +65,14 @@ class Attention(GATConv):  # type: ignore[misc]
         found: Tensor = super().forward(self.map(x), pattern)
         return found
 
-    def edge_updater(self, pattern: Pattern, *, alpha: Any, edge_attr: Any, size: Any) -> Tensor:
+    def edge_updater(self, pattern: Pattern, *, alpha: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
         """α `[entries, heads]`, after dropout."""
         source, target = alpha
         raw = pattern.sources.times(source) + pattern.targets.times(target)
         found = softmax(pattern, functional.leaky_relu(raw, self.negative_slope))
         return dropped(found, self.dropout, self.training)
 
-    def propagate(self, pattern: Pattern, *, x: Any, alpha: Tensor, size: Any) -> Tensor:
+    def propagate(self, pattern: Pattern, *, x: Any, alpha: Tensor, size: Any = None) -> Tensor:
         source, _ = x
         return weighted(pattern, alpha.t(), source.transpose(0, 1)).transpose(0, 1).contiguous()
 
@@ -84,7 +84,7 @@ class Transformer(TransformerConv):  # type: ignore[misc]
         super().__init__(inner, outer, heads, concat, beta=True, dropout=dropout)
 
     def propagate(
-        self, pattern: Pattern, *, query: Tensor, key: Tensor, value: Tensor, edge_attr: Any, size: Any
+        self, pattern: Pattern, *, query: Tensor, key: Tensor, value: Tensor, edge_attr: Any = None, size: Any = None
     ) -> Tensor:
         alike = scores(pattern, query.transpose(0, 1), key.transpose(0, 1)) / math.sqrt(self.out_channels)
         alpha = dropped(softmax(pattern, alike.t()), self.dropout, self.training)
@@ -113,7 +113,7 @@ class Softmaxed(GENConv):  # type: ignore[misc]
     def __init__(self, inner: int, outer: int, temperature: float) -> None:
         super().__init__(inner, outer, aggr="softmax", t=temperature, learn_t=True, num_layers=2)
 
-    def propagate(self, matrix: Matrix, *, x: Any, edge_attr: Any, size: Any) -> Tensor:
+    def propagate(self, matrix: Matrix, *, x: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
         message = functional.relu(x[0]) + self.eps
         strength = message * self.aggr_module.t
         # One bound for a channel, not one for a node: exp stays within range unless t m spreads over more than 80.

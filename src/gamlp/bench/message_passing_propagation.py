@@ -102,9 +102,7 @@ class APGCN(_Answers):
     def halting(self, answers: Tensor, view: View) -> tuple[Tensor, Tensor]:
         """(answers of all nodes, K + R of all nodes)."""
         matrix, learns = adjacency(view, "symmetric"), not self.training or int(self.waited) % self.every == 0
-        weight, bias = self.halt.weight, self.halt.bias
-        if not learns:
-            weight, bias = weight.detach(), bias.detach()
+        weight, bias = (one if learns else one.detach() for one in (self.halt.weight, self.halt.bias))
         count = len(answers)
         going = torch.ones(count, dtype=torch.bool)
         spent, steps, left = torch.zeros(count), torch.zeros(count), torch.zeros(count)

@@ -74,6 +74,8 @@ def test_axes_units_and_values() -> None:
     assert len(drawn) == 4 and {axes.get_xlabel() for axes in drawn} == {"hop (steps away)"}
     assert any(axes.get_ylabel() == "weight (share of 1)" for axes in figure.axes)  # the colours' own scale
     assert [tick.get_text() for tick in drawn[0].get_xticklabels()] == ["0", "1", "2", "3"]
+    beside = weights_figure(by_degree(4, 2), None, [node("p1", 4)])  # a node without weights of labels
+    assert [axes.axison for axes in beside.axes] == [True, True, True, False, True]
     written = [text.get_text() for text in drawn[0].texts]
     assert written[:4] == [f"{weight:.2f}" for weight in by_degree(4, 2).ranges[0].features]
     assert len({axes.images[0].get_clim() for axes in drawn}) == 1  # one scale of colours
@@ -87,6 +89,7 @@ def test_any_name_and_any_size(hops: int, kind: str, tmp_path: Path) -> None:
         warnings.simplefilter("error")
         figure = weights_figure(by_degree(hops, None), classes, [node(name, hops) for name in NAMES], title="$\\frac{")
         save_figure(figure, tmp_path / f"w{kind}")
+    assert all(axes.images or not axes.axison or axes.get_ylabel() for axes in figure.axes)
     rows = [len(axes.get_yticklabels()) for axes in figure.axes if axes.images]
     assert rows[:3] == [3, MOST_ROWS, len(NAMES)]
     assert f"{MOST_ROWS} largest of {len(classes.classes)}" in panels("features", None, classes, ())[0].title

@@ -60,7 +60,7 @@ def weights_figure(
     check_matplotlib()
     from matplotlib.figure import Figure
 
-    heights = [0.32 * len(panel.names) + 1.5 for panel in columns[0]]
+    heights = [0.32 * len(panel.names) + 1.5 for panel in max(columns, key=len)]
     widths = [max(4.2, 0.55 * column[0].weights.shape[1] + 2.6) for column in columns]
     figure = Figure(figsize=(min(30.0, sum(widths) + 1), min(60.0, sum(heights) + 0.6)), layout="constrained")
     grid = figure.subplots(
@@ -70,6 +70,8 @@ def weights_figure(
     for across, column in enumerate(columns):
         for down, panel in enumerate(column):
             image = _draw(grid[down, across], panel, strongest)
+        for empty in grid[len(column) :, across]:
+            empty.set_axis_off()
     figure.colorbar(image, ax=grid.ravel().tolist(), label="weight (share of 1)", fraction=0.03, pad=0.02)
     if title:
         figure.suptitle(_short(title, 90), fontsize=12, parse_math=False)

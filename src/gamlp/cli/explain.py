@@ -56,6 +56,7 @@ def _explain(
         list[Path] | None,
         typer.Option(
             help="File to write: .json, .csv, .png or .svg; as often as needed. One that is there is replaced.",
+            metavar="FILE",
             show_default=False,
         ),
     ] = None,

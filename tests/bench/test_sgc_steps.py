@@ -99,7 +99,8 @@ def test_nodes_of_other_splits_count_where_they_were_tested() -> None:
 
 
 def test_pages_and_heat_maps(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    (page,) = sgc_steps.render(table(), measured[1])
+    page, counts = sgc_steps.render(table(), measured[1])
+    assert len(counts[2]) == 5 and all(len(row) == 2 for row in counts[2])
     assert len(page[2]) == 2 and all(len(row) == len(page[1]) == 1 + len(STEPS) for row in page[2])
     results = sgc_steps.as_results(table(), measured[1])
     (grid,) = results.grids.values()

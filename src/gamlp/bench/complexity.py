@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from gamlp.bench.formulas import exponent
 from gamlp.bench.methods import recipe_named
 from gamlp.bench.one_point import measure_apart
-from gamlp.bench.points import Points, Rendered, chosen
-from gamlp.bench.results import Growth, Results
+from gamlp.bench.points import Points, chosen
+from gamlp.bench.results import Growth, Results, Shown
 from gamlp.bench.tables import Table, TableMethod
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
@@ -34,6 +35,12 @@ GROWTH: dict[str, list[int]] = {
     "features": [16, 32, 64, 128, 256],
     "hops": [1, 2, 4, 8, 16],
     "layers": [1, 2, 3, 4],
+}
+TITLES = {
+    "seconds.preparation": "preparation time",
+    "seconds.training": "training time an epoch",
+    "seconds.inference": "inference time",
+    "peak_memory": "peak memory",
 }
 SETTINGS = {"epochs": 4, "repeats": 3, "batch": 2000, "neighbours": 5, "classes": 10, "train": 0.1}
 
@@ -109,25 +116,7 @@ def measure(table: Table, work: Work) -> dict[str, Any]:
         for size in plan.sizes(method, quantity)
     ]
     wanted = sorted(set(wanted), key=lambda one: (one[0].graph, list(plan.methods).index(one[1]), one[0].hops))
-    found: dict[tuple[Sizes, str], dict[str, Any]] = {}
-    refused: dict[str, str] = {}
-    graphs = _Graphs(work.folder / "graphs", plan.settings)
-    for done, (sizes, method) in enumerate(wanted):
-        work.progress("points", done, len(wanted), "points", f"{method} at {sizes}")
-        try:
-            recipe = plan.recipe(method, sizes)
-            settings = [sizes.__dict__, plan.settings, recipe.model_dump(mode="json", exclude={"about"})]
-            known = points.known(settings)
-            if known is None and not work.over and method not in refused:
-                folder = graphs.of(sizes)
-                known = measure_apart(folder, recipe, plan.settings["repeats"], work.folder / "scratch")
-                points.keep(settings, known)
-        except GamlpError as error:
-            refused[method] = str(error)
-            continue
-        if known is not None:
-            found[sizes, method] = known
-    graphs.forget()
+    found, refused = _measured(wanted, plan, points)
     work.progress("points", len(found), len(wanted), "points", "")
     lines = [
         line
@@ -142,26 +131,60 @@ def measure(table: Table, work: Work) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _measured(
+    wanted: list[tuple[Sizes, str]], plan: Plan, points: Points
+) -> tuple[dict[tuple[Sizes, str], dict[str, Any]], dict[str, str]]:
+    """Points that are known or measured now, and methods that cannot be, with the reason."""
+    work, found, refused = points.work, {}, {}
+    with _Graphs(work.folder / "graphs", plan.settings) as graphs:
+        for done, (sizes, method) in enumerate(wanted):
+            work.progress("points", done, len(wanted), "points", f"{method} at {sizes}")
+            try:
+                recipe = plan.recipe(method, sizes)
+                settings = [asdict(sizes), plan.settings, recipe.model_dump(mode="json", exclude={"about"})]
+                known = points.known(settings)
+                if known is None and not work.over and method not in refused:
+                    folder = graphs.of(sizes)
+                    known = measure_apart(folder, recipe, plan.settings["repeats"], work.folder / "scratch")
+                    points.keep(settings, known)
+            except GamlpError as error:
+                refused[method] = str(error)
+                continue
+            if known is not None:
+                found[sizes, method] = known
+    return found, refused
+
+
 class _Graphs:
     """Generated graphs, the last one kept: points come sorted by graph."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self._folder, self._settings = folder, settings
+        self._made: Path | None = None
+
+    def __enter__(self) -> _Graphs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._forget()
 
     def of(self, sizes: Sizes) -> Path:
         nodes, edges, features = sizes.graph
-        own = self._folder / f"complexity-{nodes}-{edges}-{features}"
-        if not own.is_dir():
-            self.forget()
+        own = self._folder / str(os.getpid()) / f"complexity-{nodes}-{edges}-{features}"
+        if own != self._made:
+            self._forget()
             communities(
                 own, nodes=nodes, edges=edges, features=features, classes=self._settings["classes"],
                 train=self._settings["train"], valid=0.0, threads=1,
             )  # fmt: skip
+            self._made = own
         return own
 
-    def forget(self) -> None:
-        for folder in self._folder.glob("complexity-*"):
-            shutil.rmtree(folder)
+    def _forget(self) -> None:
+        """Only what is ours: another process may measure beside us."""
+        if self._made is not None:
+            shutil.rmtree(self._made.parent)
+            self._made = None
 
 
 def _line(
@@ -200,20 +223,22 @@ def as_results(table: Table, result: dict[str, Any]) -> Results:
         Growth(line["method"], line["quantity"], line["metric"], tuple(line["sizes"]), tuple(line["values"]))
         for line in result["growth"]
     )
-    return Results(table, {}, growth=growth)
+    return Results(table, {}, growth=growth, tables=tuple(render(table, result)))
 
 
-def render(table: Table, result: dict[str, Any]) -> list[Rendered]:
+def render(table: Table, result: dict[str, Any]) -> list[Shown]:
     """For every metric: slope (that of the last doubling) and the published exponent, by method and quantity."""
-    pages: list[Rendered] = []
+    pages: list[Shown] = []
     for metric in PARTS:
         lines = [line for line in result["growth"] if line["metric"] == metric]
         rows = []
         for method in dict.fromkeys(line["method"] for line in lines):
             own = {line["quantity"]: line for line in lines if line["method"] == method}
             rows.append([method, *(_told(own.get(quantity)) for quantity in SYMBOLS)])
-        title = f"{metric}: exponent of growth (of the two greatest sizes); published"
-        pages.append((title, ["method", *SYMBOLS], rows))
+        if not rows:
+            continue
+        title = f"Growth of {TITLES[metric]}: exponent (of the two greatest sizes alone); the formula's"
+        pages.append((title, ["method", *(f"with {quantity}" for quantity in SYMBOLS)], rows))
     return pages
 
 

@@ -12,8 +12,8 @@ from torch import nn
 from gamlp.bench.contract import Array, Place
 from gamlp.bench.hops import prepare_task
 from gamlp.bench.methods import recipe_named
-from gamlp.bench.points import Points, Rendered, chosen
-from gamlp.bench.results import Grid, Results
+from gamlp.bench.points import Points, chosen
+from gamlp.bench.results import Grid, Results, Shown
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
@@ -158,12 +158,13 @@ def as_results(table: Table, result: dict[str, Any]) -> Results:
                     tuple(label for label, _ in rows), tuple(str(hop) for hop in result["hops"]),
                     tuple(tuple(values) for _, values in rows),
                 )  # fmt: skip
-    return Results(table, {}, result["missing"], {name: grid for name, grid in grids.items() if grid.rows})
+    drawn = {name: grid for name, grid in grids.items() if grid.rows}
+    return Results(table, {}, result["missing"], drawn, tables=tuple(render(table, result)))
 
 
-def render(table: Table, result: dict[str, Any]) -> list[Rendered]:
+def render(table: Table, result: dict[str, Any]) -> list[Shown]:
     """For every dataset and method: weights relative to the greatest of the range, of all nodes and of drawn ones."""
-    pages: list[Rendered] = []
+    pages: list[Shown] = []
     header = ["degree", "nodes", *(f"hop {hop}" for hop in result["hops"]), f"sum from hop {FAR}"]
     for dataset, methods in result["datasets"].items():
         for method, found in methods.items():
@@ -179,8 +180,6 @@ def render(table: Table, result: dict[str, Any]) -> list[Rendered]:
                     rows.append(
                         [f"{low}–{high}", f"{count:,} drawn" if which == "some" else f"all {count:,}", *shown, far]
                     )
-            title = table.datasets[dataset].title
-            pages.append(
-                (f"{method} on {title}: weights of hops, greatest of a row = 1, {found['seeds']} seeds", header, rows)
-            )
+            title = f"{method} on {table.datasets[dataset].title}, mean of {found['seeds']} seeds"
+            pages.append((f"{title}: weights, greatest of a row = 1", header, rows))
     return pages

@@ -61,6 +61,7 @@ def as_content(results: Results, stamp: Stamp) -> dict[str, Any]:
         "rows": records(results),
         "grids": {name: asdict(grid) for name, grid in results.grids.items()},
         "growth": [{**asdict(one), "slope": one.slope} for one in results.growth],
+        "tables": [{"title": title, "heads": heads, "rows": rows} for title, heads, rows in results.tables],
         "missing": results.missing,
         "footnotes": list(table.footnotes),
     }
@@ -71,7 +72,8 @@ def as_markdown(results: Results, stamp: Stamp, figures: Sequence[str] = ()) -> 
     table = results.table
     parts = [f"# {table.title}", _heading(results, stamp), *(f"![{table.title}]({name})" for name in figures)]
     if table.kind == "complexity":
-        parts += [_formulas(results), *_slopes(results)]
+        parts += [_formulas(results), *(() if results.tables else _slopes(results))]
+    parts += [f"## {title}\n\n" + as_table(heads, rows) for title, heads, rows in results.tables]
     parts += [_grid(grid) for grid in results.grids.values()]
     if table.kind in ("grid", "efficiency", "curve"):
         parts += [_column(results, dataset) for dataset in table.datasets]

@@ -16,7 +16,6 @@ from gamlp.files import write_json
 from gamlp.graph.manifest import digest
 
 _FORMAT = 1  # raised when the same settings would give another result
-Rendered = tuple[str, list[str], list[list[str]]]  # title, header, rows
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ FORMULA = "(ours - published) / sqrt(own deviation² + published deviation²)"
 
 Key = tuple[str, str, float | None]  # method, dataset, value of the axis
 Reports = list[dict[str, Any]]
+Shown = tuple[str, list[str], list[list[str]]]  # title, heads, rows
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Growth:
 class Results:
     """Reports (`Report.as_json()`, one a seed) by method, dataset and value of the axis; why datasets are missing.
 
-    `grids` and `growth` are what tables of a special kind measure instead.
+    `grids` and `growth` are what tables of a special kind measure instead; `tables` are shown as they are.
     """
 
     table: Table
@@ -81,6 +82,7 @@ class Results:
     missing: dict[str, str] = field(default_factory=dict)
     grids: dict[str, Grid] = field(default_factory=dict)
     growth: tuple[Growth, ...] = ()
+    tables: tuple[Shown, ...] = ()
 
     def reports(self, method: str, dataset: str, at: float | None = None) -> Reports:
         """Of a cell; none where it was not run."""

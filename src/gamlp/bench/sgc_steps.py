@@ -12,8 +12,8 @@ import torch
 from gamlp.bench.contract import Array, Place, Task
 from gamlp.bench.hops import features_store
 from gamlp.bench.methods import recipe_named
-from gamlp.bench.points import Points, Rendered, chosen
-from gamlp.bench.results import Grid, Results
+from gamlp.bench.points import Points, chosen
+from gamlp.bench.results import Grid, Results, Shown
 from gamlp.bench.scoring import labelled
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, task_of
@@ -191,24 +191,28 @@ def as_results(table: Table, result: dict[str, Any]) -> Results:
                 tuple(str(step) for step in result["steps"]), tuple(str(node) for node in one["nodes"]),
                 tuple(zip(*one["shares"])),
             )  # fmt: skip
-    return Results(table, {}, result["missing"], grids)
+    return Results(table, {}, result["missing"], grids, tables=tuple(render(table, result)))
 
 
-def render(table: Table, result: dict[str, Any]) -> list[Rendered]:
+def render(table: Table, result: dict[str, Any]) -> list[Shown]:
     """What all test nodes say, by depth."""
     steps = result["steps"]
-    found: list[Rendered] = []
+    found: list[Shown] = []
     for dataset, variants in result["datasets"].items():
         for variant, one in variants.items():
             accuracy = [f"{100 * mean:.1f} ± {100 * by:.1f}" for mean, by in zip(one["accuracy"], one["deviation"])]
             best = [f"{100 * share:.1f} %" for share in one["best_depth"]]
-            title = (
-                f"{table.datasets[dataset].title}, {VARIANTS[variant]}: SGC by depth, {one['runs']} runs, "
-                f"{one['test_nodes']} test nodes; {one['right_at_no_depth']} are right at no depth, "
-                f"{one['right_at_every_depth']} at every depth in every run, {100 * one['changing']:.1f} % are mostly "
-                f"right at one depth and mostly wrong at another; each node at its own best depth: "
-                f"{100 * one['best_of_each_node']:.1f} %"
-            )
+            title = f"{table.datasets[dataset].title}, {VARIANTS[variant]}"
             rows = [["test accuracy, %", *accuracy], ["nodes whose (first) best depth it is", *best]]
-            found.append((title, ["steps", *(str(step) for step in steps)], rows))
+            heads = ["steps", *(str(step) for step in steps)]
+            found.append((f"{title}: SGC by depth, {one['runs']} runs", heads, rows))
+            told = {
+                "are right at no depth": one["right_at_no_depth"],
+                "are right at every depth in every run": one["right_at_every_depth"],
+                "are mostly right at one depth and mostly wrong at another": round(one["changing"] * one["test_nodes"]),
+            }
+            counts = [[f"test nodes that {name}", f"{count} of {one['test_nodes']}"] for name, count in told.items()]
+            counts.append(["accuracy, each node at its own best depth", f"{100 * one['best_of_each_node']:.1f} %"])
+            counts.append(["accuracy, all nodes at the best depth", f"{100 * max(one['accuracy']):.1f} %"])
+            found.append((f"{title}: what all test nodes say", ["", "nodes"], counts))
     return found

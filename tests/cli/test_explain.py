@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gamlp.training.run_folder import METHOD_RUN
 from tests.cli.conftest import Call
 from tests.cli.people import TOWNS, plant
 
@@ -134,7 +135,10 @@ def test_refusals(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     first = trained(call, tmp_path)
     Path("empty.txt").write_text("\n")
     Path("folder.json").mkdir()
+    Path("peer").mkdir()
+    (Path("peer") / METHOD_RUN).write_text("{}")
     for line, sentence in {
+        "explain peer": "peer: is the run of a peer that knows only its own graph",
         "explain nowhere": "nowhere: is no run folder",
         "explain run/bundle.safetensors": "a bundle alone knows no nodes; say which: --graph GRAPH.",
         f"explain run --nodes {first}x": f"graph 'graph' has no node '{first}x'; the nearest is '{first}'.",

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gamlp.explain import weights_by_degree
-from gamlp.graph import Graph
+from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
 from gamlp.report import SeedScores, content_of_chances
 from gamlp.report.curves import MOST_POINTS, curves_of
@@ -21,6 +21,7 @@ from gamlp.runs import evaluate, train
 from gamlp.training.bundle import Bundle
 from gamlp.training.preparing import rows_of
 from gamlp.training.source import Source
+from gamlp.whole import whole
 from tests.report.examples import RECIPE, chances_of, content_of, graph_of
 from tests.training.small import ONE_THREAD, make_graph
 from tests.training.small import RECIPE as SMALL
@@ -170,3 +171,26 @@ def test_another_graph_has_a_report_of_its_own_and_the_runs_stays(tmp_path: Path
     found = evaluate(trained.run, other, resources=ONE_THREAD)
     assert Path(found["report"]) == tmp_path / "run" / "report-else-where.html"
     assert Path(found["report"]).exists() and Path(own["report"]).read_bytes() == before
+
+
+def test_without_test_rows_the_page_shows_validation_rows_and_says_so(tmp_path: Path) -> None:
+    graph = make_graph()
+    assert graph.nodes.split is not None
+    graph = graph.with_answers(split=Split(np.where(graph.nodes.split.roles == 3, 0, graph.nodes.split.roles)))
+    outcome = whole(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
+    content = json.loads(outcome.report.read_text().split('id="data">')[1].split("</script>")[0])
+    assert outcome.test is None and content["part"] == "valid"
+    valid = outcome.trained.bundles[0].report["valid"]["score"]
+    counts = np.array(content["confusion"]["counts"])
+    assert np.trace(counts) / counts.sum() == pytest.approx(valid) and content["rows"] == counts.sum()
+
+
+def test_a_finished_run_is_not_evaluated_or_reported_again(tmp_path: Path) -> None:
+    graph = make_graph()
+    once = whole(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
+    before = once.report.stat().st_mtime_ns
+    again = whole(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
+    assert again.report.stat().st_mtime_ns == before and once.test is not None and again.test is not None
+    assert again.test["mean"] == once.test["mean"]
+    again.report.unlink()  # a run of an earlier gamlp has scores and no page
+    assert whole(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD).report.exists()

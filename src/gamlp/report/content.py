@@ -16,6 +16,7 @@ from gamlp.pipeline import HERE, Resources, best_seed, summary
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.report.curves import curves_of
+from gamlp.report.groups import by_class_of, by_degree_of, confusion_of, weights_of
 from gamlp.report.nodes import clipped, listed_nodes
 from gamlp.report.observing import Observed, weights_of_rows
 from gamlp.report.tally import Frame, Tally
@@ -24,7 +25,6 @@ from gamlp.training.run_folder import RunFolder
 
 Array = np.ndarray[Any, Any]
 Content = dict[str, Any]
-MOST_CLASS_BARS = 300
 _CHUNK = 10_000  # rows of probabilities counted at a time
 
 
@@ -163,7 +163,7 @@ def _content(
     notes: list[str],
     parameters: int | None,
 ) -> Content:
-    by_class, left_out = _by_class(frame, tallies)
+    by_class, left_out = by_class_of(frame, tallies)
     content = {
         "title": title,
         "model": recipe.model.name,
@@ -180,11 +180,11 @@ def _content(
         "best": best,
         "classes": [clipped(name) for name in classes],
         "curves": curves,
-        "confusion": _confusion(frame, tallies.get(best)),
+        "confusion": confusion_of(frame, tallies.get(best)),
         "by_class": by_class,
         "by_class_left_out": left_out,
-        "by_degree": _by_degree(frame, tallies),
-        "weights": _weights(weights),
+        "by_degree": by_degree_of(frame, tallies),
+        "weights": weights_of(weights),
         "nodes": nodes and {**nodes, "rows": 0 if frame is None else frame.rows, "mistakes": tallies[best].mistakes},
         "recipe": recipe.to_yaml(),
         "timings": vars(timings),
@@ -211,53 +211,6 @@ def _spread(scores: list[Mapping[str, float]]) -> Content | None:
         return None
     found = summary([{name: one[name] for name in names} for one in scores])
     return {name: {"mean": found["mean"][name], "deviation": found["deviation"][name]} for name in names}
-
-
-def _confusion(frame: Frame | None, tally: Tally | None) -> Content | None:
-    if frame is None or frame.many or tally is None:
-        return None
-    return {"classes": list(frame.named), "others": frame.others, "counts": tally.confusion.tolist()}
-
-
-def _by_class(frame: Frame | None, tallies: dict[int, Tally]) -> tuple[list[Content], int]:
-    """The largest classes that occur or were chosen, and how many more there are."""
-    if frame is None or not tallies:
-        return [], 0
-    scores = np.stack([tally.class_scores() for tally in tallies.values()])
-    first = next(iter(tallies.values()))
-    rows = first.right + first.missed
-    order = [int(one) for one in np.argsort(-rows, kind="stable") if not np.isnan(scores[:, one]).all()]
-    bars = [{"class": one, "rows": int(rows[one]), **_range(scores[:, one])} for one in order[:MOST_CLASS_BARS]]
-    return bars, max(0, len(order) - MOST_CLASS_BARS)
-
-
-def _by_degree(frame: Frame | None, tallies: dict[int, Tally]) -> list[Content]:
-    if frame is None or not tallies:
-        return []
-    scores = np.stack([tally.degree_scores() for tally in tallies.values()])
-    counts = next(iter(tallies.values())).degree_rows
-    return [
-        {"low": int(low), "high": int(high), "rows": int(count), **_range(scores[:, index])}
-        for index, (low, high, count) in enumerate(zip(frame.lows, frame.highs, counts))
-    ]
-
-
-def _range(values: Array) -> Content:
-    """Mean over seeds, with the least and the greatest where there are several."""
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return {"mean": None}
-    ends = {"least": float(known.min()), "greatest": float(known.max())} if len(values) > 1 else {}
-    return {"mean": float(known.mean()), **ends}
-
-
-def _weights(weights: WeightsByDegree | None) -> Content | None:
-    if weights is None:
-        return None
-    ranges = [
-        {"told": one.told, "rows": one.rows, "features": one.features, "labels": one.labels} for one in weights.ranges
-    ]
-    return {"ranges": ranges, "first_label_hop": weights.first_label_hop, "sampled": weights.sampled}
 
 
 def _plain(value: Any) -> Any:

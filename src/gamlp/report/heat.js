@@ -2,7 +2,7 @@
 
 function shade(cell, share, text) {
   cell.style.setProperty("fill", `color-mix(in oklab, var(--heat) ${(100 * share).toFixed(1)}%, var(--cold))`);
-  if (text) text.classList.add(share > 0.5 ? "on-heat" : "on-cold");
+  if (text) text.classList.add(share > 0.6 ? "on-heat" : "on-cold");
 }
 
 // share(r, c) from 0 to 1; told(r, c) the text in a cell or nothing; tipFor(r, c) lines of the tooltip.

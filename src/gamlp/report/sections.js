@@ -126,7 +126,8 @@ function groupsSection(data) {
   draw();
   const degrees = data.by_degree.map((bar) => {
     const name = bar.low === bar.high ? count(bar.low) : `${bar.low}–${bar.high}`;
-    return { ...bar, name, heading: `${name} neighbours` };
+    const short = (value) => (value < 10000 ? String(value) : compact(value)); // ticks of a phone are narrow
+    return { ...bar, name: bar.low === bar.high ? short(bar.low) : `${short(bar.low)}–${short(bar.high)}`, heading: `${name} neighbours` };
   });
   const score = data.many ? "micro-F1" : "accuracy";
   return section("groups", "By class and by degree", about, el("div", { class: "pair-of-charts" },

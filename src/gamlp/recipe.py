@@ -70,7 +70,8 @@ class Model(_Section):
     """GAMLP's options; a peer takes those it knows, a module of your own takes `options`."""
 
     name: str = Field(
-        default="gamlp", description="gamlp, a peer (gamlp bench methods), or your own torch module as package.module:Class"
+        default="gamlp",
+        description="gamlp, a peer (gamlp bench methods), or your own torch module as package.module:Class",
     )
     attention: Attention = Field(default="recursive", description="how hops of features are weighed")
     hidden: int = Field(default=256, ge=1, le=1 << 16, description="width of every MLP")

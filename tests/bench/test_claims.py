@@ -70,5 +70,7 @@ def test_the_summary_says_what_was_not_measured(tmp_path, monkeypatch: pytest.Mo
     monkeypatch.delenv("GAMLP_DATA", raising=False)
     monkeypatch.setenv("GAMLP_CACHE", str(tmp_path / "cache"))
     page = as_summary(Work(tmp_path / "work"))
-    assert "## Transductive performance on citation networks\n\nNot measured: cora is not at hand" in page
+    assert (
+        "## [Transductive performance on citation networks](citation.md)\n\nNot measured: cora is not at hand" in page
+    )
     assert "**Holds**" not in page and str(tmp_path) not in page

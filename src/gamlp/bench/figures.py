@@ -57,7 +57,7 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
         "hop-weights": lambda results: heat_maps(tuple(results.grids.values())),
         "sgc-steps": lambda results: heat_maps(tuple(results.grids.values())),
     }
-    if not (any(results.cells.values()) or results.grids or results.growth):
+    if not results.measured_any:
         return []
     with _style():
         figure = draw[results.table.kind](results)

@@ -29,11 +29,12 @@ _SPECIAL: dict[str, tuple[_Measure, _AsResults]] = {
 
 @dataclass(frozen=True)
 class Written:
-    """Files of a table. `page` is its Markdown, empty where nothing has been measured."""
+    """Files of a table; `page` is its Markdown. Where nothing was `measured` it holds published values alone."""
 
     page: str
     content: dict[str, Any]
     files: list[Path]
+    measured: bool
 
 
 def measure(table: Table, work: Work, jobs: int = 1) -> dict[str, str]:
@@ -64,10 +65,8 @@ def results_of(table: Table, work: Work) -> Results:
 def write_result(table: Table, work: Work, folder: Path) -> Written:
     """Markdown, CSV and JSON, and the figure as PNG and SVG."""
     results = results_of(table, work)
-    if not (results.cells or results.grids or results.growth):
-        return Written("", {}, [])
     stamp = Stamp.now(f"gamlp bench run {table.name}")
     write_pages(results, folder, stamp)  # first: numbers are there even where nothing can draw
     figures = write_figures(results, folder)
     files = write_pages(results, folder, stamp, [path.name for path in figures if path.suffix == ".png"])
-    return Written(as_markdown(results, stamp), as_content(results, stamp), [*files, *figures])
+    return Written(as_markdown(results, stamp), as_content(results, stamp), [*files, *figures], results.measured_any)

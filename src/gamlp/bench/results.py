@@ -84,6 +84,11 @@ class Results:
     growth: tuple[Growth, ...] = ()
     tables: tuple[Shown, ...] = ()
 
+    @property
+    def measured_any(self) -> bool:
+        """Whether there is anything of ours."""
+        return bool(any(self.cells.values()) or self.grids or self.growth)
+
     def reports(self, method: str, dataset: str, at: float | None = None) -> Reports:
         """Of a cell; none where it was not run."""
         return self.cells.get((method, dataset, at), [])

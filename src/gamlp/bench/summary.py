@@ -26,9 +26,8 @@ def as_summary(work: Work) -> str:
     for name in NAMES:
         table = table_of(name)
         results = results_of(table, work)
-        measured = bool(results.cells or results.grids or results.growth)
-        parts.append(f"## [{table.title}]({name}.md)" if measured else f"## {table.title}")
-        if not measured:
+        parts.append(f"## [{table.title}]({name}.md)")
+        if not results.measured_any:
             reasons = "; ".join(dict.fromkeys(results.missing.values()))
             parts.append(f"Not measured{': ' + reasons if reasons else ''}.")
             continue

@@ -11,7 +11,6 @@ import typer
 from gamlp.cli import display
 from gamlp.cli.options import DataDirOption, DeviceOption, JsonOption, MemoryOption, ThreadsOption, resources_of
 from gamlp.cli.scores import say, warn
-from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
     from gamlp.bench.tables import Table
@@ -165,7 +164,7 @@ def _write(table: Table, work: Work, out: Path | None, as_json: bool) -> None:
     if as_json:
         display.print_json({"table": table.name, "files": [str(path) for path in written.files], **written.content})
         return
-    if not written.page:
-        raise GamlpError(f"nothing of '{table.name}' has been measured", hint=f"gamlp bench run {table.name}")
     say(written.page)
+    if not written.measured:
+        say(f"Nothing of it has been measured: gamlp bench run {table.name}, with its datasets at hand.")
     say(f"\n{folder}: {', '.join(path.name for path in written.files)}")

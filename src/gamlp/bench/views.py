@@ -18,7 +18,7 @@ from gamlp.propagation.signals import scaled
 from gamlp.training.batches import Batch
 
 UNKNOWN = -1
-_SPARSE_BELOW = 0.1  # share of features that are not zero
+_SPARSE_BELOW = 0.2  # share of features that are not zero; dropout costs more than the product does
 
 
 @dataclass(frozen=True)

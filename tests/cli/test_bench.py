@@ -86,6 +86,8 @@ def test_a_peer_without_a_bundle(call: Call) -> None:
     assert table.num_rows == 34
     scores = json.loads(Path("run/evaluation.json").read_text())
     assert set(scores["seeds"]) == {"0", "1"}
+    page = Path("run/report.html").read_text()
+    assert "<script" in page and "karate" in page
     again = call(words)
     assert again.code == 0 and json.loads(Path("run/evaluation.json").read_text()) == scores, "nothing is run twice"
     other = call(words.replace("epochs=5", "epochs=6"))

@@ -20,6 +20,7 @@ from gamlp.pipeline import summary
 from gamlp.prediction import Written, write_chances
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
+from gamlp.report import SeedScores, Timings, content_of_chances, write_page
 from gamlp.training.preparing import HERE, Resources
 from gamlp.training.run_folder import METHOD_RUN
 
@@ -62,7 +63,30 @@ def run_method(
     single = Single(out, known.name, reports, best, chances, written, labels.many)
     scores = {"seeds": {seed: report.as_json() for seed, report in reports.items()}, **single.scores("test")}
     write_json(out / "evaluation.json", {**scores, "valid": single.scores("valid"), "many": labels.many})
+    _write_page(single, graph, recipe)
     return single
+
+
+def _write_page(single: Single, graph: Graph, recipe: Recipe) -> None:
+    """The same report.html that a run of GAMLP gets, without what only a model on hops can tell."""
+    reports = single.reports
+    seeds = [
+        SeedScores(seed, one.valid, one.test, one.epoch, one.epochs, one.seconds.training, one.stopped)
+        for seed, one in reports.items()
+    ]
+    times = Timings(
+        max(one.seconds.preparation for one in reports.values()),
+        sum(one.seconds.training for one in reports.values()),
+        sum(one.seconds.inference for one in reports.values()),
+        max(one.peak_memory for one in reports.values()),
+    )
+    texts = [(single.path / "seeds" / f"{seed}.metrics.jsonl").read_text() for seed in reports]
+    lines = [json.loads(line) for text in texts for line in text.splitlines()]
+    content = content_of_chances(
+        graph, {single.best: single.chances}, seeds, recipe,
+        lines=lines, timings=times, parameters=reports[single.best].parameters,
+    )  # fmt: skip
+    write_page(content, single.path / "report.html")
 
 
 def _claim(graph: Graph, recipe: Recipe, out: Path) -> None:

@@ -25,6 +25,7 @@ def show_single(single: Single, name: str, seconds: float, as_json: bool) -> Non
                 "test": parts["test"],
                 "seeds": {seed: report.as_json() for seed, report in single.reports.items()},
                 "predictions": str(single.predictions.path),
+                "report": str(single.path / "report.html"),
                 "seconds": round(seconds, 3),
             }
         )
@@ -39,5 +40,5 @@ def show_single(single: Single, name: str, seconds: float, as_json: bool) -> Non
     ]  # fmt: skip
     say(f"\nof seed {single.best}, the best by validation:")
     display.table("preparation, s", "training, s", "inference, s", "peak memory, MiB", "parameters", rows=rows)
-    say(f"\n{single.path}: recipe.yaml, evaluation.json, seeds/ (recipe: {name}; {seconds:.1f} s)")
+    say(f"\n{single.path}: report.html, recipe.yaml, evaluation.json, seeds/ (recipe: {name}; {seconds:.1f} s)")
     say(f"{single.predictions.path}: labels and probabilities of {single.predictions.rows:,} nodes")

@@ -61,7 +61,7 @@ def view_of(graph: Graph, scaling: str = "none") -> View:
     features, relation = graph.nodes.features, graph.relation
     assert features is not None
     read = scaled(features, scaling, None)
-    values = torch.from_numpy(np.ascontiguousarray(read(slice(0, graph.nodes.count), slice(None)), np.float32))
+    values = torch.from_numpy(np.require(read(slice(0, graph.nodes.count), slice(None)), np.float32, ["C", "W"]))
     parts = list(relation.edges())
     edges = np.stack([np.concatenate([part[1] for part in parts]), np.concatenate([part[0] for part in parts])])
     weights = None

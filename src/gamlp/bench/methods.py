@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gamlp.bench.contract import Method, Place, Report, Run, Task
@@ -123,8 +125,19 @@ def has_bundle(recipe: Recipe) -> bool:
     return method(recipe.model.name).family == "hops" and recipe.smoothing is None and recipe.training.reuse == 0
 
 
-def run(task: Task | Graph, recipe: Recipe, seed: int, place: Place) -> Report:
-    """One run of the recipe's method, with label reuse and Correct & Smooth where the recipe asks for them."""
+def run(task: Task | Graph, recipe: Recipe, seed: int, place: Place | None = None) -> Report:
+    """One run of the recipe's method, with label reuse and Correct & Smooth where the recipe asks for them.
+
+    Without a place hops are kept only as long as the run.
+
+    >>> from gamlp.graph.datasets import load
+    >>> quick = recipe_for("sgc").changed({"training.epochs": 5})
+    >>> sorted(run(load("karate"), quick, seed=0).test)
+    ['loss', 'macro_f1', 'roc_auc', 'score']
+    """
+    if place is None:
+        with TemporaryDirectory() as folder:
+            return run(task, recipe, seed, Place(Path(folder)))
     task = Task(task) if isinstance(task, Graph) else task
     base = method(recipe.model.name)
     if base.run is _as_the_recipe_says:

@@ -57,9 +57,14 @@ def partition(view: View, count: int, seed: int = 0) -> list[Array]:
     ends = np.concatenate([source[other] * nodes + target[other], target[other] * nodes + source[other]])
     rows, neighbours = np.divmod(np.unique(ends), nodes)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=nodes))])
-    _, chosen = pymetis.part_graph(
-        count, pymetis.CSRAdjacency(offsets, neighbours), options=pymetis.Options(seed=seed % (1 << 31))
-    )  # fmt: skip
+    try:
+        _, chosen = pymetis.part_graph(
+            count, pymetis.CSRAdjacency(offsets, neighbours), options=pymetis.Options(seed=seed % (1 << 31))
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise GamlpError(
+            f"METIS could not cut the graph into {count} clusters ({error})", hint="ask for fewer"
+        ) from error
     labels = np.asarray(chosen)
     ordered = np.argsort(labels, kind="stable")
     found = np.split(ordered, np.cumsum(np.bincount(labels, minlength=count))[:-1])

@@ -16,6 +16,8 @@ class SGC(nn.Module):
     torch.Size([5, 3])
     """
 
+    hop = -1  # the one that is read
+
     def __init__(
         self,
         shape: Shape,
@@ -28,23 +30,23 @@ class SGC(nn.Module):
         initial_residual: float = 0.0,
     ) -> None:
         super().__init__()
-        one_channel(shape, "SGC")
+        one_channel(shape, type(self).__name__)
         self.input_dropout = input_dropout
         options = {"dropout": dropout, "batch_norm": batch_norm, "initial_residual": initial_residual}
         self.mlp = MLP(shape.features, hidden, shape.classes, layers, **options)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
-        logits: Tensor = self.mlp(dropout(x[:, 0, -1], self.input_dropout, self.training))
+        logits: Tensor = self.mlp(dropout(x[:, 0, self.hop], self.input_dropout, self.training))
         return logits
 
     def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
-        """MLP(X^(k)) of every hop k; the last one's are the logits."""
+        """MLP(X^(k)) of every hop k; those of the hop that is read are the logits."""
         each = self.mlp.each(x[:, 0])
-        return Branches(each[:, -1], each_hop=each)
+        return Branches(each[:, self.hop], each_hop=each)
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
-        """All weight on the last hop."""
+        """All weight on the hop that is read."""
         weights = x.new_zeros(x.shape[0], x.shape[2])
-        weights[:, -1] = 1
+        weights[:, self.hop] = 1
         return HopWeights(weights)

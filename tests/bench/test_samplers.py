@@ -27,6 +27,7 @@ from gamlp.graph import Graph, Labels, Split
 from gamlp.models.shape import Shape
 from gamlp.recipe import Recipe
 from gamlp.training.preparing import Resources
+from tests.bench.sampled_equations import dense_logits
 
 Array = np.ndarray[Any, Any]
 SAMPLED = [name for name, method in METHODS.items() if method.family == "sampled"]
@@ -133,7 +134,7 @@ def test_with_all_neighbours_a_part_gives_the_dense_equations_logits(
     view, dense = make_view(3, weighted=weighted, sparse=sparse)
     options = {"diagonal": 0.7} if make is ClusterGCN else {}
     model = _made(make, options, "cluster-gcn")
-    expected = _dense_logits(model, view.x.to_dense().double(), torch.from_numpy(dense))
+    expected = dense_logits(model, view.x.to_dense().double(), torch.from_numpy(dense))
     most = int((dense > 0).sum(1).max())
     rows = np.array([7, 2, 29, 11])
     part = neighbourhood(view, rows, [most, most], shuffled(0))
@@ -152,7 +153,7 @@ def test_gradients_through_a_part_are_those_of_the_dense_equations(sparse: bool)
     model = _made(SampledSAGE, {}, "graphsage-sampled").train()
     rows = np.array([1, 4, 8])
     found = torch.autograd.grad(model(neighbourhood(view, rows, [99, 99])).square().sum(), list(model.parameters()))
-    logits = _dense_logits(model, view.x.to_dense().double(), torch.from_numpy(dense))[rows]
+    logits = dense_logits(model, view.x.to_dense().double(), torch.from_numpy(dense))[rows]
     wanted = torch.autograd.grad(logits.square().sum(), list(model.parameters()))
     for one, other in zip(found, wanted):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
@@ -296,35 +297,6 @@ def _made(make: Callable[[Shape, Recipe], nn.Module], options: dict[str, Any], n
         for value in model.parameters():
             value.copy_(torch.randn_like(value))
     return model
-
-
-def _dense_logits(model: nn.Module, x: Tensor, adjacency: Tensor) -> Tensor:
-    """The papers' equations, written out in float64."""
-    degrees = adjacency.sum(1, keepdim=True)
-    mean = torch.where(degrees > 0, adjacency / degrees.clamp(min=1e-9), 0.0)
-    if isinstance(model, ClusterGCN):
-        with_loops = (adjacency + torch.eye(len(x))) / (degrees + 1)
-        matrix = with_loops + model.diagonal * torch.diag(torch.diag(with_loops))
-        first = torch.relu(matrix @ x @ model.layers[0].weight.double().T + model.bias[0])
-        return matrix @ first @ model.layers[1].weight.double().T + model.bias[1]
-    hidden = x
-    for layer in range(2):
-        own = hidden @ model.own[layer].weight.double().T + model.own[layer].bias
-        near = mean @ hidden @ model.near[layer].weight.double().T
-        if isinstance(model, GraphSAINT):
-            near = near + model.bias[layer]
-            both = [_row_norm(torch.relu(own)), _row_norm(torch.relu(near))]
-            norms = [model.norms[2 * layer], model.norms[2 * layer + 1]]
-            hidden = torch.cat([value * norm.weight + norm.bias for value, norm in zip(both, norms)], 1)
-        else:
-            hidden = torch.relu(own + near)
-            hidden = hidden / hidden.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    hidden = hidden / hidden.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    return hidden @ model.last.weight.double().T + model.last.bias
-
-
-def _row_norm(values: Tensor) -> Tensor:
-    return (values - values.mean(1, keepdim=True)) / (values.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
 
 
 def _graph(outside: int = 0) -> Graph:

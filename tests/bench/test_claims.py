@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gamlp.bench.claims import Claim, claims, judge
-from gamlp.bench.results import Results
+from gamlp.bench.results import Grid, Results
 from gamlp.bench.summary import as_summary
 from gamlp.bench.tables import table_of
 from gamlp.bench.work import Work
@@ -56,6 +56,19 @@ def test_points_of_a_curve() -> None:
     verdict = judge(claim("points", "GAMLP(R)"), curve_results())
     assert verdict.word == "holds" and verdict.told == ("Cora: highest at 1 of 1 points",)
     assert judge(claim("points", "SGC"), curve_results()).word == "does not hold"
+
+
+@pytest.mark.parametrize(("last", "word"), [(0.2, "holds"), (0.9, "does not hold")])
+def test_far_hops_of_a_heat_map(last: float, word: str) -> None:
+    rows = ((1.0, 1.0, 1.0, 0.5), (1.0, 1.0, 1.0, last))
+    grid = Grid("Cora", "degree", "hop", "weight", ("1–4", "5–8"), ("0", "1", "2", "3"), rows)
+    assert judge(claim("nearer"), Results(small(), {}, {}, {"cora-all": grid})).word == word
+
+
+@pytest.mark.parametrize(("deep", "word"), [(0.1, "holds"), (0.9, "does not hold")])
+def test_depths_of_a_heat_map(deep: float, word: str) -> None:
+    grid = Grid("Cora", "steps", "node", "share", ("1", "2"), ("7", "9"), ((0.8, 0.9), (deep, 0.9)))
+    assert judge(claim("differs"), Results(small(), {}, {}, {"cora-fixed": grid})).word == word
 
 
 def test_shipped_claims_name_rows_and_columns_of_their_tables() -> None:

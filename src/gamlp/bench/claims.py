@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gamlp.bench.results import Measured, Results
+from gamlp.bench.results import Grid, Measured, Results
 from gamlp.settings_file import load_yaml
 
-Kind = Literal["within", "best", "order", "stays", "falls", "points"]
+Kind = Literal["within", "best", "order", "stays", "falls", "points", "nearer", "differs"]
+FAR = 2  # hops from here on are far: the paper finds hops 1 and 2 important everywhere, and the others falling
 
 
 class Claim(BaseModel):
@@ -22,7 +23,9 @@ class Claim(BaseModel):
     within: each method's mean is within two of the paper's deviations or one point of the paper's mean, whichever is
     larger; best: one of `methods` has the highest mean of the rows with published values; order: means fall in the
     order of `methods`; stays: from its best point to its last a curve loses at most `most`; falls: it loses more;
-    points: one of `methods` is highest at more than half of the points of a curve.
+    points: one of `methods` is highest at more than half of the points of a curve; nearer: in a heat map of weights by
+    degree the share of far hops is smaller in the last range than in the first; differs: in a heat map of shares by
+    depth some nodes are mostly right at one depth and mostly wrong at another.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -30,7 +33,7 @@ class Claim(BaseModel):
     table: str
     says: str
     kind: Kind
-    methods: tuple[str, ...]
+    methods: tuple[str, ...] = ()
     datasets: tuple[str, ...] | None = None
     metric: str = "test.score"
     falling: bool = True
@@ -140,6 +143,29 @@ def _points(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
     return [(2 * won > len(points), text + (f" (elsewhere {', '.join(others)})" if others else ""))]
 
 
+def _grids(results: Results, dataset: str) -> list[Grid]:
+    return [grid for name, grid in results.grids.items() if name.startswith(f"{dataset}-")]
+
+
+def _nearer(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+    found = []
+    for grid in _grids(results, dataset):
+        shares = [sum(row[FAR + 1 :]) / sum(row) for row in grid.values]
+        if len(shares) > 1:
+            ends = f"{100 * shares[0]:.1f} % at degree {grid.rows[0]}, {100 * shares[-1]:.1f} % at {grid.rows[-1]}"
+            found.append((shares[-1] < shares[0], f"{grid.title}: {ends}"))
+    return found
+
+
+def _differs(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+    found = []
+    for grid in _grids(results, dataset):
+        nodes = list(zip(*grid.values))
+        changing = sum(max(shares) > 0.5 > min(shares) for shares in nodes)
+        found.append((changing > 0, f"{grid.title}: {changing} of {len(nodes)} drawn nodes"))
+    return found
+
+
 _JUDGES: dict[str, Callable[[Claim, Results, str], list[Outcome]]] = {
     "within": _within,
     "best": _best,
@@ -147,6 +173,8 @@ _JUDGES: dict[str, Callable[[Claim, Results, str], list[Outcome]]] = {
     "stays": lambda claim, results, dataset: _loss(claim, results, dataset, True),
     "falls": lambda claim, results, dataset: _loss(claim, results, dataset, False),
     "points": _points,
+    "nearer": _nearer,
+    "differs": _differs,
 }
 
 

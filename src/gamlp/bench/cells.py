@@ -78,7 +78,7 @@ class Cell:
 def recipe_in(table: Table, entry: TableMethod, dataset: str, point: float | None) -> Recipe:
     """The recipe of a row on a dataset: the shipped one with the row's changes and the axis's value."""
     assert entry.recipe is not None
-    recipe = recipe_named(entry.recipe, dataset)
+    recipe = recipe_named(entry.recipe, table.datasets[dataset].like or dataset)
     changes = dict(entry.changes)
     if point is not None and table.axis is not None:
         key = entry.axis or table.axis.key

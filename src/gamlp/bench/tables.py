@@ -43,6 +43,7 @@ class TableDataset(_Strict):
     metrics: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
     stand_in: bool = False
+    like: str | None = None  # the dataset whose recipes are used, where that is not its own name
 
 
 class TableMethod(_Strict):

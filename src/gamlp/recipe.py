@@ -117,8 +117,8 @@ class Training(_Section):
     )
     epochs: int = Field(default=200, ge=1, description="at most")
     patience: int = Field(default=50, ge=0, description="epochs without a better validation score; 0: never stop early")
-    monitor: Literal["score", "loss"] = Field(
-        default="score", description="of validation rows: what the best epoch is best in"
+    monitor: Literal["score", "loss", "both"] = Field(
+        default="score", description="of validation rows: what the best epoch is best in; both: no worse in either"
     )
     keep: Literal["best", "last"] = Field(
         default="best", description="whose weights: the best validation epoch's, or after all epochs the last's"

@@ -18,7 +18,7 @@ from gamlp.graph import Split
 from gamlp.models.shape import Shape
 from gamlp.pipeline import Prepared, bundle_of, train_run
 from gamlp.recipe import Training
-from gamlp.training.loop import Fitted, fit, learning_rate
+from gamlp.training.loop import Fitted, better, fit, learning_rate
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import (
     CLASSES,
@@ -281,3 +281,17 @@ def test_one_class_or_no_label_at_all_in_training_is_refused(tmp_path: Path, set
 
 def test_shape_of_what_is_prepared_follows_the_recipe(tmp_path: Path) -> None:
     assert prepared_in(tmp_path, make_graph(), model__beta=0).shape == Shape(WIDTH, CLASSES, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("monitor", "wanted"),
+    [
+        ("score", [True, False, True, False]),
+        ("loss", [False, True, True, False]),
+        ("both", [False, False, True, False]),
+    ],
+)
+def test_what_better_means(monitor: str, wanted: list[bool]) -> None:
+    best = {"score": 0.8, "loss": 0.5}
+    cases = [(0.9, 0.6), (0.7, 0.4), (0.8, 0.4), (0.7, 0.6)]
+    assert [better({"score": score, "loss": loss}, best, monitor) for score, loss in cases] == wanted

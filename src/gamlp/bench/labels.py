@@ -20,7 +20,7 @@ from gamlp.propagation import Operator
 from gamlp.recipe import Recipe
 from gamlp.smoothing import check_room, correct_and_smooth, label_propagation
 from gamlp.training.device import choose_device
-from gamlp.training.loop import Fitted, Machine
+from gamlp.training.loop import Fitted, Machine, better
 from gamlp.training.preparing import Prepared
 from gamlp.training.report import report_of
 
@@ -90,10 +90,7 @@ class _Round:
 
     def beats(self, other: _Round, monitor: str) -> bool:
         """On validation rows alone."""
-        now, best = self.fitted.valid, other.fitted.valid
-        if monitor == "loss" or now["score"] == best["score"]:
-            return now["loss"] < best["loss"]
-        return now["score"] > best["score"]
+        return better(self.fitted.valid, other.fitted.valid, monitor)
 
 
 def reuse_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:

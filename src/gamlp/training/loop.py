@@ -160,9 +160,16 @@ class _Run:
             standing.stopped = f"no better epoch in {self.settings.patience}"
 
     def _better(self, now: dict[str, float], best: dict[str, float]) -> bool:
-        if self.settings.monitor == "loss" or now["score"] == best["score"]:
-            return now["loss"] < best["loss"]
-        return now["score"] > best["score"]
+        return better(now, best, self.settings.monitor)
+
+
+def better(now: dict[str, float], best: dict[str, float], monitor: str) -> bool:
+    """Whether validation went better: `score` asks the loss where scores are equal, `both` for no worse in either."""
+    if monitor == "both":
+        return now["score"] >= best["score"] and now["loss"] <= best["loss"]
+    if monitor == "loss" or now["score"] == best["score"]:
+        return now["loss"] < best["loss"]
+    return now["score"] > best["score"]
 
 
 def parameter_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:

@@ -44,6 +44,15 @@ def test_best_and_order() -> None:
     assert judge(claim("order", "GAMLP(R)", "SGC", falling=False), behind).word == "holds"
 
 
+def test_means_that_are_less_apart_than_their_error_decide_nothing() -> None:
+    cells = {
+        ("SGC", "cora", None): [report(0, 0.80), report(1, 0.82)],
+        ("GAMLP(R)", "cora", None): [report(0, 0.801), report(1, 0.821)],  # 0.1 above, error √(1 + 1) = 1.4
+    }
+    verdict = judge(claim("order", "GAMLP(R)", "SGC"), Results(small(), cells, {"ppi": "not at hand"}))
+    assert verdict.word == "does not hold" and "undecided" in verdict.told[0]
+
+
 def test_a_curve_stays_or_falls() -> None:
     kept, lost = curve_results(0.83), curve_results(0.79)  # from 84 at depth 2
     assert judge(claim("stays", "GAMLP(R)"), kept).word == "holds"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
@@ -22,10 +23,11 @@ class Claim(BaseModel):
 
     within: each method's mean is within two of the paper's deviations or one point of the paper's mean, whichever is
     larger; best: one of `methods` has the highest mean of the rows with published values; order: means fall in the
-    order of `methods`; stays: from its best point to its last a curve loses at most `most`; falls: it loses more;
-    points: one of `methods` is highest at more than half of the points of a curve; nearer: in a heat map of weights by
-    degree the share of far hops is smaller in the last range than in the first; differs: in a heat map of shares by
-    depth some nodes are mostly right at one depth and mostly wrong at another.
+    order of `methods`, by more than the error of their difference; stays: from its best point to its last a curve
+    loses at most `most`; falls: it loses more; points: one of `methods` is highest at more than half of the points of
+    a curve; nearer: in a heat map of weights by degree the share of far hops is smaller in the last range than in the
+    first; differs: in a heat map of shares by depth some nodes are mostly right at one depth and mostly wrong at
+    another.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -107,8 +109,16 @@ def _order(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
         return []
     known = [value for value in values if value is not None]
     sign = 1 if claim.falling else -1
-    good = all(sign * (one.mean - other.mean) > 0 for one, other in itertools.pairwise(known))
-    return [(good, f"{_title(results, dataset)}: " + ", ".join(map(_pair, claim.methods, known)))]
+    gaps = [(sign * (one.mean - other.mean), _error(one, other)) for one, other in itertools.pairwise(known)]
+    good = all(gap > error for gap, error in gaps)
+    text = f"{_title(results, dataset)}: " + ", ".join(map(_pair, claim.methods, known))
+    undecided = not good and all(gap > -error for gap, error in gaps)
+    return [(good, text + (" (undecided: less apart than the error of their means)" if undecided else ""))]
+
+
+def _error(one: Measured, other: Measured) -> float:
+    """Of the difference of two means; a single run has none that is known, and its sign is taken as it is."""
+    return math.hypot(*((value.deviation or 0.0) / math.sqrt(value.count) for value in (one, other)))
 
 
 def _curve(claim: Claim, results: Results, dataset: str, method: str) -> dict[float, Measured]:

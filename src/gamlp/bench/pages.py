@@ -16,6 +16,7 @@ from gamlp.bench.tables import Value
 from gamlp.files import write_json, write_text
 
 EMPTY = "–"
+_MOST_NAMED = 6  # cells with fewer seeds; more are counted
 TITLES = {
     "test.score": "test %",
     "valid.score": "validation %",
@@ -96,19 +97,24 @@ def _heading(results: Results, stamp: Stamp) -> str:
     if any(cell["difference"] is not None for cell in records(results)):
         lines.append(f"Difference: `{FORMULA}`; a deviation that is not known counts as 0.")
     if fewer := _fewer(results):
-        lines.append(f"Fewer than {table.seeds} seeds: {'; '.join(fewer)}.")
+        lines.append(fewer)
     return "\n".join(lines)
 
 
-def _fewer(results: Results) -> list[str]:
-    """Cells with fewer runs than the table asks for, and how long one of them takes."""
-    found = []
+def _fewer(results: Results) -> str:
+    """Cells with fewer runs than the table asks for: by name with the time of a run, or counted where they are many."""
+    wanted, found = results.table.seeds, []
     for (method, dataset, at), reports in results.cells.items():
-        if 0 < len(reports) < results.table.seeds:
+        if 0 < len(reports) < wanted:
             took = statistics.fmean(sum(report["seconds"].values()) for report in reports)
             place = results.table.datasets[dataset].title + ("" if at is None else f" at {at:g}")
             found.append(f"{method} on {place} ({len(reports)}; a run takes {took:.0f} s)")
-    return found
+    if len(found) > _MOST_NAMED:
+        return (
+            f"{len(found)} of {len(results.cells)} cells have fewer than {wanted} seeds: the time for this measurement "
+            "was spent before. The column of seeds says how many; the same command goes on."
+        )
+    return f"Fewer than {wanted} seeds: {'; '.join(found)}." if found else ""
 
 
 def _column(results: Results, dataset: str) -> str:

@@ -6,6 +6,7 @@ import json
 import platform
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ class Cell:
     change: str | None = None  # graph.edges_removed or graph.labels_per_class, by `point`
     fresh: bool = False  # hops are made anew, so that their time is this run's own
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Of everything that decides the result; tables with the same run share it."""
         # Without defaults, so that a setting that comes later leaves the keys of earlier runs as they were.

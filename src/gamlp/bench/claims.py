@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -198,7 +198,3 @@ def _text(value: Measured) -> str:
 
 def _pair(name: str, value: Measured) -> str:
     return f"{name} {_text(value)}"
-
-
-def as_json(verdict: Verdict) -> dict[str, Any]:
-    return {**verdict.claim.model_dump(mode="json"), "asked": verdict.asked, "held": verdict.held, "told": verdict.told}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -57,23 +56,25 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
 def prepare_task(task: Task, recipe: Recipe, place: Place) -> tuple[Prepared, float]:
     """Hops of a task and the seconds they took to make. Splits of one graph share the hops of its features."""
     if task.valid is not None or recipe.training.setting == "inductive":
-        graphs = [fingerprint.structure(graph) for graph in (task.graph, task.valid) if graph is not None]
-        folder = place.hops / f"inductive-{digest([graphs, _answers(task.graph), plan_of(recipe).model_dump()])}"
-        begun = time.monotonic()
-        prepared = prepare(
-            task.graph, recipe, folder,
-            valid_graph=task.valid, resources=place.resources, progress=place.progress,
-        )  # fmt: skip
-        return prepared, _took(folder, time.monotonic() - begun)
+        graphs = [_known(graph) for graph in (task.graph, task.valid) if graph is not None]
+        folder = place.hops / f"inductive-{digest([graphs, plan_of(recipe).model_dump()])}"
+        with locked(folder):
+            begun = time.monotonic()
+            prepared = prepare(
+                task.graph, recipe, folder,
+                valid_graph=task.valid, resources=place.resources, progress=place.progress,
+            )  # fmt: skip
+            return prepared, _took(folder, time.monotonic() - begun)
     features, first = features_store(task.graph, recipe, place)
     rows = "all" if place.chances else "split"
     plan = plan_of(recipe).model_copy(update={"features": None, "rows": rows})
-    folder = place.hops / f"labels-{digest([_answers(task.graph), plan.model_dump()])}"
-    begun = time.monotonic()
-    prepared = prepare_split(
-        task.graph, recipe, features, folder, rows=rows, resources=place.resources, progress=place.progress
-    )
-    second = _took(folder, time.monotonic() - begun) if recipe.labels_used else 0.0
+    folder = place.hops / f"labels-{digest([_known(task.graph), plan.model_dump()])}"
+    with locked(folder):
+        begun = time.monotonic()
+        prepared = prepare_split(
+            task.graph, recipe, features, folder, rows=rows, resources=place.resources, progress=place.progress
+        )
+        second = _took(folder, time.monotonic() - begun) if recipe.labels_used else 0.0
     return prepared, first + second
 
 
@@ -107,13 +108,9 @@ def _took(folder: Path, seconds: float) -> float:
     return seconds
 
 
-def _answers(graph: Graph) -> list[str | None]:
-    nodes = graph.nodes
-    kept = (None if nodes.split is None else nodes.split.roles, None if nodes.labels is None else nodes.labels.values)
-    return [
-        fingerprint.structure(graph),
-        *(None if one is None else digest(np.asarray(one).tobytes().hex()) for one in kept),
-    ]
+def _known(graph: Graph) -> list[str]:
+    """Of all that hops of a graph are made of."""
+    return [fingerprint.structure(graph), fingerprint.features(graph), fingerprint.answers(graph)]
 
 
 def scores_of(
@@ -128,8 +125,9 @@ def scores_of(
     bundle = bundle_of(prepared, fitted, 0)
     found = {}
     for name, graph in task.tests.items():
-        key = digest([fingerprint.structure(graph), plan_of(prepared.recipe, prepared.statistics).model_dump()])
-        store = hops_for(bundle, graph, place.hops / f"{graph.name}-{key}", place.resources, place.progress)
+        key = digest([_known(graph), plan_of(prepared.recipe, prepared.statistics).model_dump()])
+        with locked(folder := place.hops / f"{graph.name}-{key}"):
+            store = hops_for(bundle, graph, folder, place.resources, place.progress)
         rows = rows_of(store, prepared.recipe, labelled(graph))
         found[name] = full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0))
     return mean_of(list(found.values())), found
@@ -148,8 +146,3 @@ def probabilities_of(fitted: Fitted, rows: HopRows, many: bool, device: torch.de
     """Of some rows, as they read their hops."""
     batches = rows.batches(INFERENCE_BATCH, device, 0)
     return np.concatenate([probabilities(logits, many).cpu().numpy() for _, logits in logits_of(fitted.model, batches)])
-
-
-def forget_hops(place: Place) -> None:
-    """Remove the cache of hops."""
-    shutil.rmtree(place.hops, ignore_errors=True)

@@ -18,31 +18,44 @@ from gamlp.models.shape import Shape
 from gamlp.recipe import Recipe
 
 
-class GCN(nn.Module):
-    """GCN (Kipf and Welling, 2017): h ← relu(Â h W + b), the last without relu. Only the first layer decays, as there.
+class _Stack(nn.Module):
+    """h ← relu(layer(h)), the last without relu, over one matrix of the graph."""
 
-    `model.options.decay: all` lets every layer decay.
-    """
+    layer: type[nn.Module]
+    matrix: str
 
     def __init__(self, shape: Shape, recipe: Recipe) -> None:
         super().__init__()
-        settings, options = recipe.model, options_of(recipe, {"decay": "first"})
+        settings = recipe.model
         widths = [shape.features, *[settings.hidden] * (settings.layers - 1), shape.classes]
-        self.layers = nn.ModuleList([Convolution(inner, outer) for inner, outer in itertools.pairwise(widths)])
+        self.layers = nn.ModuleList([self.layer(inner, outer) for inner, outer in itertools.pairwise(widths)])
         self.norms = _norms(settings.hidden, settings.layers - 1 if settings.batch_norm else 0)
-        self.dropout, self.first_alone = settings.dropout, options["decay"] == "first"
-
-    def decayed(self) -> Iterator[nn.Parameter]:
-        return self.layers[0].parameters() if self.first_alone else self.parameters()
+        self.dropout = settings.dropout
 
     def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        matrix, hidden = adjacency(view, "symmetric"), features_of(view)
+        matrix, hidden = adjacency(view, self.matrix), features_of(view)
         for index, layer in enumerate(self.layers):
             hidden = layer(dropout(hidden, self.dropout, self.training), matrix)
             if index + 1 < len(self.layers):
                 hidden = functional.relu(self.norms[index](hidden) if self.norms else hidden)
         assert isinstance(hidden, Tensor)
         return view.asked(hidden)
+
+
+class GCN(_Stack):
+    """GCN (Kipf and Welling, 2017): h ← relu(Â h W + b), the last without relu. Only the first layer decays, as there.
+
+    `model.options.decay: all` lets every layer decay.
+    """
+
+    layer, matrix = Convolution, "symmetric"
+
+    def __init__(self, shape: Shape, recipe: Recipe) -> None:
+        super().__init__(shape, recipe)
+        self.first_alone = options_of(recipe, {"decay": "first"})["decay"] == "first"
+
+    def decayed(self) -> Iterator[nn.Parameter]:
+        return self.layers[0].parameters() if self.first_alone else self.parameters()
 
 
 class ResGCN(nn.Module):
@@ -104,26 +117,14 @@ class JKNet(nn.Module):
         return logits
 
 
-class SAGE(nn.Module):
+class SAGE(_Stack):
     """GraphSAGE on the whole graph, mean (Hamilton et al., 2017): h ← relu(W₁ mean_j h_j + b + W₂ h)."""
 
-    def __init__(self, shape: Shape, recipe: Recipe) -> None:
-        super().__init__()
-        settings = recipe.model
-        options_of(recipe, {})
-        widths = [shape.features, *[settings.hidden] * (settings.layers - 1), shape.classes]
-        self.layers = nn.ModuleList([Mean(inner, outer) for inner, outer in itertools.pairwise(widths)])
-        self.norms = _norms(settings.hidden, settings.layers - 1 if settings.batch_norm else 0)
-        self.dropout = settings.dropout
+    layer, matrix = Mean, "mean"
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        matrix, hidden = adjacency(view, "mean"), features_of(view)
-        for index, layer in enumerate(self.layers):
-            hidden = layer(dropout(hidden, self.dropout, self.training), matrix)
-            if index + 1 < len(self.layers):
-                hidden = functional.relu(self.norms[index](hidden) if self.norms else hidden)
-        assert isinstance(hidden, Tensor)
-        return view.asked(hidden)
+    def __init__(self, shape: Shape, recipe: Recipe) -> None:
+        options_of(recipe, {})
+        super().__init__(shape, recipe)
 
 
 class DeeperGCN(nn.Module):

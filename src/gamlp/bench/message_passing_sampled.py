@@ -6,6 +6,7 @@ A mean over neighbours is one sparse product, so that a million nodes are scored
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -81,7 +82,7 @@ def linear(values: Tensor, layer: nn.Linear) -> Tensor:
     return found if layer.bias is None else found + layer.bias
 
 
-class _Pairs(nn.Module):
+class _Pairs(nn.Module, ABC):
     """Layers with one weight for a node itself and one for the mean of its neighbours; then a linear classifier."""
 
     def __init__(self, shape: Shape, recipe: Recipe, joined: int) -> None:
@@ -106,8 +107,9 @@ class _Pairs(nn.Module):
         found: Tensor = self.last(functional.dropout(hidden, self.dropout, self.training))
         return found
 
+    @abstractmethod
     def combined(self, layer: int, own: Tensor, mean: Tensor) -> Tensor:
-        raise NotImplementedError
+        """A layer's output `[targets, width]` of a node's own part and of its neighbours' mean."""
 
 
 class SampledSAGE(_Pairs):

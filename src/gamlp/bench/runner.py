@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from gamlp.bench.cells import Cell, cells_of, depths_of
 from gamlp.bench.contract import Place, Task
 from gamlp.bench.methods import recipe_named, run
+from gamlp.bench.points import chosen
 from gamlp.bench.sparsity import EDGES_REMOVED, changed_graph
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, split_seed, task_of
@@ -34,10 +34,10 @@ class Columns:
 
 def columns_of(table: Table, work: Work) -> Columns:
     """Every run that the table asks for, seeds outermost."""
-    methods = _chosen("method", table.methods, work.methods)
+    methods = chosen("method", table.methods, work.methods)
     seeds = work.seeds or table.seeds
     columns = Columns([])
-    for dataset in _chosen("dataset", table.datasets, work.datasets):
+    for dataset in chosen("dataset", table.datasets, work.datasets):
         if (reason := missing_reason(dataset, work.data_dir, table.options)) is not None:
             columns.missing[dataset] = reason
         else:
@@ -46,15 +46,6 @@ def columns_of(table: Table, work: Work) -> Columns:
             )
     columns.cells.sort(key=lambda cell: cell.seed)
     return columns
-
-
-def _chosen(kind: str, known: Iterable[str], wanted: tuple[str, ...] | None) -> list[str]:
-    if wanted is None:
-        return list(known)
-    for name in wanted:
-        if name not in known:
-            raise GamlpError(f"the table has no {kind} '{name}'", hint=f"it has {', '.join(known)}")
-    return [name for name in known if name in wanted]
 
 
 def run_table(table: Table, work: Work) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.files import write_json, write_text
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest
 from gamlp.pipeline import summary
 from gamlp.prediction import Written, write_chances
 from gamlp.progress import Progress, silent
@@ -49,10 +51,15 @@ def run_method(
 ) -> Single:
     """Run every seed that the folder lacks, then write scores and predictions of all nodes."""
     known = method(recipe.model.name)
-    _claim(graph, recipe, out)
+    fresh = _claim(graph, recipe, out)
     reports: dict[int, Report] = {}
-    for seed in recipe.training.seeds:
-        reports[seed] = _seed(Task(graph), recipe, seed, out, resources, progress)
+    try:
+        for seed in recipe.training.seeds:
+            reports[seed] = _seed(Task(graph), recipe, seed, out, resources, progress)
+    except GamlpError:
+        if fresh and not reports:  # nothing was learned: the same --out may be used with a better recipe
+            shutil.rmtree(out)
+        raise
     best = max(reports, key=lambda seed: (reports[seed].valid.get("score", 0.0), -reports[seed].valid.get("loss", 0.0)))
     chances = np.load(_chances_path(out, best), mmap_mode="r", allow_pickle=False)
     labels = graph.nodes.labels
@@ -89,19 +96,21 @@ def _write_page(single: Single, graph: Graph, recipe: Recipe) -> None:
     write_page(content, single.path / "report.html")
 
 
-def _claim(graph: Graph, recipe: Recipe, out: Path) -> None:
-    """The folder is new, or holds the same run."""
-    about = {"graph": fingerprint.structure(graph), "name": graph.name, "recipe": recipe.model_dump(mode="json")}
+def _claim(graph: Graph, recipe: Recipe, out: Path) -> bool:
+    """The folder is new (gives True), or holds the same run."""
+    known_by = [fingerprint.structure(graph), fingerprint.features(graph), fingerprint.answers(graph)]
+    about = {"graph": digest(known_by), "name": graph.name, "recipe": recipe.model_dump(mode="json")}
     known = out / METHOD_RUN
     if known.exists():
         if json.loads(known.read_text()) != about:
             raise GamlpError("holds another run", file=out, hint="choose another --out")
-        return
+        return False
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise GamlpError("is not empty and holds no run of this method", file=out, hint="choose another --out")
     (out / "seeds").mkdir(parents=True)
     write_text(out / "recipe.yaml", recipe.to_yaml())
     write_json(known, about)
+    return True
 
 
 def _seed(task: Task, recipe: Recipe, seed: int, out: Path, resources: Resources, progress: Progress) -> Report:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gamlp.bench.contract import Array
 from gamlp.graph.graph import Graph
+from gamlp.propagation import Statistics
 from gamlp.propagation.signals import scaled
 from gamlp.training.batches import Batch
 
@@ -56,11 +57,11 @@ class View:
         return View(self.x, self.edges, self.weights, rows, self.origin, self.kept)
 
 
-def view_of(graph: Graph, scaling: str = "none") -> View:
-    """The whole graph as tensors."""
+def view_of(graph: Graph, scaling: str = "none", statistics: Statistics | None = None) -> View:
+    """The whole graph as tensors; `standard` scaling by the statistics of other rows where they are given."""
     features, relation = graph.nodes.features, graph.relation
     assert features is not None
-    read = scaled(features, scaling, None)
+    read = scaled(features, scaling, statistics)
     values = torch.from_numpy(np.require(read(slice(0, graph.nodes.count), slice(None)), np.float32, ["C", "W"]))
     parts = list(relation.edges())
     edges = np.stack([np.concatenate([part[1] for part in parts]), np.concatenate([part[0] for part in parts])])

@@ -18,6 +18,7 @@ from gamlp.graph.graph import Graph
 from gamlp.graph.induced import induced
 from gamlp.memory import PeakMemory
 from gamlp.models.shape import Shape
+from gamlp.propagation import feature_statistics
 from gamlp.recipe import Recipe
 from gamlp.training.checks import check_trainable
 from gamlp.training.device import choose_device
@@ -85,21 +86,22 @@ def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, mask
 
 def _sides(task: Task, recipe: Recipe, folder: Path, masked: float | None) -> _Sides:
     check_trainable(task.graph)
-    whole = _rows(task.graph, view_of(task.graph, recipe.propagation.scaling), "train", masked)
-    train = whole
-    if recipe.training.setting == "inductive" and task.graph.nodes.split is not None:
+    scaling, inductive = recipe.propagation.scaling, recipe.training.setting == "inductive"
+    alone = task.graph
+    if inductive and task.graph.nodes.split is not None:
         alone = induced(task.graph, task.graph.nodes.split.train, folder / "training-graph")
-        train = _rows(alone, view_of(alone, recipe.propagation.scaling), "train", masked)
-    if task.valid is not None:
-        valid = _rows(task.valid, view_of(task.valid, recipe.propagation.scaling), None, masked)
-    else:
-        valid = replace(whole, rows=labelled(task.graph, "valid"))
-    if task.tests:
-        tests = {
-            name: _rows(graph, view_of(graph, recipe.propagation.scaling), None, masked)
-            for name, graph in task.tests.items()
-        }
-    else:
+    # Rows that training must not see lend it no statistics either (METHOD section 1).
+    apart = scaling == "standard" and (inductive or task.valid is not None or bool(task.tests))
+    statistics = feature_statistics(alone) if apart else None
+
+    def side(graph: Graph, part: str | None) -> GraphRows:
+        return _rows(graph, view_of(graph, scaling, statistics), part, masked)
+
+    whole = side(task.graph, "train")
+    train = whole if alone is task.graph else side(alone, "train")
+    valid = replace(whole, rows=labelled(task.graph, "valid")) if task.valid is None else side(task.valid, None)
+    tests = {name: side(graph, None) for name, graph in task.tests.items()}
+    if not task.tests:
         tests = {"test": replace(whole, rows=labelled(task.graph, "test"))}
     return _Sides(train, valid if len(valid) else None, tests)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from gamlp.models.mlp import MLP, HopMLP, dropout
@@ -16,6 +17,8 @@ class SIGN(nn.Module):
     torch.Size([5, 3])
     """
 
+    several = False  # whether more than one channel is read
+
     def __init__(
         self,
         shape: Shape,
@@ -28,9 +31,10 @@ class SIGN(nn.Module):
         initial_residual: float = 0.0,
     ) -> None:
         super().__init__()
-        one_channel(shape, "SIGN")
+        if not self.several:
+            one_channel(shape, "SIGN")
         self.input_dropout = input_dropout
-        count = shape.hops + 1
+        count = 1 + shape.channels * shape.hops
         self.hops = HopMLP(count, shape.features, hidden, dropout=dropout, batch_norm=batch_norm)
         self.mlp = MLP(
             count * hidden,
@@ -44,8 +48,10 @@ class SIGN(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
-        hops = self.hops(dropout(x[:, 0], self.input_dropout, self.training))
-        logits: Tensor = self.mlp(hops.flatten(1))
+        read = x[:, 0]
+        if x.shape[1] > 1:  # X^(0) is the same in every channel, and is read once
+            read = torch.cat([read, x[:, 1:, 1:].flatten(1, 2)], 1)
+        logits: Tensor = self.mlp(self.hops(dropout(read, self.input_dropout, self.training)).flatten(1))
         return logits
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:

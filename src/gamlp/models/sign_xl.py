@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
-
-from gamlp.models.mlp import MLP, HopMLP, dropout
-from gamlp.models.shape import HopWeights, Shape
+from gamlp.models.sign import SIGN
 
 
-class SIGNXL(nn.Module):
+class SIGNXL(SIGN):
     """A linear map of its own for every hop of every operator (a channel), then all of them side by side.
 
-    X^(0) is the same for all operators, and is read once.
-
+    >>> import torch
+    >>> from gamlp.models.shape import Shape
     >>> SIGNXL(Shape(features=4, classes=3, hops=2, channels=3), hidden=8)(torch.zeros(5, 3, 3, 4)).shape
     torch.Size([5, 3])
     """
 
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        hidden: int = 256,
-        layers: int = 3,
-        input_dropout: float = 0.0,
-        dropout: float = 0.5,
-        batch_norm: bool = False,
-        initial_residual: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.input_dropout = input_dropout
-        count = 1 + shape.channels * shape.hops
-        self.hops = HopMLP(count, shape.features, hidden, dropout=dropout, batch_norm=batch_norm)
-        self.mlp = MLP(
-            count * hidden,
-            hidden,
-            shape.classes,
-            layers,
-            dropout=dropout,
-            batch_norm=batch_norm,
-            initial_residual=initial_residual,
-        )
-
-    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Logits `[b, classes]` of hops x `[b, channels, hops + 1, features]`."""
-        read = torch.cat([x[:, 0], x[:, 1:, 1:].flatten(1, 2)], 1)
-        logits: Tensor = self.mlp(self.hops(dropout(read, self.input_dropout, self.training)).flatten(1))
-        return logits
-
-    def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
-        """None: hops are mixed by matrices."""
-        return HopWeights(None)
+    several = True

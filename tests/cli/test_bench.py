@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
 from gamlp.bench import tables
+from gamlp.bench.methods import recipe_for
+from gamlp.bench.single import run_method
+from gamlp.errors import GamlpError
+from gamlp.graph.datasets import load
+from gamlp.graph.graph import Split
 from tests.cli.people import Call
 
 SMALL = """
@@ -101,3 +107,20 @@ def test_a_peer_on_hops_has_a_bundle(call: Call) -> None:
     assert ended.code == 0, ended.err
     assert Path("run/bundle.safetensors").exists()
     assert call("predict run --out more.parquet").code == 0
+
+
+def test_a_peers_run_knows_its_split(tmp_path: Path) -> None:
+    graph = load("karate")
+    split, quick = graph.nodes.split, recipe_for("label-propagation")
+    assert split is not None
+    roles = np.array(split.roles)
+    run_method(graph, quick, tmp_path / "run")
+    roles[split.test[0]] = 0
+    with pytest.raises(GamlpError, match="holds another run"):
+        run_method(graph.with_answers(split=Split(roles)), quick, tmp_path / "run")
+
+
+def test_a_peer_that_refuses_leaves_nothing(call: Call) -> None:
+    ended = call('run karate --model gcn --set model.options={"heads":2} --out run')
+    assert ended.code == 2 and "heads" in ended.err
+    assert not Path("run").exists()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 
 class GamlpError(Exception):
     """A problem a user can mend, told in one sentence.
@@ -16,7 +14,7 @@ class GamlpError(Exception):
         self,
         problem: str,
         *,
-        file: str | Path | None = None,
+        file: object = None,  # a path or a place: whatever its text names
         row: int | None = None,
         column: str | None = None,
         hint: str | None = None,

@@ -82,7 +82,7 @@ def train(
     about = About(
         graph=source.origin,
         valid_graph=None if valid is None else valid.origin,
-        store="hops" if source.store is None else str(source.store.folder.resolve()),
+        store="hops" if source.store is None else source.store.place.resolved().url,
     )
     choose_device(resources.device)
     run = RunFolder.create(out, about, recipe, resume=resume) if (out / "run.json").exists() else None

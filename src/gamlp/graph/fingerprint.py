@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gamlp.graph.graph import Graph
+from gamlp.graph.graph import ROLES, Graph
 from gamlp.graph.manifest import digest, nodes_folder
 
 Array = np.ndarray[Any, Any]
 _STRINGS = 1 << 16  # ids joined at a time
+_ROWS = 1 << 20  # roles looked at at a time
+_TRAIN = ROLES.index("train")
 
 
 def structure(graph: Graph) -> str:
@@ -30,7 +32,7 @@ def features(graph: Graph) -> str:
     """Changes with any feature of the target type."""
     values = graph.nodes.features
     assert values is not None
-    files = _files(graph, f"{nodes_folder(graph.target)}/features.npy")
+    files = _files(graph, f"{nodes_folder(graph.target)}/features")  # one file, or a folder of shards
     return digest([values.dtype, values.width, files or _crc(values.values)])
 
 
@@ -38,8 +40,16 @@ def training_labels(graph: Graph) -> str:
     """Changes with the training rows or their labels; not with any other label."""
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None and split is not None
-    train = split.train
-    return digest([_crc(train), _crc(labels.values[train]), list(labels.classes)])
+    count = of_rows = of_labels = 0
+    for begin in range(0, len(split.roles), _ROWS):  # in chunks: a driver's memory must not grow with the nodes
+        chunk = slice(begin, begin + _ROWS)
+        inside = np.flatnonzero(split.roles[chunk] == _TRAIN)
+        count += len(inside)
+        of_rows = zlib.crc32((inside + begin).data, of_rows)
+        of_labels = zlib.crc32(np.ascontiguousarray(labels.values[chunk][inside]).view(np.uint8).data, of_labels)
+    rows = [str(np.dtype(np.int64)), [count], of_rows]
+    values = [str(labels.values.dtype), [count, *labels.values.shape[1:]], of_labels]
+    return digest([rows, values, list(labels.classes)])
 
 
 def answers(graph: Graph) -> str:

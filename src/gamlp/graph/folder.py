@@ -24,9 +24,12 @@ from gamlp.graph.manifest import (
     NodesEntry,
     RelationEntry,
     block_folder,
+    features_files,
     nodes_folder,
     read_manifest,
 )
+from gamlp.row_arrays import RowShards, open_rows
+from gamlp.storage import Place
 
 _NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
@@ -161,21 +164,24 @@ def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
     return open_graph(out)
 
 
-def open_graph(folder: Path) -> Graph:
-    """Map a graph folder; sizes are checked, contents are not (`gamlp info` verifies them)."""
+def open_graph(place: str | Path | Place) -> Graph:
+    """Map a graph folder; sizes are checked, contents are not (`gamlp info` verifies them).
+
+    Behind a URL, labels, roles and ids are fetched, and features and edges read when they are asked for.
+    """
+    folder = Place.of(place)
     manifest = read_manifest(folder)
-    for name, file in manifest.files.items():
-        path = folder / name
-        size = path.stat().st_size if path.is_file() else None
+    for name, file in manifest.files.items() if folder.local is not None else ():
+        size = (folder / name).size()
         if size != file.bytes:
             found = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
-            raise GamlpError(f"file {found}", file=path, hint="the graph folder is damaged; build it again")
+            raise GamlpError(f"file {found}", file=folder / name, hint="the graph folder is damaged; build it again")
     return Graph(
         name=manifest.name,
         node_types={kind: _open_nodes(folder, kind, entry) for kind, entry in manifest.nodes.items()},
         relations={name: _open_relation(folder, name, entry) for name, entry in manifest.relations.items()},
         target=manifest.target,
-        folder=folder,
+        folder=folder.local or folder,
         source=manifest.source,
         checksums={name: (file.bytes, file.crc32) for name, file in manifest.files.items()},
     )
@@ -184,23 +190,24 @@ def open_graph(folder: Path) -> Graph:
 def damaged_files(graph: Graph) -> list[str]:
     """Names of files whose bytes are not those that were written."""
     assert graph.folder is not None
-    return [name for name, (_, crc) in graph.checksums.items() if checksum(graph.folder / name) != crc]
+    folder = Place.of(graph.folder)
+    return [
+        name
+        for name, (_, crc) in graph.checksums.items()
+        if (checksum(folder.local / name) if folder.local is not None else (folder / name).checksum()) != crc
+    ]
 
 
-def _open_nodes(folder: Path, kind: str, entry: NodesEntry) -> Nodes:
+def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
     def part(name: str, shape: Sequence[int]) -> Array:
-        path = folder / nodes_folder(kind) / f"{name}.npy"
+        path = (folder / nodes_folder(kind) / f"{name}.npy").fetched()
         values = map_array(path)
         if list(values.shape) != list(shape):
             raise GamlpError(f"shape is {values.shape}, not {tuple(shape)}", file=path)
         return values
 
-    features = labels = split = None
-    if entry.features is not None:
-        values = part("features", (entry.count, entry.features.width))
-        if values.dtype != _NUMPY[entry.features.dtype]:
-            raise GamlpError(f"features are {values.dtype}, not {entry.features.dtype}", file=folder)
-        features = Features(values, entry.features.dtype)
+    labels = split = None
+    features = None if entry.features is None else _open_features(folder, kind, entry.count, entry.features)
     if entry.labels is not None:
         shape = (entry.count, len(entry.labels.classes)) if entry.labels.many else (entry.count,)
         labels = Labels(part("labels", shape), tuple(entry.labels.classes))
@@ -210,13 +217,28 @@ def _open_nodes(folder: Path, kind: str, entry: NodesEntry) -> Nodes:
     if entry.ids == "integers":
         ids = part("ids", (entry.count,))
     elif entry.ids == "strings":
-        ids = _open_strings(folder / nodes_folder(kind) / "ids.arrow", entry.count)
+        ids = _open_strings((folder / nodes_folder(kind) / "ids.arrow").fetched(), entry.count)
     return Nodes(kind, entry.count, Ids(entry.count, ids), features, labels, split)
 
 
-def _open_strings(path: Path, count: int) -> pa.Array:
+def _open_features(folder: Place, kind: str, count: int, entry: FeaturesEntry) -> Features:
+    dtype = np.dtype(_NUMPY[entry.dtype])
+    places = [folder / name for name in features_files(kind, entry.shards)]
+    if folder.local is None or entry.shards is not None:
+        stops = [count] if entry.shards is None else entry.shards
+        return Features(RowShards(places, stops, (entry.width,), dtype), entry.dtype)  # type: ignore[arg-type]
+    values = open_rows(places[0])
+    if tuple(values.shape) != (count, entry.width):
+        raise GamlpError(f"shape is {values.shape}, not {(count, entry.width)}", file=places[0])
+    if values.dtype != dtype:
+        raise GamlpError(f"features are {values.dtype}, not {entry.dtype}", file=folder)
+    return Features(values, entry.dtype)
+
+
+def _open_strings(path: Path, count: int) -> Any:
     try:
-        ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id").combine_chunks()
+        ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id")
+        ids = ids.chunk(0) if ids.num_chunks == 1 else ids  # Spark writes a batch for each block of rows
     except (pa.ArrowException, OSError, KeyError) as error:
         told = " ".join(str(error).split())
         raise GamlpError(f"ids cannot be read ({told})", file=path, hint="build the graph again") from error
@@ -225,14 +247,14 @@ def _open_strings(path: Path, count: int) -> pa.Array:
     return ids
 
 
-def _open_relation(folder: Path, name: str, entry: RelationEntry) -> Relation:
+def _open_relation(folder: Place, name: str, entry: RelationEntry) -> Relation:
     blocks = []
     row = 0
     for index, block in enumerate(entry.blocks):
         place = folder / block_folder(name, index)
-        offsets, neighbours = map_array(place / "offsets.npy"), map_array(place / "neighbours.npy")
-        weights = map_array(place / "weights.npy") if entry.weighted else None
-        fits = (
+        offsets, neighbours = open_rows(place / "offsets.npy"), open_rows(place / "neighbours.npy")
+        weights = open_rows(place / "weights.npy") if entry.weighted else None
+        fits = folder.local is None or (  # elsewhere nothing is read before it is needed
             block.start == row
             and offsets.shape == (block.stop - block.start + 1,)
             and offsets.dtype == np.int64

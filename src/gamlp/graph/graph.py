@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
+from gamlp.storage import Place
 
 Array = np.ndarray[Any, Any]
 FloatName = Literal["float32", "float16", "bfloat16"]
@@ -98,10 +99,10 @@ class Features:
 
 @dataclass(frozen=True)
 class Ids:
-    """A node's original id: the row number itself (`values=None`), an int64 array or an Arrow array of strings."""
+    """A node's original id: the row number itself (`values=None`), an int64 array or Arrow strings, chunked or not."""
 
     count: int
-    values: Array | pa.Array | None = None
+    values: Array | pa.Array | pa.ChunkedArray | None = None
 
     def take(self, rows: Array) -> pa.Array:
         """Original ids of rows, as an Arrow array of int64 or string."""
@@ -109,7 +110,8 @@ class Ids:
             return pa.array(np.asarray(rows, np.int64))
         if isinstance(self.values, np.ndarray):
             return pa.array(self.values[rows])
-        return self.values.take(pa.array(np.asarray(rows, np.int64)))
+        found = self.values.take(pa.array(np.asarray(rows, np.int64)))
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class Graph:
     node_types: dict[str, Nodes]
     relations: dict[str, Relation]
     target: str = "node"
-    folder: Path | None = None
+    folder: Path | Place | None = None
     source: dict[str, Any] = field(default_factory=dict)
     checksums: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
@@ -237,11 +239,11 @@ class Graph:
         return graph_from_arrays(edge_index, features, labels, weights, split, count, directed, name)
 
     @classmethod
-    def open(cls, folder: str | Path) -> Graph:
-        """Map a graph folder; nothing is read but the manifest."""
+    def open(cls, folder: str | Path | Place) -> Graph:
+        """Map a graph folder, or one behind any fsspec URL; nothing is read but the manifest."""
         from gamlp.graph.folder import open_graph
 
-        return open_graph(Path(folder))
+        return open_graph(folder)
 
     def save(self, folder: str | Path, *, replace: bool = False) -> Graph:
         """Write the graph as a folder and open it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, StringConstraints, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
+from gamlp.storage import Place
 
 MANIFEST = "graph.json"
 
@@ -24,8 +24,11 @@ class _Strict(BaseModel):
 
 
 class FeaturesEntry(_Strict):
+    """In one file; with `shards` in several, as Spark writes them: `shards[i]` is the first row after file i."""
+
     width: NonNegativeInt
     dtype: Literal["float32", "float16", "bfloat16"]
+    shards: list[NonNegativeInt] | None = None
 
 
 class LabelsEntry(_Strict):
@@ -74,6 +77,11 @@ class GraphManifest(_Strict):
     def _parts_fit(self) -> GraphManifest:
         if self.target not in self.nodes:
             raise ValueError(f"no nodes of type '{self.target}'")
+        for kind, nodes in self.nodes.items():
+            if nodes.features is not None and nodes.features.shards is not None:
+                stops = [0, *nodes.features.shards]
+                if sorted(stops) != stops or stops[-1] != nodes.count:
+                    raise ValueError(f"shards of features of '{kind}' do not hold {nodes.count} rows")
         for name, relation in self.relations.items():
             for kind in (relation.source, relation.target):
                 if kind not in self.nodes:
@@ -92,11 +100,18 @@ def block_folder(relation: str, index: int) -> str:
     return f"relations/{relation}/{index:05d}"
 
 
-def read_manifest(folder: Path) -> GraphManifest:
+def features_files(kind: str, shards: list[int] | None) -> list[str]:
+    """Names of the files that hold a node type's features."""
+    if shards is None:
+        return [f"{nodes_folder(kind)}/features.npy"]
+    return [f"{nodes_folder(kind)}/features/{index:05d}.npy" for index in range(len(shards))]
+
+
+def read_manifest(folder: Place) -> GraphManifest:
     """Read and check a graph's manifest."""
     path = folder / MANIFEST
     try:
-        return GraphManifest.model_validate_json(path.read_bytes())
+        return GraphManifest.model_validate_json(path.read())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise GamlpError(
             f"not a graph folder (no {MANIFEST})",

@@ -9,9 +9,10 @@ from gamlp.graph.graph import Graph
 from gamlp.progress import Progress, silent
 from gamlp.propagation.plan import Plan
 from gamlp.propagation.store import HopStore
+from gamlp.storage import Place
 
 
 class Engine(Protocol):
     """Runs a plan over a graph into a store; an interrupted run, run again, ends with the same bytes."""
 
-    def run(self, graph: Graph, plan: Plan, store: Path, progress: Progress = silent) -> HopStore: ...
+    def run(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore: ...

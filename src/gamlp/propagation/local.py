@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.memory import available_memory
 from gamlp.progress import Progress, overall, silent
@@ -18,6 +19,7 @@ from gamlp.propagation.slabs import Slab
 from gamlp.propagation.store import HopStore
 from gamlp.propagation.workers import usable_cores
 from gamlp.propagation.writing import StoreWriter, writing
+from gamlp.storage import Place
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,12 @@ class LocalEngine:
     threads: int | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
 
-    def run(self, graph: Graph, plan: Plan, store: Path, progress: Progress = silent) -> HopStore:
+    def run(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
         """Propagate what the store lacks. Interrupted at any moment, run again: the same bytes."""
+        if Place.of(store).local is None:
+            raise GamlpError(
+                "is a URL, and the local engine writes to a folder", file=str(store), hint="use --engine spark"
+            )
         signals = resolve(graph, plan)
         with writing(store, graph, signals) as writer:
             missing = writer.begin()
@@ -61,7 +67,7 @@ class LocalEngine:
                 graph.nodes.count,
                 diagonal,
                 spec,
-                writer.work,
+                _path(writer.work),
                 self.threads or usable_cores(),
                 progress,
                 label,
@@ -85,7 +91,7 @@ class LocalEngine:
         writer: StoreWriter,
         progress: Progress,
     ) -> None:
-        folder = writer.folder_of(signal)
+        folder = _path(writer.folder_of(signal))
         assembly = Assembly(signal, tuple(sources), diagonal.leave, graph.nodes.count, folder)
         total = len(assembly.planned())
         shards: list[Shard] = []
@@ -98,6 +104,11 @@ class LocalEngine:
 def _drop_strangers(writer: StoreWriter, graph: Graph, groups: list[list[Pass]]) -> None:
     """Remove half-written files, and slabs that another budget's column blocks left behind."""
     known = {f"{piece.name}-" for passes in groups for spec in passes for piece in spec.pieces}
-    for path in writer.work.iterdir():
+    for path in _path(writer.work).iterdir():
         if path.suffix == ".part" or not any(path.name.startswith(name) for name in known):
             path.unlink()
+
+
+def _path(place: Place) -> Path:
+    assert place.local is not None
+    return place.local

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph.graph import Graph, Labels
 from gamlp.propagation.operator import Operator
 
 Array = np.ndarray[Any, Any]
 Dtype = Literal["float32", "float16", "bfloat16"]
 Scaling = Literal["none", "row", "l2", "standard"]
+_CHUNK = 1 << 20  # rows looked at at a time
 ROW_SETS = ("all", "labelled", "split", "train", "valid", "test")
 
 
@@ -81,23 +83,36 @@ class Plan(_Frozen):
 
     def kept_rows(self, graph: Graph) -> Array | None:
         """Row numbers to keep, ascending; None for all."""
+        if self.keeps_all:
+            return None
+        rows = np.concatenate([np.zeros(0, np.int64), *self.kept_parts(graph)])
+        return None if len(rows) == graph.nodes.count else rows
+
+    @property
+    def keeps_all(self) -> bool:
         names = [name.strip() for name in self.rows.split("+")]
         unknown = [name for name in names if name not in ROW_SETS]
         if unknown:
             raise GamlpError(f"unknown rows '{unknown[0]}'", hint=f"choose from {', '.join(ROW_SETS)}, joined by '+'")
-        nodes = graph.nodes
-        if "all" in names:
-            return None
-        keep = np.zeros(nodes.count, bool)
-        for name in names:
-            if name == "labelled":
-                if nodes.labels is None:
-                    raise GamlpError(f"graph '{graph.name}' has no labels", hint="use --rows all")
-                keep |= nodes.labels.known()
-                continue
-            if nodes.split is None:
-                raise GamlpError(f"graph '{graph.name}' has no split", hint="use --rows all or --rows labelled")
-            keep |= (nodes.split.roles > 0) if name == "split" else np.isin(nodes.split.roles, ROW_SETS.index(name) - 2)
-        if not keep.any():
+        return "all" in names
+
+    def kept_parts(self, graph: Graph) -> Iterator[Array]:
+        """The same a part at a time, in order: memory does not grow with the nodes."""
+        names, nodes = [name.strip() for name in self.rows.split("+")], graph.nodes
+        if "labelled" in names and nodes.labels is None:
+            raise GamlpError(f"graph '{graph.name}' has no labels", hint="use --rows all")
+        if names != ["labelled"] and nodes.split is None:
+            raise GamlpError(f"graph '{graph.name}' has no split", hint="use --rows all or --rows labelled")
+        roles = [index - 2 for index, name in enumerate(ROW_SETS) if index > 2 and name in names]
+        found = 0
+        for begin in range(0, nodes.count, _CHUNK):
+            part = slice(begin, min(begin + _CHUNK, nodes.count))
+            keep = np.zeros(part.stop - begin, bool)
+            if "labelled" in names and nodes.labels is not None:
+                keep |= Labels(nodes.labels.values[part], nodes.labels.classes).known()
+            if nodes.split is not None:
+                keep |= np.isin(nodes.split.roles[part], [1, 2, 3] if "split" in names else roles)
+            found += int(np.count_nonzero(keep))
+            yield np.flatnonzero(keep) + begin
+        if not found:
             raise GamlpError(f"no rows are '{self.rows}' in graph '{graph.name}'", hint="use --rows all")
-        return None if keep.all() else np.flatnonzero(keep)

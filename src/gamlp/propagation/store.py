@@ -15,6 +15,8 @@ from gamlp.files import checksum, map_array
 from gamlp.graph.graph import Labels, Split
 from gamlp.graph.manifest import FileName
 from gamlp.propagation.workers import each, usable_cores
+from gamlp.row_arrays import open_rows
+from gamlp.storage import Place
 
 Array = np.ndarray[Any, Any]
 MANIFEST = "store.json"
@@ -85,21 +87,33 @@ class Hops:
 
 
 class StoredSignal:
-    """One signal's shards, mapped."""
+    """One signal's shards: mapped; behind a URL, fetched or read in ranges when first asked for."""
 
-    def __init__(self, folder: Path, name: str, entry: SignalEntry, nodes: int) -> None:
+    def __init__(self, place: Place, name: str, entry: SignalEntry, nodes: int, *, copies: bool = True) -> None:
         self.name = name
         self.entry = entry
-        self.rows = None if entry.rows is None else map_array(folder / entry.folder / entry.rows.name)
+        self._place = place / entry.folder
+        self._copies = copies
+        self.rows = None if entry.rows is None else map_array((self._place / entry.rows.name).fetched())
         self._nodes = nodes
         self._starts = np.array([shard.start for shard in entry.shards])
-        self._shards = [map_array(folder / entry.folder / shard.name) for shard in entry.shards]
-        expected = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}[entry.dtype]
-        for shard, values in zip(entry.shards, self._shards):
+        self._opened: dict[int, Any] = {}
+        if place.local is not None:
+            for index in range(len(entry.shards)):
+                self._shard(index)
+
+    def _shard(self, index: int) -> Any:
+        if index not in self._opened:
+            entry, shard = self.entry, self.entry.shards[index]
+            place = self._place / shard.name
+            values = map_array(place.fetched()) if self._copies or place.local is not None else open_rows(place)
+            expected = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}[entry.dtype]
             shape = (shard.stop - shard.start, entry.hops + 1, entry.width)
-            if values.shape != shape or values.dtype != expected:
-                found = f"{values.dtype} of shape {values.shape}, not {np.dtype(expected)} of shape {shape}"
-                raise GamlpError(f"shard is {found}", file=folder / entry.folder / shard.name)
+            if tuple(values.shape) != shape or values.dtype != expected:
+                found = f"{values.dtype} of shape {tuple(values.shape)}, not {np.dtype(expected)} of shape {shape}"
+                raise GamlpError(f"shard is {found}", file=place)
+            self._opened[index] = values
+        return self._opened[index]
 
     def positions(self, rows: Array) -> Array:
         """Where node numbers lie among the stored rows; an unstored one is told."""
@@ -125,19 +139,20 @@ class StoredSignal:
         out = np.empty((len(positions), depth + 1, self.entry.width), self._dtype())
         owner = np.searchsorted(self._starts, positions, side="right") - 1
         order = np.argsort(owner, kind="stable")
-        bounds = np.searchsorted(owner[order], np.arange(len(self._shards) + 1))
+        bounds = np.searchsorted(owner[order], np.arange(len(self._starts) + 1))
         for index, (first, last) in enumerate(itertools.pairwise(bounds)):
             if first < last:
                 into = order[first:last]
-                out[into] = self._float(self._shards[index][positions[into] - self._starts[index], : depth + 1])
+                found = self._shard(index)[positions[into] - self._starts[index]]
+                out[into] = self._float(found[:, : depth + 1])
         return out
 
     def read(self, start: int, stop: int, hops: int | None = None) -> Array:
         """Contiguous positions start..stop: a view of the map where they lie in one shard."""
         depth = self._depth(hops)
         parts = [
-            self._float(values[max(start - shard.start, 0) : stop - shard.start, : depth + 1])
-            for shard, values in zip(self.entry.shards, self._shards)
+            self._float(self._shard(index)[max(start - shard.start, 0) : stop - shard.start][:, : depth + 1])
+            for index, shard in enumerate(self.entry.shards)
             if shard.start < stop and shard.stop > start
         ]
         if not parts:
@@ -163,30 +178,36 @@ class StoredSignal:
 class HopStore:
     """A finished store. A deeper one serves a shallower plan: `gather(rows, hops=2)`."""
 
-    def __init__(self, folder: Path, manifest: StoreManifest) -> None:
-        self.folder = folder
+    def __init__(self, place: Place, manifest: StoreManifest, *, copies: bool = True) -> None:
+        self.place = place
+        self.folder: Path | Place = place.local or place
         self.manifest = manifest
         self.signals = {
-            name: StoredSignal(folder, name, entry, manifest.nodes) for name, entry in manifest.signals.items()
+            name: StoredSignal(place, name, entry, manifest.nodes, copies=copies)
+            for name, entry in manifest.signals.items()
         }
 
     @classmethod
-    def open(cls, folder: str | Path) -> HopStore:
-        """Map a finished store; one that is foreign, damaged or unfinished is refused with a sentence."""
-        folder = Path(folder)
-        return cls(folder, read_manifest(folder))
+    def open(cls, folder: str | Path | Place, *, copies: bool = True) -> HopStore:
+        """Map a finished store; one that is foreign, damaged or unfinished is refused with a sentence.
+
+        Behind a URL, shards are fetched when first read; without `copies`, only the rows that are asked for.
+        """
+        place = Place.of(folder)
+        return cls(place, read_manifest(place), copies=copies)
 
     @property
     def labels(self) -> Labels | None:
         """The graph's labels as they were when the store was written."""
         classes = self.manifest.answers.classes
-        return None if classes is None else Labels(map_array(self.folder / "labels.npy"), tuple(classes))
+        return None if classes is None else Labels(map_array((self.place / "labels.npy").fetched()), tuple(classes))
 
     @property
     def split(self) -> Split | None:
         """The graph's split as it was when the store was written."""
-        path = self.folder / "split.npy"
-        return Split(map_array(path)) if path.name in {file.name for file in self.manifest.answers.files} else None
+        if "split.npy" not in {file.name for file in self.manifest.answers.files}:
+            return None
+        return Split(map_array((self.place / "split.npy").fetched()))
 
     def gather(
         self, rows: Array, *, hops: int | None = None, label_hops: int | None = None, crossfit: bool = False
@@ -205,14 +226,14 @@ class HopStore:
         labels = self.labels
         return Hops(x, y, None if labels is None else labels.values[rows])
 
-    def files(self) -> list[tuple[Path, FileEntry]]:
+    def files(self) -> list[tuple[Place, FileEntry]]:
         """Every file with what is known of it."""
-        return files_of(self.folder, self.manifest)
+        return files_of(self.place, self.manifest)
 
     def damaged(self) -> list[str]:
         """Names of files whose bytes are not those that were written."""
-        wrong = each(usable_cores() + 2, lambda pair: (pair[0], checksum(pair[0]) != pair[1].crc32), self.files())
-        return sorted(path.relative_to(self.folder).as_posix() for path, damaged in wrong if damaged)
+        wrong = each(usable_cores() + 2, lambda pair: (pair[0], _crc(pair[0]) != pair[1].crc32), self.files())
+        return sorted(place.url[len(self.place.url) + 1 :] for place, damaged in wrong if damaged)
 
 
 def row_numbers(rows: Any) -> Array:
@@ -226,11 +247,16 @@ def row_numbers(rows: Any) -> Array:
     return numbers.reshape(-1).astype(np.int64, copy=False)
 
 
-def read_manifest(folder: Path) -> StoreManifest:
+def _crc(place: Place) -> int:
+    return place.checksum() if place.local is None else checksum(place.local)
+
+
+def read_manifest(place: str | Path | Place) -> StoreManifest:
     """Read and check a store's manifest and the sizes of its files."""
+    folder = Place.of(place)
     path = folder / MANIFEST
     try:
-        manifest = StoreManifest.model_validate_json(path.read_bytes())
+        manifest = StoreManifest.model_validate_json(path.read())
     except (FileNotFoundError, NotADirectoryError) as error:
         if (folder / "plan.json").exists():
             raise GamlpError(
@@ -245,13 +271,13 @@ def read_manifest(folder: Path) -> StoreManifest:
         raise GamlpError(
             "damaged or foreign store manifest", file=path, hint="propagate into another folder"
         ) from error
-    for found, file in files_of(folder, manifest):
-        if not found.is_file() or found.stat().st_size != file.bytes:
+    for found, file in files_of(folder, manifest) if folder.local is not None else ():
+        if found.size() != file.bytes:
             raise GamlpError("is missing or has another size", file=found, hint="propagate again elsewhere")
     return manifest
 
 
-def files_of(folder: Path, manifest: StoreManifest) -> list[tuple[Path, FileEntry]]:
+def files_of(folder: Place, manifest: StoreManifest) -> list[tuple[Place, FileEntry]]:
     """Every file of a store with what is known of it."""
     found = [(folder / file.name, file) for file in manifest.answers.files]
     for entry in manifest.signals.values():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
+import io
 import json
-import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.files import checksum, save_array, told_when_full, write_json
+from gamlp.files import map_array, write_json
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
+from gamlp.lease import lease
 from gamlp.propagation.shards import Shard
 from gamlp.propagation.signals import Signal
 from gamlp.propagation.store import (
@@ -27,20 +28,22 @@ from gamlp.propagation.store import (
     StoreManifest,
     read_manifest,
 )
+from gamlp.storage import Place
 
 Array = np.ndarray[Any, Any]
 PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is there
 _NAMES = ("features", "labels", "crossfit")
 _SIGNALS = tuple(f"{name}-" for name in _NAMES)
 _BESIDE = (f".{MANIFEST}.", f".{PLAN}.", ".labels.npy", ".split.npy")  # not yet renamed when a run was killed
+_ROWS, _PIECE = 1 << 20, 8 << 20
 
 
 class StoreWriter:
     """Decides what is missing and records what was written. Use `writing(...)`."""
 
-    def __init__(self, folder: Path, graph: Graph, signals: Sequence[Signal]) -> None:
-        self.folder = folder
-        self.work = folder / "work"
+    def __init__(self, place: Place, graph: Graph, signals: Sequence[Signal]) -> None:
+        self.place = place
+        self.work = place / "work"
         self._graph = graph
         self._signals = signals
         self._structure = fingerprint.structure(graph)
@@ -49,8 +52,8 @@ class StoreWriter:
     def begin(self) -> list[Signal]:
         """Signals that are still to be written, after refusing a store of another graph or plan."""
         wanted = {signal.name: _wanted(signal) for signal in self._signals}
-        if (self.folder / MANIFEST).exists():
-            manifest = read_manifest(self.folder)
+        if (self.place / MANIFEST).exists():
+            manifest = read_manifest(self.place)
             self._refuse_other(manifest.structure, manifest.graph)
             self._entries = dict(manifest.signals)
             missing = [signal for signal in self._signals if not self._serves(signal)]
@@ -62,19 +65,19 @@ class StoreWriter:
     def start(self) -> None:
         """Note what the run is for, so that the same command goes on when it is interrupted."""
         wanted = {signal.name: _wanted(signal) for signal in self._signals}
-        self.work.mkdir(exist_ok=True)
-        write_json(self.folder / PLAN, {"structure": self._structure, "graph": self._graph.name, "signals": wanted})
+        self.work.make()
+        plan = {"structure": self._structure, "graph": self._graph.name, "signals": wanted}
+        _put_json(self.place / PLAN, plan)
 
-    def folder_of(self, signal: Signal) -> Path:
+    def folder_of(self, signal: Signal) -> Place:
         """A folder of its own for every key: an old one stays valid until the manifest names the new one."""
-        return self.folder / f"{signal.name}-{signal.key}"
+        return self.place / f"{signal.name}-{signal.key}"
 
     def record(self, signal: Signal, shards: Sequence[Shard]) -> None:
         """Note a signal whose shards are all on disk."""
         folder, rows = self.folder_of(signal), None
         if signal.rows is not None:
-            save_array(folder / "rows.npy", signal.rows.astype(np.int64))
-            rows = _file_entry(folder / "rows.npy")
+            rows = _put_array(folder / "rows.npy", signal.rows)
         self._entries[signal.name] = SignalEntry(
             key=signal.key,
             settings=signal.settings,
@@ -91,35 +94,33 @@ class StoreWriter:
         """Labels and roles, the manifest, then what is no longer needed."""
         manifest = StoreManifest(
             graph=self._graph.name,
-            graph_folder=None if self._graph.folder is None else str(self._graph.folder.resolve()),
+            graph_folder=None if self._graph.folder is None else Place.of(self._graph.folder).resolved().url,
             structure=self._structure,
             nodes=self._graph.nodes.count,
             answers=self._write_answers(),
             signals=dict(sorted(self._entries.items(), key=lambda entry: _place(entry[0]))),
         )
-        write_json(self.folder / MANIFEST, manifest.model_dump())
+        _put_json(self.place / MANIFEST, manifest.model_dump())
         self.tidy()
 
     def tidy(self) -> None:
         """Remove what a finished store does not need, left by this run or by one that was killed at its very end."""
-        (self.folder / PLAN).unlink(missing_ok=True)
-        shutil.rmtree(self.work, ignore_errors=True)
+        (self.place / PLAN).remove()
+        self.work.remove()
         used = {entry.folder for entry in self._entries.values()}
-        for path in self.folder.iterdir():
-            if path.is_dir() and path.name.startswith(_SIGNALS) and path.name not in used:
-                shutil.rmtree(path)
-            elif path.name.startswith(_BESIDE):
-                path.unlink()
+        for name in self.place.names():
+            if (name.startswith(_SIGNALS) and name not in used) or name.startswith(_BESIDE):
+                (self.place / name).remove()
 
     def up_to_date(self) -> bool:
         """Whether the copied labels and roles are those of the graph."""
-        return read_manifest(self.folder).answers.key == fingerprint.answers(self._graph)
+        return read_manifest(self.place).answers.key == fingerprint.answers(self._graph)
 
     def _refuse_other(self, structure: str, name: str) -> None:
         if structure != self._structure:
             raise GamlpError(
                 f"holds hops of another graph ('{name}')",
-                file=self.folder,
+                file=self.place,
                 hint="choose another --out or remove it",
             )
 
@@ -142,27 +143,27 @@ class StoreWriter:
         if entry.hops < signal.hops:
             self._refuse_plan(f"{entry.hops} hops of {signal.name} where {signal.hops} are asked for")
         if entry.rows is not None:
-            stored = np.load(self.folder / entry.folder / entry.rows.name, mmap_mode="r", allow_pickle=False)
+            stored = map_array((self.place / entry.folder / entry.rows.name).fetched())
             if signal.rows is None or not np.isin(signal.rows, stored, assume_unique=True).all():
                 self._refuse_plan(f"{entry.count:,} rows of {signal.name} and lacks some that are asked for")
         return True
 
     def _refuse_plan(self, what: str) -> None:
-        raise GamlpError(f"holds {what}", file=self.folder, hint="choose another --out or remove it")
+        raise GamlpError(f"holds {what}", file=self.place, hint="choose another --out or remove it")
 
     def _check_plan(self, wanted: dict[str, Any]) -> None:
-        path = self.folder / PLAN
+        path = self.place / PLAN
         if not path.exists():
-            foreign = [name.name for name in self.folder.iterdir() if name.name not in {".lock", MANIFEST}]
-            if foreign and not (self.folder / MANIFEST).exists():
+            foreign = [name for name in self.place.names() if name != MANIFEST and not name.startswith(".lock")]
+            if foreign and not (self.place / MANIFEST).exists():
                 raise GamlpError(
                     f"is not empty and not a store (it holds {sorted(foreign)[0]})",
-                    file=self.folder,
+                    file=self.place,
                     hint="choose another --out",
                 )
             return
         try:
-            plan = json.loads(path.read_bytes())
+            plan = json.loads(path.read())
             structure, name, signals = plan["structure"], plan["graph"], plan["signals"]
         except (ValueError, KeyError, TypeError) as error:
             raise GamlpError("not a plan of a store", file=path, hint="remove the folder") from error
@@ -178,41 +179,23 @@ class StoreWriter:
         files = []
         for name, values in (("labels.npy", labels and labels.values), ("split.npy", split and split.roles)):
             if values is None:
-                (self.folder / name).unlink(missing_ok=True)
+                (self.place / name).remove()
                 continue
-            beside = self.folder / f".{name}"
-            save_array(beside, np.asarray(values))
-            beside.replace(self.folder / name)
-            files.append(_file_entry(self.folder / name))
+            files.append(_put_array(self.place / name, np.asanyarray(values)))
         key = fingerprint.answers(self._graph)
         return AnswersEntry(key=key, classes=None if labels is None else list(labels.classes), files=files)
 
 
 @contextmanager
-def writing(folder: Path, graph: Graph, signals: Sequence[Signal]) -> Iterator[StoreWriter]:
-    """Lock the folder (made if need be) while it is written; a second writer is refused."""
-    made = not folder.exists()
-    try:
-        with told_when_full(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise GamlpError(f"cannot be a store ({error.strerror})", file=folder, hint="choose another --out") from error
-    with (folder / ".lock").open("w") as lock, told_when_full(folder):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise GamlpError("another run is writing this store", file=folder, hint="wait for it to end") from error
-        try:
-            yield StoreWriter(folder, graph, signals)
-        finally:
-            if not any((folder / name).exists() for name in (PLAN, MANIFEST)):  # refused before anything was begun
-                (folder / ".lock").unlink(missing_ok=True)
-                if made:
-                    folder.rmdir()
+def writing(folder: str | Path | Place, graph: Graph, signals: Sequence[Signal]) -> Iterator[StoreWriter]:
+    """Lock the store (made if need be) while it is written; a second writer is refused."""
+    place = Place.of(folder)
+    with lease(place, refused="another run is writing this store", kept=(PLAN, MANIFEST)):
+        yield StoreWriter(place, graph, signals)
 
 
 def _wanted(signal: Signal) -> dict[str, Any]:
-    rows = None if signal.rows is None else int(np.bitwise_xor.reduce(signal.rows * 0x9E3779B1 + 1))
+    rows = None if signal.rows is None else _mixed(signal.rows)
     return {"key": signal.key, "settings": signal.settings, "hops": signal.hops, "rows": rows}
 
 
@@ -236,5 +219,31 @@ def _place(name: str) -> tuple[int, str]:
     return _NAMES.index(_kind(name)), name
 
 
-def _file_entry(path: Path) -> FileEntry:
-    return FileEntry(name=path.name, bytes=path.stat().st_size, crc32=checksum(path))
+def _mixed(rows: Array) -> int:
+    """A number that hardly two sets of rows share."""
+    mixed = 0
+    for begin in range(0, len(rows), _ROWS):
+        mixed ^= int(np.bitwise_xor.reduce(rows[begin : begin + _ROWS] * 0x9E3779B1 + 1))
+    return mixed
+
+
+def _put_json(place: Place, content: Any) -> None:
+    if place.local is not None:
+        write_json(place.local, content)
+    else:
+        place.put(json.dumps(content, indent=1).encode())
+
+
+def _put_array(place: Place, values: Array) -> FileEntry:
+    """A .npy file, written in chunks: memory does not grow with the nodes."""
+    crc = size = 0
+    header = io.BytesIO()
+    fields = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
+    np.lib.format.write_array_header_1_0(header, fields)
+    step = max(1, _PIECE // max(1, values[:1].nbytes))
+    with place.writing() as file:
+        chunks = (np.ascontiguousarray(values[at : at + step]).data.cast("B") for at in range(0, len(values), step))
+        for data in (header.getbuffer(), *(() if values.size == 0 else chunks)):
+            file.write(data)
+            crc, size = zlib.crc32(data, crc), size + len(data)
+    return FileEntry(name=place.name, bytes=size, crc32=crc)

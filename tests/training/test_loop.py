@@ -131,6 +131,25 @@ def test_an_epoch_is_the_optimizers_step_on_the_mean_loss(prepared: Prepared, op
         torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)
 
 
+class Costly(Linear):
+    """Its weights cost a thousand times their squares."""
+
+    def penalty(self) -> Tensor:
+        return 1000 * self.map.weight.square().sum()
+
+
+def test_what_a_model_adds_to_its_loss_is_trained_on_and_told(prepared: Prepared) -> None:
+    lines: list[dict[str, Any]] = []
+    training = Training(epochs=40, batch_size=1000, patience=0, learning_rate=0.05, keep="last")
+    costly = fit(Costly, prepared.train, None, training, observe=lines.append).weights["map.weight"]
+    free = fitted(prepared, epochs=40, learning_rate=0.05, keep="last").weights["map.weight"]
+    assert costly.square().sum() < 0.01 * free.square().sum()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        first = 1000 * float(Linear().map.weight.detach().square().sum())
+    assert lines[0]["loss"] > first > 100 * lines[-1]["loss"]
+
+
 # Early stopping
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from gamlp.errors import GamlpError
 from gamlp.memory import available_memory
 from gamlp.propagation.store import HopStore, StoredSignal
+from gamlp.training.world import World
 
 Array = np.ndarray[Any, Any]
 PIECE = 1 << 18  # numbers
@@ -24,7 +25,8 @@ class Batch:
     """x `[b, channel, hop, d]`, y `[b, channel, hop, c]` or None, target `[b]` or `[b, c]`; all float32 but numbers.
 
     A peer that passes messages reads a part of the graph as x and known labels as y (gamlp.bench.views).
-    With `share` `[b]` the loss of training is Σ share · loss of a row, not the rows' mean.
+    With `share` `[b]` the loss of training is Σ share · loss of a row, not the rows' mean. `whole` counts the rows of
+    the global batch that this is one rank's part of, `counted` those of them that are its own.
     """
 
     rows: Array
@@ -32,6 +34,8 @@ class Batch:
     y: Any
     target: Tensor
     share: Tensor | None = None
+    whole: int | None = None
+    counted: int | None = None
 
 
 class Source(Protocol):
@@ -58,6 +62,14 @@ class Passes(Protocol):
     def held(self) -> int: ...
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]: ...
+
+
+class Sharded(Protocol):
+    """What gives one rank its batches of a source."""
+
+    def __call__(
+        self, source: HopRows, size: int, device: torch.device, memory: int | None = None, *, world: World
+    ) -> Passes: ...
 
 
 @dataclass(frozen=True)
@@ -132,9 +144,11 @@ def _gather(signal: StoredSignal, rows: Array, hops: int) -> Array:
 
 
 class Batches:
-    """Batches of rows; `resident` says whether their hops are held in memory."""
+    """Batches of rows; `resident` says whether their hops are held in memory. `of_more`: parts of larger batches."""
 
-    def __init__(self, source: HopRows, size: int, device: torch.device, memory: int | None = None) -> None:
+    def __init__(
+        self, source: HopRows, size: int, device: torch.device, memory: int | None = None, *, of_more: bool = False
+    ) -> None:
         self.source = source
         self.size = size
         self.device = device
@@ -145,7 +159,7 @@ class Batches:
             x, y = source.gather(np.arange(len(source)))
             self._x = torch.from_numpy(x)
             self._y = None if y is None else torch.from_numpy(y)
-            if len(source) <= size:  # the one batch of every epoch
+            if len(source) <= size and not of_more:  # the one batch of every epoch
                 self._x, self._y = self._placed(self._x), None if self._y is None else self._placed(self._y)
                 self.target = self.target.to(device)
 
@@ -158,17 +172,16 @@ class Batches:
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All rows once: shuffled by the generator, or in order."""
-        count = len(self.source)
-        if count <= self.size and self.resident:  # one batch: its order changes nothing, and nothing is copied
-            yield self._batch(np.arange(count), self._x, self._y, self.target)
-            return
-        still = generator is None or count <= self.size
-        order = torch.arange(count) if still else torch.randperm(count, generator=generator)
-        parts = list(torch.split(order, self.size))
-        if len(parts) > 1 and len(parts[-1]) == 1 < self.size:  # batch norm has no variance of one row
-            parts[-2:] = [torch.cat(parts[-2:])]
+        return self.of(*parts_of(len(self.source), self.size, generator))
+
+    def of(self, parts: Iterable[Tensor], still: bool) -> Iterator[Batch]:
+        """A batch for the positions of each part; `still` ones follow each other."""
+        parts = list(parts)
         if self.resident:
             for part in parts:
+                if still and len(part) == len(self.source):  # all rows: nothing is copied
+                    yield self._batch(part.numpy(), self._x, self._y, self.target)
+                    continue
                 pick = slice(int(part[0]), int(part[-1]) + 1) if still else part
                 x, y = _rows(self._x, pick), None if self._y is None else _rows(self._y, pick)
                 yield self._batch(part.numpy(), x, y, self.target[pick])
@@ -190,6 +203,57 @@ class Batches:
 
     def _placed(self, values: Tensor) -> Tensor:
         return values.to(self.device, torch.float32, non_blocking=True)
+
+
+class OwnBatches:
+    """Of every global batch the rows that one rank owns: it holds and reads no others.
+
+    The order of rows and the batches are those of one process. A rank without a row in a batch gives one of its rows
+    with share 0, since all ranks take every step together.
+    """
+
+    def __init__(
+        self, source: HopRows, size: int, device: torch.device, memory: int | None = None, *, world: World
+    ) -> None:
+        if len(source) < world.size:
+            raise GamlpError(
+                f"{len(source)} training rows are too few for {world.size} processes", hint="use fewer --processes"
+            )
+        self.count, self.size = len(source), size
+        self.begin, self.end = world.share(len(source))
+        mine = replace(source, rows=source.rows[self.begin : self.end])
+        self.own = Batches(mine, size, device, memory, of_more=len(source) > size)
+        self.target, self.device = self.own.target, device
+
+    @property
+    def held(self) -> int:
+        return self.own.held
+
+    def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
+        """All batches of an epoch, this rank's part of each."""
+        parts, still = parts_of(self.count, self.size, generator)
+        mine = [part[(part >= self.begin) & (part < self.end)] - self.begin for part in parts]
+        given = [own if len(own) else torch.zeros(1, dtype=torch.int64) for own in mine]
+        for part, own, batch in zip(parts, mine, self.own.of(given, still)):
+            share = torch.full((len(batch.target),), 1 / len(part), dtype=torch.float64, device=self.device)
+            share = share if len(own) else torch.zeros_like(share)
+            yield replace(batch, share=share, whole=len(part), counted=len(own))
+
+
+def own_rows(source: HopRows, size: int, device: torch.device, memory: int | None = None, *, world: World) -> Batches:
+    """The rows that one rank looks at; there may be none."""
+    begin, end = world.share(len(source))
+    return Batches(replace(source, rows=source.rows[begin:end]), size, device, memory)
+
+
+def parts_of(count: int, size: int, generator: torch.Generator | None) -> tuple[list[Tensor], bool]:
+    """Positions of the rows of each batch of an epoch, and whether they are in order."""
+    still = generator is None or count <= size  # the order of one batch changes nothing
+    order = torch.arange(count) if still else torch.randperm(count, generator=generator)
+    parts = list(torch.split(order, size))
+    if len(parts) > 1 and len(parts[-1]) == 1 < size:  # batch norm has no variance of one row
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts, still
 
 
 def _rows(values: Tensor, pick: Tensor | slice) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
+from gamlp.storage import Place
+from gamlp.training.world import ALONE, World
 
 Weights = dict[str, Tensor]
 
@@ -47,6 +50,30 @@ def save_tensors(path: Path, tensors: Weights, about: dict[str, str]) -> None:
         beside.unlink(missing_ok=True)
 
 
+def put_tensors(place: Path | Place, tensors: Weights, about: dict[str, str]) -> None:
+    """The same at any place: what a URL names is written here first, then put there in one piece."""
+    where = Place.of(place)
+    if where.local is not None:
+        save_tensors(where.local, tensors, about)
+        return
+    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
+        save_tensors(Path(folder) / "tensors", tensors, about)
+        where.put_file(Path(folder) / "tensors")
+
+
+def read_tensors(place: Path | Place) -> tuple[str, bool, Weights]:
+    """The sealed text of a file, whether all bytes are those that were written, and its tensors."""
+    where = Place.of(place)
+    if where.local is not None:
+        with safe_open(where.local, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return *unsealed(file.metadata(), tensors), tensors
+    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:  # not `fetched`, which keeps the first it has seen
+        copy = Path(folder) / "tensors"
+        copy.write_bytes(where.read())
+        return read_tensors(copy)
+
+
 def sealed(text: str, tensors: Weights) -> dict[str, str]:
     """Metadata of a file: the text after the digest of it and all tensors. One entry: the order of several varies."""
     return {"gamlp": f"{digest_of(text, tensors)} {text}"}
@@ -68,23 +95,52 @@ def digest_of(text: str, tensors: Weights) -> str:
     return state.hexdigest()
 
 
+@dataclass(frozen=True)
+class Draws:
+    """What random numbers of the next epochs come from: the order of rows, and every rank's own stream."""
+
+    shuffle: torch.Generator
+    device: torch.device
+    world: World = ALONE
+    seed: int = 0
+
+    def states(self) -> Weights:
+        """Of all ranks; all must ask for it together."""
+        found = {"random": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            found["random_cuda"] = torch.cuda.get_rng_state(self.device)
+        every: Weights = {"shuffle": self.shuffle.get_state()}
+        for name, state in found.items():
+            for rank, value in enumerate(self.world.gathered(state.to(self.device))):
+                every[_ranked(name, rank)] = value.cpu()
+        return every
+
+    def restore(self, tensors: Weights, epoch: int) -> None:
+        """As it was; a rank that was not there before begins a stream of its own."""
+        self.shuffle.set_state(tensors["shuffle"])
+        if (name := _ranked("random", self.world.rank)) in tensors:
+            torch.set_rng_state(tensors[name])
+        else:
+            torch.manual_seed(self.world.random_seed(self.seed, epoch))
+        if (name := _ranked("random_cuda", self.world.rank)) in tensors and self.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors[name], self.device)
+
+
+def _ranked(name: str, rank: int) -> str:
+    return f"{name}.{rank}" if rank else name
+
+
 def save_checkpoint(
-    path: Path,
-    standing: Standing,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    shuffle: torch.Generator,
-    device: torch.device,
+    path: Path | Place, standing: Standing, model: nn.Module, optimizer: torch.optim.Optimizer, draws: Draws
 ) -> None:
-    """All that the next epoch depends on."""
+    """All that the next epoch depends on; rank 0 writes it, and all must come here together."""
     tensors = {f"model.{name}": value for name, value in weights_of(model).items()}
     tensors |= {f"best.{name}": value for name, value in standing.best_weights.items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value).cpu() for name, value in state.items()}
-    tensors["random"] = torch.get_rng_state()
-    tensors["shuffle"] = shuffle.get_state()
-    if device.type == "cuda":
-        tensors["random_cuda"] = torch.cuda.get_rng_state(device)
+    tensors |= draws.states()
+    if draws.world.rank:
+        return
     kept = {
         "epoch": standing.epoch,
         "best_epoch": standing.best_epoch,
@@ -92,17 +148,13 @@ def save_checkpoint(
         "stopped": standing.stopped,
     }
     text = json.dumps(kept)
-    save_tensors(path, tensors, sealed(text, tensors))
+    put_tensors(path, tensors, sealed(text, tensors))
 
 
-def load_checkpoint(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, shuffle: torch.Generator, device: torch.device
-) -> Standing:
+def load_checkpoint(path: Path | Place, model: nn.Module, optimizer: torch.optim.Optimizer, draws: Draws) -> Standing:
     """Put everything back as it was."""
     try:
-        with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            text, intact = unsealed(file.metadata(), tensors)
+        text, intact, tensors = read_tensors(path)
         if not intact:
             raise ValueError("its bytes are not those that were written")
         kept: dict[str, Any] = json.loads(text)
@@ -113,13 +165,10 @@ def load_checkpoint(
             index, _, key = name.partition(".")
             states.setdefault(int(index), {})[key] = value
         optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
-        torch.set_rng_state(tensors["random"])
-        shuffle.set_state(tensors["shuffle"])
-        if "random_cuda" in tensors and device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random_cuda"], device)
+        draws.restore(tensors, standing.epoch)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise GamlpError(
-            "damaged or foreign checkpoint", file=path, hint="remove it to train this seed from the start"
+            "damaged or foreign checkpoint", file=str(path), hint="remove it to train this seed from the start"
         ) from error
     return standing
 

@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Training
+from gamlp.storage import Place
 from gamlp.training.allocation import kept_memory
-from gamlp.training.batches import Source
-from gamlp.training.checkpoint import Standing, Weights, load_checkpoint, save_checkpoint, weights_of
+from gamlp.training.batch_norm import share_batch_norms
+from gamlp.training.batches import Batch, HopRows, OwnBatches, Passes, Sharded, Source, own_rows
+from gamlp.training.checkpoint import Draws, Standing, Weights, load_checkpoint, save_checkpoint, weights_of
 from gamlp.training.metrics import Loss, evaluate, loss_of
+from gamlp.training.world import ALONE, World
 
 CHECKPOINT_SECONDS = 30.0
 Observe = Callable[[dict[str, Any]], None]
@@ -42,8 +45,9 @@ class Machine:
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     memory: int | None = None
-    checkpoint: Path | None = None
+    checkpoint: Path | Place | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    world: World = ALONE
 
 
 def fit(
@@ -57,12 +61,14 @@ def fit(
     observe: Observe | None = None,
     progress: Progress = silent,
 ) -> Fitted:
-    """Train the model that `make` gives, from the checkpoint where there is one."""
+    """Train the model that `make` gives, from the checkpoint where there is one; with all ranks of a joined world."""
     machine = machine or Machine()
     with kept_memory(), torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
         torch.manual_seed(seed)
         shuffle = torch.Generator().manual_seed(seed)
         model = make().to(machine.device)
+        if machine.world.rank:  # rank 0 draws as one process does
+            torch.manual_seed(machine.world.random_seed(seed))
         return _Run(model, train, valid, settings, shuffle, seed, machine).run(observe, progress)
 
 
@@ -78,11 +84,13 @@ class _Run:
         machine: Machine,
     ) -> None:
         self.model, self.settings, self.shuffle, self.seed, self.machine = model, settings, shuffle, seed, machine
-        self.train = train.batches(settings.batch_size, machine.device, machine.memory)
+        self.world = machine.world
+        self.train = self._batches(train, OwnBatches, machine.memory)
         left = None if machine.memory is None else machine.memory - self.train.held
-        self.valid = (
-            None if valid is None or not len(valid) else valid.batches(settings.batch_size, machine.device, left)
-        )
+        self.valid = None if valid is None or not len(valid) else self._batches(valid, own_rows, left)
+        self.norms = share_batch_norms(model, self.world)
+        self.world.follow([value.detach() for value in (*model.parameters(), *model.buffers())])
+        self.parameters = [value for value in model.parameters() if value.requires_grad]
         # A model may add to its loss: `penalty()` is asked for after every forward pass in training.
         self.penalty: Callable[[], Tensor] | None = getattr(model, "penalty", None)
         self.loss: Loss = loss_of(train.targets, train.classes, settings.class_weights, machine.device)
@@ -93,11 +101,20 @@ class _Run:
             fused=machine.device.type in ("cpu", "cuda"),
         )
 
+    def _batches(self, source: Source, sharded: Sharded, memory: int | None) -> Passes:
+        if self.world.size == 1:
+            return source.batches(self.settings.batch_size, self.machine.device, memory)
+        if not isinstance(source, HopRows):
+            raise GamlpError("only models over hops are trained by several processes", hint="use --processes 1")
+        return sharded(source, self.settings.batch_size, self.machine.device, memory, world=self.world)
+
     def run(self, observe: Observe | None, progress: Progress) -> Fitted:
         settings, place = self.settings, self.machine.checkpoint
         standing = Standing()
-        if place is not None and place.exists():
-            standing = load_checkpoint(place, self.model, self.optimizer, self.shuffle, self.machine.device)
+        draws = Draws(self.shuffle, self.machine.device, self.world, self.seed)
+        if place is not None and Place.of(place).exists():
+            standing = load_checkpoint(place, self.model, self.optimizer, draws)
+        self.world.agree(standing.epoch, "checkpoint", self.machine.device)
         saved = time.monotonic()
         while standing.epoch < settings.epochs and not standing.stopped:
             begun = time.monotonic()
@@ -108,8 +125,9 @@ class _Run:
             if observe is not None:
                 observe({"seed": self.seed, **line, "seconds": round(seconds, 4)})
             progress(f"seed {self.seed}", standing.epoch, settings.epochs, "epochs", _note(line, standing))
-            if place is not None and time.monotonic() - saved >= self.machine.checkpoint_seconds:
-                save_checkpoint(place, standing, self.model, self.optimizer, self.shuffle, self.machine.device)
+            due = place is not None and time.monotonic() - saved >= self.machine.checkpoint_seconds
+            if place is not None and self.world.decided(due, self.machine.device):
+                save_checkpoint(place, standing, self.model, self.optimizer, draws)
                 saved = time.monotonic()
         self.model.load_state_dict(standing.best_weights)
         self.model.eval()
@@ -126,19 +144,23 @@ class _Run:
         total, rows = torch.zeros((), device=self.machine.device), 0
         for batch in self.train.epoch(self.shuffle):
             self.optimizer.zero_grad()
-            loss = self.loss(self.model(batch.x, batch.y), batch.target, batch.share)
+            loss = self._loss(batch)
             loss.backward()  # type: ignore[no-untyped-call]
+            self.world.sum_gradients(self.parameters)
             self.optimizer.step()
-            total += loss.detach() * len(batch.target)
-            rows += len(batch.target)  # a sampler may leave rows out, or give them twice
+            count = batch.whole or len(batch.target)
+            total += loss.detach() * count
+            rows += count  # a sampler may leave rows out, or give them twice
+        self.world.follow(list(self.model.buffers()))  # those that a model of one's own keeps may differ by rank
         standing.epoch += 1
         line: dict[str, Any] = {
             "epoch": standing.epoch,
             "learning_rate": rate,
-            "loss": float(total) / max(1, rows),
+            "loss": float(self.world.total(total)) / max(1, rows),
         }
         if self.valid is not None and math.isfinite(line["loss"]):
-            line |= {f"valid_{name}": value for name, value in evaluate(self.model, self.valid).items()}
+            found = evaluate(self.model, self.valid, None, self.world)
+            line |= {f"valid_{name}": value for name, value in found.items()}
         finite = all(math.isfinite(line[name]) for name in ("loss", "valid_loss") if name in line)
         # The loss is of weights before the last step: that step may have been the one too far.
         if not (finite and all(bool(value.isfinite().all()) for value in self.model.parameters())):
@@ -149,6 +171,16 @@ class _Run:
                     hint="lower training.learning_rate, or scale the features (propagation.scaling)",
                 )
         return line
+
+    def _loss(self, batch: Batch) -> Tensor:
+        """Of the batch, or of this rank's part of it: Σ over ranks is the loss of the global batch."""
+        for norm in self.norms:
+            norm.counted = batch.counted != 0
+        loss = self.loss(self.model(batch.x, batch.y), batch.target, batch.share)
+        if self.penalty is None:
+            return loss
+        part = 1.0 if batch.whole is None or batch.counted is None else batch.counted / batch.whole
+        return loss + part * self.penalty()
 
     def _compare(self, standing: Standing, line: dict[str, Any]) -> None:
         """Keep the weights of a better epoch (with `keep: last`, of any); stop when none came for `patience`."""

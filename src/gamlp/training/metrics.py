@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from gamlp.training.allocation import kept_memory
 from gamlp.training.batches import Batch, Passes
+from gamlp.training.world import ALONE, World
 
 Array = np.ndarray[Any, Any]
 
@@ -37,12 +38,14 @@ def loss_of(targets: Array, classes: int, weights: str, device: torch.device) ->
 
     def loss(logits: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor:
         how = "none" if share is not None else "mean" if many or weight is None else "sum"
+        weighed = None if weight is None else weight.to(logits.dtype)  # a model of one's own may be in double
         if many:
-            found = functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weight, reduction=how)
+            target = target.to(logits.dtype)
+            found = functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weighed, reduction=how)
         else:
-            found = functional.cross_entropy(logits, target, weight, reduction=how)
+            found = functional.cross_entropy(logits, target, weighed, reduction=how)
         if share is not None:
-            return ((found.mean(1) if many else found) * share).sum()
+            return ((found.mean(1) if many else found) * share.to(found.dtype)).sum()
         return found / len(target) if how == "sum" else found
 
     return loss
@@ -67,12 +70,12 @@ def micro_f1(right: float, wrong: float) -> float:
     return float(2 * right / (2 * right + wrong)) if right + wrong else 1.0
 
 
-def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None) -> dict[str, float]:
-    """Mean loss and score: accuracy, or micro-F1 where a node has many labels."""
+def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None, world: World = ALONE) -> dict[str, float]:
+    """Mean loss and score: accuracy, or micro-F1 where a node has many labels; over the batches of all ranks."""
     many = batches.target.ndim == 2
     loss = loss or loss_of(batches.target.cpu().numpy(), 0, "none", batches.device)
     found = []  # of every batch: loss, right, wrong; fetched once, so that a device is not waited for
-    for batch, logits in logits_of(model, batches):
+    for batch, logits in logits_of(model, batches) if len(batches.target) else ():
         lost = loss(logits, batch.target) * len(logits)
         if many:
             chosen, true = logits > 0, batch.target > 0.5
@@ -80,7 +83,11 @@ def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None) -> dic
         else:
             counts = [(logits.argmax(1) == batch.target).sum(), torch.zeros_like(lost)]
         found.append(torch.stack([lost, *counts]))
-    total, right, wrong = np.sum([values.tolist() for values in found], axis=0) if found else (0.0, 0.0, 0.0)
-    count = max(1, len(batches.target))
+    sums = np.sum([values.tolist() for values in found], axis=0) if found else np.zeros(3)
+    own = torch.tensor(
+        [*sums, len(batches.target)], dtype=torch.float64, device=batches.device if world.size > 1 else "cpu"
+    )
+    total, right, wrong, rows = world.total(own).tolist()
+    count = max(1, rows)
     score = micro_f1(right, wrong) if many else right / count
     return {"loss": float(total / count), "score": float(score)}

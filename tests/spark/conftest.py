@@ -10,6 +10,7 @@ import pytest
 
 from gamlp.cluster import SparkSettings, check_java, session
 from gamlp.errors import GamlpError
+from tests.spark import object_store
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,8 +23,29 @@ def _spark_is_here() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(_spark_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two cores of this machine; what is heavy to start is started once."""
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str | None]:
+    """The address of an object store on loopback; None where its libraries are absent."""
+    if object_store.absent():
+        yield None
+        return
+    with object_store.running(tmp_path_factory.mktemp("s3")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def s3_bucket(s3_endpoint: str | None) -> str:
+    """The URL of an empty bucket, one for each file of tests."""
+    if s3_endpoint is None:
+        pytest.skip(f"no object store: {object_store.absent()}")
+    return object_store.new_bucket()
+
+
+@pytest.fixture(scope="session")
+def spark(_spark_is_here: None, s3_endpoint: str | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two cores of this machine; what is heavy to start is started once.
+
+    After the object store: tasks know its address by the environment, which they inherit from Java.
+    """
     place: Path = tmp_path_factory.mktemp("spark")
     conf = {
         "spark.driver.memory": "1g",

@@ -1,0 +1,18 @@
+"""Tasks reach the object store that the driver reaches."""
+
+from __future__ import annotations
+
+from gamlp.cluster import run_tasks
+from gamlp.storage import Place
+
+
+def test_a_task_writes_what_the_driver_reads(spark, s3_bucket):
+    place = Place.of(s3_bucket) / "answers"
+
+    def work(number):
+        (place / f"{number}").put(b"x" * number)
+        return {"read": len((place / f"{number}").read())}
+
+    assert [answer["read"] for answer in run_tasks(spark, work, [3, 5])] == [3, 5]
+    assert place.names() == ["3", "5"]
+    assert (place / "5").size() == 5

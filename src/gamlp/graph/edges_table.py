@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from gamlp.errors import GamlpError
 from gamlp.graph.buckets import Buckets
-from gamlp.graph.columns import BadRows, Rows, is_null, is_text, numbers, shown
+from gamlp.graph.columns import BadRows, Column, Rows, is_null, is_text, numbers, shown
 from gamlp.graph.graph import Array
-from gamlp.graph.ids import IdMap, is_id, missing
-from gamlp.graph.nodes_table import choose
+from gamlp.graph.ids import IdMap, missing
+from gamlp.graph.nodes_table import check_ids, choose
 from gamlp.graph.tables import Table
 from gamlp.progress import Progress
 
 ONE_RELATION = "edge"
-_MOST_RELATIONS = 1000
+MOST_RELATIONS = 1000
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class EdgesTable:
         for batch in self.table.batches(list(dict.fromkeys(columns)), size, bad.ragged()):
             rows = Rows(batch, bad)
             sources, targets = self._ends(rows, ids)
-            weights = self._weights(rows) if self.weight else None
-            kinds, kind_of = self._relations(rows) if self.relation else ([ONE_RELATION], None)
+            weights = read_weights(rows, self.weight) if self.weight else None
+            kinds, kind_of = read_relations(rows, self.relation) if self.relation else ([ONE_RELATION], None)
             loops = (sources == targets) & rows.good
             self.loops += int(np.count_nonzero(loops))
             self.read += batch.columns.num_rows
@@ -82,16 +82,7 @@ class EdgesTable:
     def _ends(self, rows: Rows, ids: IdMap) -> tuple[Array, Array]:
         ends = []
         for name in (self.names.src, self.names.dst):
-            column = rows.column(name)
-            if not is_id(column.type):
-                raise GamlpError(
-                    f"ids are {column.type}",
-                    file=rows.batch.file,
-                    column=name,
-                    hint="use integers or strings",
-                )
-            rows.refuse("missing node", missing(column), name, lambda _: "missing node")
-            ends.append((name, column))
+            ends.append((name, check_ids(rows, name, of="node")))
         columns = [column for _, column in ends]
         if ids.by_hash and columns[0].type == columns[1].type:  # one lookup: it builds a hash table
             both = ids.rows(pa.concat_arrays(columns))
@@ -99,56 +90,13 @@ class EdgesTable:
         else:
             found = [ids.rows(column) for column in columns]
         for (name, column), row_of in zip(ends, found):
-            rows.refuse(
-                "unknown node",
-                row_of < 0,
-                name,
-                lambda i, column=column: f"node '{shown(column, i)}' is not in the node table",  # type: ignore[misc]
-            )
+            refuse_unknown(rows, name, column, row_of < 0)
         return found[0], found[1]
-
-    def _weights(self, rows: Rows) -> Array:
-        assert self.weight is not None
-        column = rows.column(self.weight)
-        rows.refuse("missing weight", is_null(column), self.weight, lambda _: "missing weight")
-        values, readable = numbers(column, pa.float64())
-        rows.refuse("bad weight", ~readable, self.weight, lambda i: f"'{shown(column, i)}' is not a number")
-        with np.errstate(over="ignore"):
-            narrow = values.astype(np.float32)
-        rows.refuse(
-            "bad weight",
-            ~np.isfinite(narrow) | (narrow < 0),
-            self.weight,
-            lambda i: f"a weight of {values[i]:g}",
-            "weights are finite and not negative",
-        )
-        return narrow
-
-    def _relations(self, rows: Rows) -> tuple[list[str], Array]:
-        assert self.relation is not None
-        column = rows.column(self.relation)
-        if not (is_text(column) or pa.types.is_integer(column.type)):
-            raise GamlpError(
-                f"relations are {column.type}",
-                file=rows.batch.file,
-                column=self.relation,
-                hint="name them by strings",
-            )
-        rows.refuse("missing relation", missing(column), self.relation, lambda _: "missing relation")
-        text = column if is_text(column) else column.cast(pa.large_string())
-        coded: Any = text.fill_null("").dictionary_encode()
-        return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
 
     def _create(self, create: Callable[[str], Buckets], name: str, number: int, rows: Rows, picked: Array) -> Buckets:
         row = rows.batch.row(int(np.argmax(picked)))
-        if number >= _MOST_RELATIONS:
-            raise GamlpError(
-                f"more than {_MOST_RELATIONS} different relations",
-                file=rows.batch.file,
-                row=row,
-                column=self.relation,
-                hint="is it the column of relations?",
-            )
+        if number >= MOST_RELATIONS:
+            raise too_many_relations(file=rows.batch.file, row=row, column=self.relation)
         try:
             return create(name)
         except GamlpError as error:  # a name that cannot be one
@@ -169,3 +117,47 @@ class EdgesTable:
             np.stack([sources, targets], 1).ravel(),
             None if weights is None else np.repeat(weights, 2),
         )
+
+
+def refuse_unknown(rows: Rows, name: str, column: Column, unknown: Array) -> None:
+    """An end of an edge that no node is makes the edge bad."""
+    rows.refuse("unknown node", unknown, name, lambda i: f"node '{shown(column, i)}' is not in the node table")
+
+
+def read_weights(rows: Rows, name: str) -> Array:
+    """float32, finite and not negative; an edge with another one is bad."""
+    column = rows.column(name)
+    rows.refuse("missing weight", is_null(column), name, lambda _: "missing weight")
+    values, readable = numbers(column, pa.float64())
+    rows.refuse("bad weight", ~readable, name, lambda i: f"'{shown(column, i)}' is not a number")
+    with np.errstate(over="ignore"):
+        narrow: Array = values.astype(np.float32)
+    rows.refuse(
+        "bad weight",
+        ~np.isfinite(narrow) | (narrow < 0),
+        name,
+        lambda i: f"a weight of {values[i]:g}",
+        "weights are finite and not negative",
+    )
+    return narrow
+
+
+def read_relations(rows: Rows, name: str) -> tuple[list[str], Array]:
+    """Names of relations, and which of them each edge is of."""
+    column = rows.column(name)
+    if not (is_text(column) or pa.types.is_integer(column.type)):
+        raise GamlpError(f"relations are {column.type}", file=rows.batch.file, column=name, hint="name them by strings")
+    rows.refuse("missing relation", missing(column), name, lambda _: "missing relation")
+    text = column if is_text(column) else column.cast(pa.large_string())
+    coded: Any = text.fill_null("").dictionary_encode()
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+
+
+def too_many_relations(**place: Any) -> GamlpError:
+    """What is said of a column with more names than could be relations."""
+    return GamlpError(f"more than {MOST_RELATIONS} different relations", hint="is it the column of relations?", **place)
+
+
+def too_heavy(column: str | None) -> GamlpError:
+    """What is said where duplicates of an edge add up to infinity."""
+    return GamlpError("the weights of an edge add up to more than float32 holds", column=column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -40,21 +41,36 @@ class FeatureSource(Protocol):
 class ColumnFeatures:
     """Numeric columns (one feature each) and list columns (several), side by side in the order given."""
 
-    def __init__(self, columns: list[str]) -> None:
+    def __init__(
+        self, columns: list[str], widths: Mapping[str, int] | None = None, others: str = "the rows before"
+    ) -> None:
         self.columns = columns
-        self._widths: dict[str, int] = {}
+        self._widths = dict(widths or {})  # of list columns; one that is not given is that of the first row
+        self._others = others
 
     def width(self) -> int:
         return sum(self._widths.get(name, 1) for name in self.columns)
 
     def read(self, batch: Batch, at: int, bad: BadRows) -> tuple[Array, Array]:
         rows = Rows(batch, bad)
+        return self.read_rows(rows), rows.good
+
+    def read_rows(self, rows: Rows) -> Array:
+        """float32 `[rows, width]`; rows with a bad value are no longer good."""
         parts = [self._read_column(rows, name) for name in self.columns]
-        return (parts[0] if len(parts) == 1 else np.concatenate(parts, 1)), rows.good
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
 
     def place(self, batch: Batch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
-        owners = [name for name in self.columns for _ in range(self._widths.get(name, 1))]
-        return batch.file, batch.row(row), owners[feature]
+        return batch.file, batch.row(row), self.owner(feature)
+
+    def owner(self, feature: int) -> str:
+        """The column that a feature comes from."""
+        return [name for name in self.columns for _ in range(self._widths.get(name, 1))][feature]
+
+    @property
+    def list_widths(self) -> dict[str, int]:
+        """Lengths of the lists that were seen, by column."""
+        return dict(self._widths)
 
     def _read_column(self, rows: Rows, name: str) -> Array:
         column = rows.column(name)
@@ -76,7 +92,7 @@ class ColumnFeatures:
             "ragged features",
             lengths != width,
             name,
-            lambda i: f"{lengths[i]} features where the rows before have {width}",
+            lambda i: f"{lengths[i]} features where {self._others} have {width}",
         )
         if not rows.good.all():
             column = column.filter(pa.array(rows.good))

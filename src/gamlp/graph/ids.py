@@ -23,15 +23,15 @@ class IdColumn:
     def add(self, column: Column, typed: bool) -> None:
         """Append ids, none missing; text that is not `typed` (CSV) may be integers."""
         strings = self._strings is not None or (typed and is_text(column))
-        integers = None if strings else _as_integers(column)
+        integers = None if strings else as_integers(column)
         if integers is not None:
             self._integers.append(integers)
             return
         if self._strings is None:
             # Lossless: ids were taken for integers only where the text is how an integer is written.
-            self._strings = [_text(pa.array(part)) for part in self._integers]
+            self._strings = [as_text(pa.array(part)) for part in self._integers]
             self._integers = []
-        self._strings.append(_text(column))
+        self._strings.append(as_text(column))
 
     def values(self) -> Array | Column:
         """int64 numpy array, or an Arrow array of large strings. To be called once: the parts are let go."""
@@ -76,7 +76,7 @@ class IdMap:
     def rows(self, column: Column) -> Array:
         """Rows of ids, int32; UNKNOWN_ROW for an id that no node has."""
         if self._table is not None and self._text:
-            return self._table.rows(_text(column)).astype(np.int32)
+            return self._table.rows(as_text(column)).astype(np.int32)
         ids, readable = numbers(column, pa.int64())
         if self._table is not None:
             return np.where(readable, self._table.rows(ids), UNKNOWN_ROW).astype(np.int32)
@@ -98,7 +98,7 @@ def is_id(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_large_string(kind) or types.is_null(kind))
 
 
-def _as_integers(column: Column) -> Array | None:
+def as_integers(column: Column) -> Array | None:
     """int64, or None where an id is not an integer written plainly (007 and +7 are strings)."""
     if is_text(column):
         try:
@@ -115,7 +115,8 @@ def _as_integers(column: Column) -> Array | None:
     return np.asarray(integers.to_numpy(zero_copy_only=False))
 
 
-def _text(column: Column) -> Column:
+def as_text(column: Column) -> Column:
+    """Ids as strings."""
     return column if is_text(column) else column.cast(pa.large_string())
 
 

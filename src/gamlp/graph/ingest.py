@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.files import create_array
 from gamlp.graph.buckets import Buckets, bucket_count
 from gamlp.graph.columns import BadRows, OnBad
-from gamlp.graph.edges_table import ONE_RELATION, EdgeNames, EdgesTable
+from gamlp.graph.edges_table import ONE_RELATION, EdgeNames, EdgesTable, too_heavy
 from gamlp.graph.folder import GraphWriter, writing
 from gamlp.graph.graph import ROLES, FloatName, Labels, Split
 from gamlp.graph.ids import IdMap
@@ -74,6 +74,30 @@ class IngestReport:
         self.warnings.append(sentence)
         warnings.warn(sentence, UserWarning, stacklevel=3)
 
+    def untrained(self, absent: Sequence[str]) -> None:
+        """Warn of classes without training nodes."""
+        if absent:
+            shown = ", ".join(absent[:5]) + (" …" if len(absent) > 5 else "")
+            self.warn(f"{len(absent)} of {self.classes} classes have no training nodes: {shown}")
+
+    def unlabelled(self, count: int) -> None:
+        """Warn of nodes that are in the split for nothing."""
+        if count:
+            self.warn(f"{count} nodes of the split have no label and are left out of it")
+
+    def source(self, edges: str, nodes: str, seed: int) -> dict[str, Any]:
+        """What the manifest keeps of how the graph was made."""
+        return {
+            "made_by": "ingest",
+            "edges": edges,
+            "nodes": nodes,
+            "edges_read": self.edges_read,
+            "self_loops_dropped": self.self_loops_dropped,
+            "duplicates_merged": self.duplicates_merged,
+            "bad_rows": self.bad_rows,
+            "seed": seed if self.split_made else None,
+        }
+
 
 def ingest(options: IngestOptions, progress: Progress = silent) -> IngestReport:
     """Build a graph folder; nothing is left behind when something is wrong."""
@@ -98,7 +122,7 @@ def ingest(options: IngestOptions, progress: Progress = silent) -> IngestReport:
         pa.default_memory_pool().release_unused()
         _sort(edges, relations, writer, report, progress)
         report.bad_rows = dict(bad.counts)
-        writer.source = _source(options, report)
+        writer.source = report.source(options.edges.name, options.nodes.name, options.seed)
     report.seconds = round(time.monotonic() - began, 3)
     return report
 
@@ -136,18 +160,15 @@ def _split(options: IngestOptions, labels: Labels | None, found: NodeColumns, re
     else:
         split = random_split(labels, options.fractions, options.seed, options.stratified)
         report.split_made = True
-    absent = classes_without_training(labels, split)
-    if absent:
-        shown = ", ".join(absent[:5]) + (" …" if len(absent) > 5 else "")
-        report.warn(f"{len(absent)} of {len(labels.classes)} classes have no training nodes: {shown}")
+    report.untrained(classes_without_training(labels, split))
     return split
 
 
 def _roles_with_labels(roles: Any, labels: Labels, report: IngestReport) -> Any:
     useless = (roles > 0) & ~labels.known()
     count = int(np.count_nonzero(useless))
+    report.unlabelled(count)
     if count:
-        report.warn(f"{count} nodes of the split have no label and are left out of it")
         return np.where(useless, 0, roles).astype(np.int8)
     return roles
 
@@ -192,7 +213,7 @@ def _sort(
         report.entries[name] = 0
         for block in buckets.blocks():
             if block.weights is not None and not np.isfinite(block.weights).all():
-                raise GamlpError("the weights of an edge add up to more than float32 holds", column=edges.weight)
+                raise too_heavy(edges.weight)
             writer.block(block, name)
             report.entries[name] += len(block.neighbours)
             done += block.stop - block.start
@@ -202,17 +223,3 @@ def _sort(
     report.duplicates_merged = (total - sum(report.entries.values())) // (1 if edges.directed else 2)
     if total == 0:
         report.warn("the graph has no edges")
-
-
-def _source(options: IngestOptions, report: IngestReport) -> dict[str, Any]:
-    """What the manifest keeps of how the graph was made."""
-    return {
-        "made_by": "ingest",
-        "edges": options.edges.name,
-        "nodes": options.nodes.name,
-        "edges_read": report.edges_read,
-        "self_loops_dropped": report.self_loops_dropped,
-        "duplicates_merged": report.duplicates_merged,
-        "bad_rows": report.bad_rows,
-        "seed": options.seed if report.split_made else None,
-    }

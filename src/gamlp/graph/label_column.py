@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -57,9 +57,7 @@ class LabelColumn:
             self._parts.append(self._encode(labels))
             return
         lengths = pc.list_value_length(labels).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
-        flat = plain(labels.flatten())
-        text = pc.utf8_trim_whitespace(flat.cast(pa.large_string()))
-        codes = self._encode(text)
+        codes = self._encode(trimmed(labels.flatten()))
         self._counts.append(lengths)
         self._parts.append(codes)
 
@@ -129,28 +127,38 @@ class LabelColumn:
             return UNKNOWN
         code = self._codes.setdefault(value, len(self._codes))
         if code >= MOST_CLASSES:
-            raise GamlpError(
-                f"more than {MOST_CLASSES} different labels",
-                column=self.name,
-                hint="is it the column of classes?",
-            )
+            raise too_many_classes(self.name)
         return code
 
     def _classes(self, used: Array) -> tuple[tuple[str, ...], Array]:
         """Names of the used codes, sorted, and the class number of every code (UNKNOWN at -1)."""
-        texts = list(self._codes)
-        spelled = {int(code): texts[code] for code in used}
-        integers = {code: _INTEGER.fullmatch(text) for code, text in spelled.items()}
-        if all(integers.values()):
-            spelled = {code: str(int(match[1])) for code, match in integers.items() if match}
-            names = tuple(sorted(set(spelled.values()), key=int))
-        else:
-            names = tuple(sorted(set(spelled.values())))
-        position = {name: number for number, name in enumerate(names)}
-        numbers = np.full(len(texts) + 1, UNKNOWN, np.int32)
-        for code, name in spelled.items():
-            numbers[code] = position[name]
-        return names, numbers
+        return class_numbers(list(self._codes), used)
+
+
+def class_numbers(texts: Sequence[str], used: Array) -> tuple[tuple[str, ...], Array]:
+    """Names of the classes that the used labels `texts[used]` are, sorted, and the class of every label; last: -1."""
+    spelled = {int(code): texts[code] for code in used}
+    integers = {code: _INTEGER.fullmatch(text) for code, text in spelled.items()}
+    if all(integers.values()):
+        spelled = {code: str(int(match[1])) for code, match in integers.items() if match}
+        names = tuple(sorted(set(spelled.values()), key=int))
+    else:
+        names = tuple(sorted(set(spelled.values())))
+    position = {name: number for number, name in enumerate(names)}
+    numbers = np.full(len(texts) + 1, UNKNOWN, np.int32)
+    for code, name in spelled.items():
+        numbers[code] = position[name]
+    return names, numbers
+
+
+def trimmed(labels: Column) -> Column:
+    """Labels out of lists, of whatever type, as text."""
+    return pc.utf8_trim_whitespace(plain(labels).cast(pa.large_string()))
+
+
+def too_many_classes(column: str) -> GamlpError:
+    """What is said of a column with more labels than could be classes."""
+    return GamlpError(f"more than {MOST_CLASSES} different labels", column=column, hint="is it the column of classes?")
 
 
 def split_roles(rows: Rows, name: str) -> Array:

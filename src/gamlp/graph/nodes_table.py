@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from gamlp.graph.feature_columns import ArrayFeatures, ColumnFeatures, FeatureSo
 from gamlp.graph.graph import Array, FloatName, Labels
 from gamlp.graph.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.label_column import LabelColumn, split_roles
-from gamlp.graph.precision import store_as, too_large
+from gamlp.graph.precision import cannot_hold, store_as, too_large
 from gamlp.graph.tables import Batch, Table, is_csv
 from gamlp.progress import Progress
 
@@ -84,8 +85,7 @@ class NodesTable:
         for batch in self.table.batches(_once(names), self.size, ragged, self._most_rows()):
             at = places.add(batch)
             rows = Rows(batch, self.bad)
-            column = rows.column(self.names.id)
-            self._check_ids(rows, column)
+            column = check_ids(rows, self.names.id)
             found = labels.read(rows) if labels else None
             role = split_roles(rows, self.split) if self.split else None
             if self.bad.skip and self.features is not None:
@@ -131,9 +131,7 @@ class NodesTable:
                 row, feature = (int(found[0]) for found in np.nonzero(wrong))
                 row = int(np.flatnonzero(good)[row])
                 file, number, column = source.place(batch, at, row, feature)
-                others = "float32 or bfloat16" if dtype == "float16" else "float32"
-                problem = f"{values[row, feature]:g} is more than {dtype} can hold"
-                raise GamlpError(problem, file=file, row=number, column=column, hint=f"store features as {others}")
+                raise cannot_hold(values[row, feature], dtype, file=file, row=number, column=column)
             out[done : done + len(stored)] = stored
             done, at = done + len(stored), at + len(values)
             self.progress("features", done, nodes.count, "nodes")
@@ -142,13 +140,7 @@ class NodesTable:
         given = self.names.features
         if given is not None and given.endswith(".npy"):
             return ArrayFeatures(Path(given))
-        if given is not None:
-            names = [name.strip() for name in given.split(",") if name.strip()]
-        else:
-            names = self._other_columns()
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if given is not None and twice:
-            raise GamlpError(f"--features names column '{twice}' twice")
+        names = self._other_columns() if given is None else feature_names(given)
         self.table.need(names)
         return ColumnFeatures(names) if names else None
 
@@ -169,16 +161,6 @@ class NodesTable:
     def _most_rows(self) -> int:
         """Rows whose features fit a batch, where the table does not say how wide they are."""
         return max(1, self.size // (8 * self.features.width())) if isinstance(self.features, ArrayFeatures) else 1 << 22
-
-    def _check_ids(self, rows: Rows, column: Column) -> None:
-        if not is_id(column.type):
-            raise GamlpError(
-                f"ids are {column.type}",
-                file=rows.batch.file,
-                column=self.names.id,
-                hint="use integers or strings",
-            )
-        rows.refuse("missing id", missing(column), self.names.id, lambda _: "missing id")
 
     def _drop_duplicates(self, ids: Array | Column, kept: Array, places: _Places) -> Array | Column:
         first = first_rows(ids)
@@ -221,13 +203,42 @@ class _Places:
         return file, start + row - self._starts[index] + 1
 
 
-def choose(table: Table, given: str | None, usual: str) -> str | None:
+class HasColumns(Protocol):
+    """A table of any kind."""
+
+    @property
+    def column_names(self) -> list[str]: ...
+
+    def need(self, names: Sequence[str]) -> None:
+        """Refuse a table that lacks one of these columns, or has it twice."""
+        ...
+
+
+def choose(table: HasColumns, given: str | None, usual: str) -> str | None:
     """A column by the name given, or by the usual name if there is one; empty: none."""
     if given is None:
-        return usual if usual in table.schema().names else None
+        return usual if usual in table.column_names else None
     if given:
         table.need([given])
     return given or None
+
+
+def feature_names(given: str) -> list[str]:
+    """Columns that --features names."""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise GamlpError(f"--features names column '{twice}' twice")
+    return names
+
+
+def check_ids(rows: Rows, name: str, of: str = "id") -> Column:
+    """A column of ids; rows without one are bad."""
+    column = rows.column(name)
+    if not is_id(column.type):
+        raise GamlpError(f"ids are {column.type}", file=rows.batch.file, column=name, hint="use integers or strings")
+    rows.refuse(f"missing {of}", missing(column), name, lambda _: f"missing {of}")
+    return column
 
 
 def _once(names: list[str]) -> list[str]:

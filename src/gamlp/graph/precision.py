@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from gamlp.errors import GamlpError
 from gamlp.graph.graph import Array, FloatName
 
 
@@ -24,3 +27,9 @@ def too_large(stored: Array, dtype: FloatName) -> Array:
     if dtype == "bfloat16":
         return np.asarray((stored & 0x7F80) == 0x7F80)
     return ~np.isfinite(stored)
+
+
+def cannot_hold(value: float, dtype: FloatName, **place: Any) -> GamlpError:
+    """What is said of a feature that is too large for the dtype."""
+    others = "float32 or bfloat16" if dtype == "float16" else "float32"
+    return GamlpError(f"{value:g} is more than {dtype} can hold", hint=f"store features as {others}", **place)

@@ -60,6 +60,10 @@ class Table:
             self._schemas[file] = _reading(file, _read_schema, file)
         return self._schemas[file]
 
+    @property
+    def column_names(self) -> list[str]:
+        return list(self.schema().names)
+
     def need(self, names: Sequence[str]) -> None:
         """Refuse a file that lacks one of these columns, or has it twice."""
         for file in self.files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import os
 import shutil
@@ -119,6 +120,14 @@ def _replace_folder(beside: Path, out: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def npy_header(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> bytes:
+    """What a .npy file begins with; the rows follow, one after the other."""
+    text = io.BytesIO()
+    fields = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(text, fields)
+    return text.getvalue()
+
+
 def create_array(path: Path, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray[Any, Any]:
     """A new .npy file, mapped for writing, with its blocks reserved.
 
@@ -126,12 +135,13 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: np.typing.DTypeLike)
     turns that into an OSError.
     """
     dtype = np.dtype(dtype)
+    header = npy_header(shape, dtype)
+    offset = len(header)
     with path.open("wb") as file:
-        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        offset = file.tell()
+        file.write(header)
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         if size:
+            file.flush()
             os.posix_fallocate(file.fileno(), 0, offset + size)
     if size == 0:
         return np.empty(shape, dtype)
@@ -142,7 +152,7 @@ def save_array(path: Path, values: np.ndarray[Any, Any]) -> None:
     """Write a .npy file. np.save tells a full disk as '9 requested and 4 written', without its errno."""
     values = np.ascontiguousarray(values)
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(values))
+        file.write(npy_header(values.shape, values.dtype))
         if values.size:
             file.write(values.data.cast("B"))
 

@@ -18,13 +18,13 @@ def silent(stage: str, done: float, total: float | None = None, unit: str = "", 
     """Show nothing."""
 
 
-def overall(progress: Progress, all_entries: float) -> Progress:
+def overall(progress: Progress, all_entries: float, counted: str = "entries") -> Progress:
     """Also tells how much of all hops is done, so that the time left of the whole can be estimated."""
     stages: dict[str, float] = {}
 
     def tell(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
         progress(stage, done, total, unit, note)
-        if unit == "entries":
+        if unit == counted and "hop " in stage:
             stages[stage] = done
             progress("all hops", sum(stages.values()), all_entries, unit)
 

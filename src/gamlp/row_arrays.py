@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.files import map_array
+from gamlp.files import map_array, npy_header
 from gamlp.storage import Place
 
 Array = np.ndarray[Any, Any]
@@ -168,3 +168,25 @@ class RowShards(_Rows):
                 )
             self._opened[index] = values
         return self._opened[index]
+
+
+def put_rows(place: Place, values: Array) -> None:
+    """A .npy file, whole or not at all."""
+    with place.writing() as file:
+        file.write(npy_header(values.shape, values.dtype))
+        if values.size:
+            file.write(np.ascontiguousarray(values).data.cast("B"))
+
+
+def new_rows(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> tuple[memoryview, Array]:
+    """Room for a .npy file in memory, and the rows in it: what is computed there is written without a copy."""
+    header = npy_header(shape, dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    whole = np.empty(len(header) + size, np.uint8)
+    whole[: len(header)] = np.frombuffer(header, np.uint8)
+    return whole.data, whole[len(header) :].view(dtype).reshape(shape)
+
+
+def bytes_of(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> int:
+    """Of the .npy file."""
+    return len(npy_header(shape, dtype)) + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize

@@ -130,6 +130,20 @@ class Place:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the files directly inside, by name, from one listing."""
+        try:
+            if self.local is not None:
+                with os.scandir(self.local) as found:
+                    return {entry.name: entry.stat().st_size for entry in found if entry.is_file()}
+            with self._remote() as (system, path):
+                listed = system.ls(path, detail=True)
+                return {
+                    str(each["name"]).rsplit("/", 1)[-1]: int(each["size"]) for each in listed if each["type"] == "file"
+                }
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+
     def make(self) -> None:
         """A folder here; on an object store there is nothing to make."""
         if self.local is not None:

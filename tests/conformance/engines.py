@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
+from gamlp.progress import Progress
 from gamlp.propagation import Engine, LocalEngine
+from gamlp.propagation.block_engine import BlockEngine, Workers
 from gamlp.propagation.passes import FIXED
 
 # Room for eight columns of a small graph: everything else must go through several column blocks.
 TINY = FIXED + 20 * 64 + 2 * 64 * 8 * 4
+
+
+@dataclass(frozen=True)
+class BlocksHere(BlockEngine):
+    """The tasks of the Spark engine, each shipped and answered as Spark does it, in this process and in any order."""
+
+    @contextmanager
+    def workers(self) -> Iterator[Workers]:
+        yield Workers(_one_after_the_other, 3)
+
+
+def _one_after_the_other(
+    work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str, progress: Progress
+) -> list[dict[str, Any]]:
+    answers = {}
+    for number in sorted(numbers, key=lambda number: -number):
+        answers[number] = json.loads(json.dumps(pickle.loads(pickle.dumps(work))(number)))
+    return [answers[number] for number in numbers]
+
 
 ENGINES: dict[str, Callable[[], Engine]] = {
     "local": lambda: LocalEngine(),
@@ -16,4 +42,7 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "local, five threads": lambda: LocalEngine(threads=5),
     "local, out of core": lambda: LocalEngine(memory=TINY, threads=2),
     "local, checkpoint each hop": lambda: LocalEngine(checkpoint_seconds=0.0),
+    "blocks": lambda: BlocksHere(),
+    "blocks, one": lambda: BlocksHere(blocks=1),
+    "blocks, little memory": lambda: BlocksHere(memory=6000),  # needed rows come some sources at a time
 }

@@ -23,7 +23,8 @@ struct Hop {
     int64_t src_stride;  // in elements
     void *dst;           // row g at dst + g * dst_stride; with `rows`, position i at dst + i * dst_stride
     int64_t dst_stride;
-    int64_t width;  // columns, a multiple of kLanes
+    int64_t width;    // columns, a multiple of kLanes
+    bool accumulate;  // sums begin with what dst holds: neighbours may come in several goes, in ascending order
 };
 
 struct Scale {

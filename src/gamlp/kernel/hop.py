@@ -19,7 +19,7 @@ class HopTask:
     """Everything a hop needs but its rows. `src[n, w]` and `dst` are float32, or uint16 bits of a half type.
 
     With `rows` (node numbers, ascending, inside the block) position i of dst receives row rows[i]; otherwise dst is
-    indexed by node.
+    indexed by node. With `accumulate` sums begin with what dst holds: neighbours may come in several goes, ascending.
     """
 
     offsets: Array
@@ -32,6 +32,7 @@ class HopTask:
     dst: Array
     storage: str = "float32"
     rows: Array | None = None
+    accumulate: bool = False
 
 
 def instructions() -> str:
@@ -67,6 +68,7 @@ def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
             task.dst,
             CODES[task.storage],
             baseline,
+            task.accumulate,
         )
     )
 
@@ -83,19 +85,19 @@ def _hop_with_torch(task: HopTask, begin: int, end: int) -> int:
     values = np.ones(len(columns), np.float32) if task.weights is None else np.asarray(task.weights[entries])
     # Rows are independent here too: a chunk's neighbours alone are gathered, so half types are widened chunk by chunk.
     src = as_torch(task.src, task.storage)
-    total = torch.zeros(len(rows), task.src.shape[1])
+    nodes = rows + task.start
+    into = slice(begin, end) if task.rows is not None else slice(task.start + begin, task.start + end)
+    dst = as_torch(task.dst, task.storage)[into]
+    total = dst.float().clone() if task.accumulate else torch.zeros(len(rows), task.src.shape[1])
     owner = torch.from_numpy(np.repeat(np.arange(len(rows)), counts))
     step = max(1, (64 << 20) // (4 * task.src.shape[1]))
     for at in range(0, len(columns), step):
         part = slice(at, at + step)
         gathered = src[torch.from_numpy(columns[part])].float() * torch.from_numpy(values[part])[:, None]
         total.index_add_(0, owner[part], gathered)
-    nodes = rows + task.start
     if task.loops:
         total += src[torch.from_numpy(nodes)].float()
     if task.factors is not None:
         total *= torch.from_numpy(task.factors[nodes])[:, None]
-    into = slice(begin, end) if task.rows is not None else slice(task.start + begin, task.start + end)
-    dst = as_torch(task.dst, task.storage)[into]
     dst.copy_(total)
     return int((~torch.isfinite(dst)).sum()) if task.storage == "float16" else 0

@@ -103,6 +103,8 @@ inline int sum_tile(const Hop &h, int64_t first, int64_t own, int64_t last, int6
     using Element = typename S::Element;
     const Element *src = static_cast<const Element *>(h.src) + column;
     Floats sum[V] = {};
+    if (h.accumulate)
+        for (int v = 0; v < V; ++v) S::load(dst + v * kLanes, sum[v]);
     auto add = [&](int64_t node, float weight) {
         const Element *row = src + node * h.src_stride;
         for (int v = 0; v < V; ++v) {

@@ -56,7 +56,7 @@ void check_matrix(const ConstMatrix &matrix, int storage) {
 
 int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<Vector<float>> weights,
             std::optional<Vector<float>> factors, std::optional<Vector<int64_t>> rows, int64_t start, int64_t begin,
-            int64_t end, bool loops, ConstMatrix src, Matrix dst, int storage, bool baseline) {
+            int64_t end, bool loops, ConstMatrix src, Matrix dst, int storage, bool baseline, bool accumulate) {
     check_matrix(src, storage);
     check_matrix(ConstMatrix(dst), storage);
     if (src.shape(1) != dst.shape(1) || src.shape(1) % gamlp::kLanes) throw std::invalid_argument("width");
@@ -80,7 +80,8 @@ int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<V
                  src.stride(0),
                  dst.data(),
                  dst.stride(0),
-                 int64_t(src.shape(1))};
+                 int64_t(src.shape(1)),
+                 accumulate};
     nb::gil_scoped_release release;
     return (baseline ? kBaseline : kLoops).hop(h, static_cast<gamlp::Storage>(storage));
 }
@@ -183,7 +184,7 @@ NB_MODULE(_native, m) {
     m.attr("instructions") = kLoops.name;
     m.def("hop", &hop, "dst[i] = factors[i] * sum of neighbours' rows.", "offsets"_a, "neighbours"_a, "weights"_a.none(),
           "factors"_a.none(), "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a,
-          "baseline"_a = false);
+          "baseline"_a = false, "accumulate"_a = false);
     m.def("scale", &scale, "dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].", "src"_a, "src_storage"_a,
           "dst"_a, "dst_storage"_a, "rows"_a.none(), "row_factors"_a.none(), "column_factors"_a.none(),
           "baseline"_a = false);

@@ -21,8 +21,13 @@ _HINT = "verify the graph with gamlp info, and build it again"
 def check_offsets(relation: Relation) -> None:
     """Refuse offsets that do not ascend from 0 to the number of neighbours."""
     for block in relation.blocks:
-        if not _ascend(block):
-            raise GamlpError(f"relation '{relation.name}' is damaged: its offsets do not ascend", hint=_HINT)
+        check_block(block, relation.name)
+
+
+def check_block(block: Block, relation: str) -> None:
+    """The same of one block."""
+    if not _ascend(block):
+        raise GamlpError(f"relation '{relation}' is damaged: its offsets do not ascend", hint=_HINT)
 
 
 def check_neighbours(neighbours: Array, count: int) -> None:

@@ -236,8 +236,7 @@ class PassRun:
         peak = np.zeros(piece.width, np.float32)
         for found in each(self.threads, largest, range(0, self.count, step)):
             np.maximum(peak, found, out=peak)
-        exponent = np.where(peak > 0, np.ceil(np.log2(np.where(peak > 0, peak, 1.0) / _HALF_TOP)), 0.0)
-        return np.asarray(np.exp2(np.clip(exponent, -100, 100)), np.float32)
+        return column_scales(peak)
 
     def _refuse_lost(self, lost: int, k: int) -> None:
         if lost:
@@ -252,6 +251,12 @@ class PassRun:
     def _state_path(self, k: int) -> Path:
         first, last = self.spec.pieces[0], self.spec.pieces[-1]
         return self.work / f"{first.name}-{last.name}-state{k}.slab"
+
+
+def column_scales(peak: Array) -> Array:
+    """float16: the power of two that brings a column's largest value near 2^12 when the column is divided by it."""
+    exponent = np.where(peak > 0, np.ceil(np.log2(np.where(peak > 0, peak, 1.0) / _HALF_TOP)), 0.0)
+    return np.asarray(np.exp2(np.clip(exponent, -100, 100)), np.float32)
 
 
 def _neighbours_of(task: HopTask, begin: int, end: int) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Relation
+from gamlp.graph.graph import Block, Relation
 from gamlp.kernel import add_up
 from gamlp.propagation.intact import check_neighbours, check_offsets
 
@@ -48,19 +48,26 @@ def factors(relation: Relation, operator: Operator, count: int) -> Factors:
             hint="propagation runs on one node type; choose a relation inside it",
         )
     check_offsets(relation)
-    r, loop = operator.r, 1.0 if operator.loops else 0.0
     row_sums = _row_sums(relation, count)
     column_sums = _column_sums(relation, count) if relation.directed else row_sums
+    if relation.weighted:
+        refuse_extremes(row_sums)
+        refuse_extremes(column_sums)
+    return factors_of(row_sums, column_sums, operator, directed=relation.directed)
+
+
+def factors_of(row_sums: Array, column_sums: Array, operator: Operator, *, directed: bool) -> Factors:
+    """The diagonals of some rows from their sums of Ã without loops."""
+    r, loop = operator.r, 1.0 if operator.loops else 0.0
+    count = len(row_sums)
     step = np.empty(count, np.float32)
     enter = leave = None
     if r > 0.0:
         enter, leave = np.empty(count, np.float32), np.empty(count, np.float32)
-    _refuse_extremes(row_sums, relation)
-    _refuse_extremes(column_sums, relation)
     for begin in range(0, count, _CHUNK):  # in chunks: float64 temporaries stay small beside a large graph
         part = slice(begin, begin + _CHUNK)
         rows, columns = row_sums[part] + loop, column_sums[part] + loop
-        if relation.directed:
+        if directed:
             step[part] = _power(rows, r - 1.0, empty=0.0) * _power(columns, -r, empty=1.0)
         else:
             step[part] = _power(rows, -1.0, empty=0.0)
@@ -69,11 +76,11 @@ def factors(relation: Relation, operator: Operator, count: int) -> Factors:
     return Factors(step, enter, leave)
 
 
-def _refuse_extremes(sums: Array, relation: Relation) -> None:
-    """Sums whose inverse float32 cannot hold; only weights can add up to them."""
-    if relation.weighted and (wrong := np.flatnonzero((sums > 0.0) & ((sums < 1e-30) | (sums > 1e30)))).size:
+def refuse_extremes(sums: Array, first: int = 0) -> None:
+    """Sums of weights whose inverse float32 cannot hold; `first` is the number of the first node."""
+    if (wrong := np.flatnonzero((sums > 0.0) & ((sums < 1e-30) | (sums > 1e30)))).size:
         raise GamlpError(
-            f"edge weights of node {wrong[0]} add up to {sums[wrong[0]]:.3g}, beyond what float32 can invert",
+            f"edge weights of node {first + wrong[0]} add up to {sums[wrong[0]]:.3g}, beyond what float32 can invert",
             hint="rescale the weights",
         )
 
@@ -86,16 +93,20 @@ def _power(sums: Array, exponent: float, *, empty: float) -> Array:
 def _row_sums(relation: Relation, count: int) -> Array:
     sums = np.zeros(count)
     for block in relation.blocks:
-        if block.weights is None:
-            np.subtract(block.offsets[1:], block.offsets[:-1], out=sums[block.start : block.stop])
-            continue
-        for first, last in _row_ranges(block.offsets):
-            begin, end = int(block.offsets[first]), int(block.offsets[last])
-            rows = np.repeat(np.arange(first, last), np.diff(block.offsets[first : last + 1]))
-            weights = np.asarray(block.weights[begin:end], np.float64)
-            sums[block.start + first : block.start + last] = np.bincount(
-                rows - first, weights=weights, minlength=last - first
-            )
+        sums[block.start : block.stop] = block_row_sums(block)
+    return sums
+
+
+def block_row_sums(block: Block) -> Array:
+    """Σ_j w_ij of every row of a block, float64."""
+    if block.weights is None:
+        return np.asarray(np.subtract(block.offsets[1:], block.offsets[:-1]), np.float64)
+    sums = np.zeros(block.stop - block.start)
+    for first, last in _row_ranges(block.offsets):
+        begin, end = int(block.offsets[first]), int(block.offsets[last])
+        rows = np.repeat(np.arange(first, last), np.diff(block.offsets[first : last + 1]))
+        weights = np.asarray(block.weights[begin:end], np.float64)
+        sums[first:last] = np.bincount(rows - first, weights=weights, minlength=last - first)
     return sums
 
 

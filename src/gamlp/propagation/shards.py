@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -14,7 +13,7 @@ import numpy as np
 
 from gamlp.direct import DirectWriter
 from gamlp.errors import GamlpError
-from gamlp.files import checksum
+from gamlp.files import checksum, npy_header
 from gamlp.kernel import NUMPY, scale
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.signals import Signal
@@ -23,7 +22,9 @@ from gamlp.propagation.workers import each
 
 Array = np.ndarray[Any, Any]
 SHARD_BYTES = 128 << 20
+PART = ".part"
 _PIECE_BYTES = 2 << 20  # interleaved, checksummed and written while it is in the cache
+_STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Assembly:
     leave: Array | None
     count: int  # nodes of the graph
     folder: Path
+    beside: str = PART  # how the name of an unfinished file ends
 
     def planned(self) -> list[Shard]:
         """Shards of equal size: their bounds depend on nothing but the signal's shape."""
@@ -64,24 +66,26 @@ class Assembly:
         return [Shard(f"{i:05d}.npy", at, min(at + step, rows)) for i, at in enumerate(starts)]
 
     def write(self, threads: int) -> Iterator[Shard]:
-        """Write what is missing; a shard that is there from an earlier run is checksummed and kept."""
+        """Write all of them."""
         self.folder.mkdir(exist_ok=True)
         # Two more than cores: while some wait for the disk, others interleave and checksum.
-        yield from each(threads + 2, self._write_shard, self.planned())
+        yield from each(threads + 2, self.write_shard, self.planned())
 
     def _row_bytes(self) -> int:
         return (self.signal.hops + 1) * self.signal.width * np.dtype(NUMPY[self.signal.dtype]).itemsize
 
-    def _write_shard(self, shard: Shard) -> Shard:
+    def write_shard(self, shard: Shard) -> Shard:
+        """Write one shard beside, then rename; one that is there from an earlier run is checksummed and kept."""
         path = self.folder / shard.name
-        if path.exists():
-            return Shard(shard.name, shard.start, shard.stop, path.stat().st_size, checksum(path))
-        beside = path.with_suffix(".part")
         shape = (self.signal.hops + 1, self.signal.width)
-        header = _header((shard.stop - shard.start, *shape), self.signal.dtype)
+        # float16 is stored as numpy's own float16; bfloat16, which numpy lacks, as uint16 bits.
+        header = npy_header((shard.stop - shard.start, *shape), _STORED[self.signal.dtype])
+        whole = len(header) + (shard.stop - shard.start) * self._row_bytes()
+        if path.exists() and path.stat().st_size == whole:
+            return Shard(shard.name, shard.start, shard.stop, whole, checksum(path))
+        beside = path.with_name(f"{path.stem}{self.beside}")
         crc, size = zlib.crc32(header), len(header)
         step = max(1, _PIECE_BYTES // self._row_bytes())
-        whole = len(header) + (shard.stop - shard.start) * self._row_bytes()
         with DirectWriter(beside, whole, _PIECE_BYTES) as file, ExitStack() as stack:
             readers = [
                 {k: stack.enter_context(closing(slab.open())) for k, slab in source.slabs.items()}
@@ -140,12 +144,3 @@ class Assembly:
                 f"{lost} values of {self.signal.name} at hop {k} are beyond what float16 holds",
                 hint="use --dtype bfloat16 or float32",
             )
-
-
-def _header(shape: tuple[int, ...], dtype: str) -> bytes:
-    # float16 is stored as numpy's own float16; bfloat16, which numpy lacks, as uint16 bits.
-    name = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}[dtype]
-    text = io.BytesIO()
-    fields = {"descr": np.lib.format.dtype_to_descr(np.dtype(name)), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(text, fields)
-    return text.getvalue()

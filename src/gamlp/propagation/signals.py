@@ -10,13 +10,14 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
-from gamlp.graph.graph import Features, Graph
+from gamlp.graph.graph import Features, Graph, Split
 from gamlp.graph.manifest import digest
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Statistics
 
 Array = np.ndarray[Any, Any]
-_CHUNK = 1 << 14  # rows read at a time
+_CHUNK = 1 << 14  # rows of features read at a time
+_ROLES = 1 << 20
 
 # (rows, columns) → float32 first values of a contiguous range of rows, or of row numbers
 Read = Callable[[Any, slice], Array]
@@ -49,20 +50,31 @@ class Signal:
 
 def resolve(graph: Graph, plan: Plan) -> list[Signal]:
     """The plan's signals; a graph that lacks what the plan asks for is told."""
-    rows = plan.kept_rows(graph)
+    return outline(graph, plan, plan.kept_rows(graph))
+
+
+def outline(graph: Graph, plan: Plan, rows: Array | None, *, readers: bool = True) -> list[Signal]:
+    """The plan's signals for kept rows; without `readers` no feature is looked at, and parts cannot be read."""
     structure = fingerprint.structure(graph)
     signals = []
     if plan.features is not None:
-        signals += [feature_signal(graph, plan.features, rows, structure, name) for name in plan.features.names]
+        names = plan.features.names
+        signals += [feature_signal(graph, plan.features, rows, structure, name, readers=readers) for name in names]
     if plan.labels is not None:
-        signals += _labels(graph, plan.labels, rows, structure)
+        signals += _labels(graph, plan.labels, rows, structure, readers)
     if not signals:
         raise GamlpError("the plan has no signal", hint="propagate features, labels or both")
     return signals
 
 
 def feature_signal(
-    graph: Graph, plan: FeatureSignal, rows: Array | None, structure: str | None, name: str = "features"
+    graph: Graph,
+    plan: FeatureSignal,
+    rows: Array | None,
+    structure: str | None,
+    name: str = "features",
+    *,
+    readers: bool = True,
 ) -> Signal:
     """Features as a signal; without the structure's fingerprint it has no key, and cannot be stored."""
     features = _features(graph)
@@ -77,7 +89,7 @@ def feature_signal(
             )
         settings["statistics"] = digest([statistics.mean, statistics.deviation])  # not thousands of numbers
     key = "" if structure is None else digest([structure, fingerprint.features(graph), settings])
-    part = Part(0, scaled(features, plan.scaling, statistics), rows)
+    part = Part(0, scaled(features, plan.scaling, statistics) if readers else _unread, rows)
     return Signal(name, key, settings, plan.hops, features.width, operator, plan.dtype, rows, (part,))
 
 
@@ -119,7 +131,12 @@ def _statistics(features: Features) -> Statistics:
     square = np.zeros(features.width)
     for chunk in _chunks(features):
         square += np.square(features.read(chunk) - mean).sum(0)
-    deviation = np.sqrt(square / count)
+    return statistics_of(mean, square / count)
+
+
+def statistics_of(mean: Array, variance: Array) -> Statistics:
+    """Mean and deviation; a constant column has deviation 1."""
+    deviation = np.sqrt(variance)
     deviation[deviation == 0] = 1.0
     if (wrong := np.flatnonzero(~np.isfinite(deviation))).size:
         raise GamlpError(f"feature {wrong[0]} is not finite on some node", hint="fill in or drop what is missing")
@@ -131,12 +148,23 @@ def _chunks(features: Features) -> list[slice]:
     return [slice(begin, min(begin + _CHUNK, count)) for begin in range(0, count, _CHUNK)]
 
 
-def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str) -> list[Signal]:
+def _unread(rows: Any, columns: slice) -> Array:
+    raise AssertionError("an outline has nothing to read")
+
+
+def training_rows(split: Split) -> Array:
+    """Row numbers of training rows, found a part at a time."""
+    parts = (np.flatnonzero(split.roles[at : at + _ROLES] == 1) + at for at in range(0, len(split.roles), _ROLES))
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str, readers: bool = True) -> list[Signal]:
     labels, split = graph.nodes.labels, graph.nodes.split
-    if labels is None or split is None or len(split.train) == 0:
+    train = np.zeros(0, np.int64) if split is None else training_rows(split)
+    if labels is None or split is None or len(train) == 0:
         lacks = "labels" if labels is None else "split" if split is None else "training rows"
         raise GamlpError(f"graph '{graph.name}' has no {lacks}", hint="propagate features alone (--label-hops 0)")
-    count, width, train = graph.nodes.count, len(labels.classes), split.train
+    count, width = graph.nodes.count, len(labels.classes)
     if not labels.many and int(labels.values[train].max()) >= width:
         raise GamlpError(
             f"graph '{graph.name}' is damaged: label {labels.values[train].max()} of {width} classes",
@@ -145,9 +173,11 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str)
     said = _features(graph) if plan.soft else None
     if said is not None and said.width != width:
         raise GamlpError(f"soft labels of {said.width} columns for {width} classes of graph '{graph.name}'")
-    folds = _folds(train, plan) if plan.folds > 1 else np.zeros(len(train), np.int64)
+    folds = folds_of(train, plan) if plan.folds > 1 else np.zeros(len(train), np.int64)
 
     def reader(without: int | None) -> Read:
+        if not readers:
+            return _unread
         # Only training rows ever enter Y: an index of them alone is kept, never the other rows' labels.
         inside = np.zeros(count, bool)
         inside[train if without is None else train[folds != without]] = True
@@ -188,7 +218,7 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str)
     return [all_labels, crossfit]
 
 
-def _folds(train: Array, plan: LabelSignal) -> Array:
+def folds_of(train: Array, plan: LabelSignal) -> Array:
     """A fold for every training row: equal sizes, by seed."""
     if len(train) < plan.folds:
         raise GamlpError(f"{plan.folds} folds for {len(train)} training rows", hint="use fewer folds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.files import map_array, write_json
+from gamlp.files import map_array, npy_header, write_json
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.lease import lease
-from gamlp.propagation.shards import Shard
+from gamlp.propagation.shards import PART, Shard
 from gamlp.propagation.signals import Signal
 from gamlp.propagation.store import (
     MANIFEST,
@@ -77,7 +76,7 @@ class StoreWriter:
         """Note a signal whose shards are all on disk."""
         folder, rows = self.folder_of(signal), None
         if signal.rows is not None:
-            rows = _put_array(folder / "rows.npy", signal.rows)
+            rows = put_array(folder / "rows.npy", signal.rows)
         self._entries[signal.name] = SignalEntry(
             key=signal.key,
             settings=signal.settings,
@@ -111,6 +110,10 @@ class StoreWriter:
         for name in self.place.names():
             if (name.startswith(_SIGNALS) and name not in used) or name.startswith(_BESIDE):
                 (self.place / name).remove()
+        for name in used:
+            for file in (self.place / name).names():
+                if file.endswith(PART):  # of a task that was killed
+                    (self.place / name / file).remove()
 
     def up_to_date(self) -> bool:
         """Whether the copied labels and roles are those of the graph."""
@@ -181,7 +184,7 @@ class StoreWriter:
             if values is None:
                 (self.place / name).remove()
                 continue
-            files.append(_put_array(self.place / name, np.asanyarray(values)))
+            files.append(put_array(self.place / name, np.asanyarray(values)))
         key = fingerprint.answers(self._graph)
         return AnswersEntry(key=key, classes=None if labels is None else list(labels.classes), files=files)
 
@@ -234,16 +237,14 @@ def _put_json(place: Place, content: Any) -> None:
         place.put(json.dumps(content, indent=1).encode())
 
 
-def _put_array(place: Place, values: Array) -> FileEntry:
+def put_array(place: Place, values: Array) -> FileEntry:
     """A .npy file, written in chunks: memory does not grow with the nodes."""
     crc = size = 0
-    header = io.BytesIO()
-    fields = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
-    np.lib.format.write_array_header_1_0(header, fields)
+    header = npy_header(values.shape, values.dtype)
     step = max(1, _PIECE // max(1, values[:1].nbytes))
     with place.writing() as file:
         chunks = (np.ascontiguousarray(values[at : at + step]).data.cast("B") for at in range(0, len(values), step))
-        for data in (header.getbuffer(), *(() if values.size == 0 else chunks)):
+        for data in (header, *(() if values.size == 0 else chunks)):
             file.write(data)
             crc, size = zlib.crc32(data, crc), size + len(data)
     return FileEntry(name=place.name, bytes=size, crc32=crc)

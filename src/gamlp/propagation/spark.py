@@ -1,0 +1,36 @@
+"""The Spark engine: block tasks on executors, states of hops on shared storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from gamlp.cluster import SparkSettings, run_tasks, session
+from gamlp.propagation.block_engine import BlockEngine, Workers
+
+
+@dataclass(frozen=True)
+class SparkEngine(BlockEngine):
+    """Which Spark, how many row blocks (None: by memory and cores), and the bytes a task may hold (None: 1 GiB).
+
+    The graph's folder and the store must be seen by all machines: a shared folder, or any fsspec URL. An active
+    session is used as it is; a new one ends with the run.
+    """
+
+    settings: SparkSettings = field(default_factory=SparkSettings)
+
+    @contextmanager
+    def workers(self) -> Iterator[Workers]:
+        with session(self.settings) as spark:
+            yield Workers(partial(run_tasks, spark), _slots(spark))
+
+
+def _slots(spark: Any) -> int:
+    """Tasks that run at once; over Connect a guess."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # Connect has no context, and says so with an error of its own
+        return 8

@@ -212,22 +212,31 @@ def run_tasks(
 
         for batch in batches:
             places = batch.column(0).to_pylist()
-            answers = [_answered(work, chosen[place]) for place in places]
+            answers = [answered(work, chosen[place]) for place in places]
             yield pa.RecordBatch.from_pydict({"place": pa.array(places, pa.int64()), "answer": pa.array(answers)})
 
     frame = spark.range(0, len(chosen), 1, len(chosen)).mapInArrow(run, "place long, answer string")
-    with told(), _status(spark, stage, len(chosen), progress):
+    found = collect_answers(spark, frame, stage, len(chosen), progress)
+    answers = {row["place"]: answer for row, answer in found}
+    return [answers[place] for place in range(len(chosen))]
+
+
+def collect_answers(
+    spark: Any, frame: Any, stage: str = "", total: int = 1, progress: Progress = silent
+) -> list[tuple[Any, Answer]]:
+    """Rows of a frame whose column `answer` is what `answered` gave, and what it says."""
+    with told(), _status(spark, stage, total, progress):
         rows = frame.collect()
-    found = {row.place: json.loads(row.answer) for row in rows}
-    answers = [found[place] for place in range(len(chosen))]
-    for answer in answers:
+    found = [(row, json.loads(row["answer"])) for row in rows]
+    for _, answer in found:
         if "gamlp_error" in answer:
             raise GamlpError(**answer["gamlp_error"])
-    progress(stage, len(chosen), len(chosen), "blocks")
-    return answers
+    progress(stage, total, total, "blocks")
+    return found
 
 
-def _answered(work: Callable[[int], Answer], number: int) -> str:
+def answered(work: Callable[[int], Answer], number: int) -> str:
+    """What a task tells the driver: the answer, or what went wrong, as JSON."""
     try:
         return json.dumps(work(number))
     except GamlpError as error:

@@ -46,7 +46,7 @@ class GraphWriter:
 
     def nodes(self, count: int, kind: str = "node") -> None:
         """Declare a node type."""
-        _check_name(kind)
+        check_name(kind)
         (self.folder / nodes_folder(kind)).mkdir(parents=True)
         self._nodes[kind] = NodesEntry(count=count)
 
@@ -89,7 +89,7 @@ class GraphWriter:
         self, *, directed: bool, weighted: bool, name: str = "edge", source: str = "node", target: str = "node"
     ) -> None:
         """Declare a relation; its blocks follow in order of rows."""
-        _check_name(name)
+        check_name(name)
         self._relations[name] = RelationEntry(
             source=source, target=target, directed=directed, weighted=weighted, blocks=[]
         )
@@ -270,6 +270,7 @@ def _open_relation(folder: Place, name: str, entry: RelationEntry) -> Relation:
     return Relation(name, entry.source, entry.target, entry.directed, tuple(blocks))
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be that of a folder."""
     if not name or not all(char.isalnum() or char in "-_." for char in name) or name.startswith("."):
         raise GamlpError(f"'{name}' cannot name a node type or relation", hint="use letters, digits, '-', '_' and '.'")

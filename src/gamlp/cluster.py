@@ -225,7 +225,7 @@ def collect_answers(
     spark: Any, frame: Any, stage: str = "", total: int = 1, progress: Progress = silent
 ) -> list[tuple[Any, Answer]]:
     """Rows of a frame whose column `answer` is what `answered` gave, and what it says."""
-    with told(), _status(spark, stage, total, progress):
+    with told(), status(spark, stage, total, progress):
         rows = frame.collect()
     found = [(row, json.loads(row["answer"])) for row in rows]
     for _, answer in found:
@@ -305,7 +305,7 @@ def _first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def _status(spark: Any, stage: str, total: int, progress: Progress) -> Iterator[None]:
+def status(spark: Any, stage: str, total: int, progress: Progress) -> Iterator[None]:
     """Tell how many tasks are done, by Spark's own status; over Connect there is none."""
     context = None
     with suppress(Exception):  # Connect has no context, and says so with an error of its own

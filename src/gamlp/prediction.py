@@ -17,7 +17,7 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.files import told_when_full
-from gamlp.graph.graph import ROLES, Ids
+from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.training.batches import HopRows
@@ -61,32 +61,54 @@ def check_suffix(path: Path) -> None:
 
 def choose_rows(store: HopStore, names: str = "all") -> range | Array:
     """Row numbers by name: `all`, or some of ROW_SETS joined by '+'; all of them must be in the store."""
+    chosen = row_sets(names)
+    count = store.manifest.nodes
+    rows: range | Array = range(count)
+    if "all" not in chosen:
+        rows = np.flatnonzero(asked_for(chosen, count, store.labels, store.split))
+    if not len(rows):
+        raise no_rows(names)
+    kept = store.signals["features"].rows
+    if kept is not None and len(np.setdiff1d(np.asarray(rows), kept, assume_unique=True)):
+        raise not_kept(store, names)
+    return rows
+
+
+def row_sets(names: str) -> list[str]:
+    """Names of ROW_SETS that are joined by '+'."""
     chosen = [name.strip() for name in names.split("+")]
     if unknown := [name for name in chosen if name not in ROW_SETS]:
         raise GamlpError(f"unknown rows '{unknown[0]}'", hint=f"choose from {', '.join(ROW_SETS)}, joined by '+'")
-    count, labels, split = store.manifest.nodes, store.labels, store.split
-    rows: range | Array = range(count)
-    if "all" not in chosen:
-        keep = np.zeros(count, bool)
-        for name in chosen:
-            if name in ("labelled", "unlabelled"):
-                known = np.zeros(count, bool) if labels is None else labels.known()
-                keep |= known if name == "labelled" else ~known
-            elif split is None:
-                raise GamlpError("the graph has no split", hint="use --rows all, labelled or unlabelled")
-            else:
-                keep |= split.roles > 0 if name == "split" else split.roles == ROLES.index(name)
-        rows = np.flatnonzero(keep)
-    if not len(rows):
-        raise GamlpError(f"no rows are '{names}'", hint="use --rows all")
-    kept = store.signals["features"].rows
-    if kept is not None and len(np.setdiff1d(np.asarray(rows), kept, assume_unique=True)):
-        raise GamlpError(
-            f"hops of {len(kept):,} of {count:,} nodes were kept, and others are among '{names}'",
-            file=store.folder,
-            hint="choose fewer with --rows (split, labelled, test, …), or give the graph anew with --graph",
-        )
-    return rows
+    return chosen
+
+
+def asked_for(chosen: list[str], count: int, labels: Labels | None, split: Split | None) -> Array:
+    """Mask of the rows, of `count` with these labels and roles, that are in one of the named sets."""
+    keep = np.full(count, "all" in chosen)
+    for name in chosen:
+        if name in ("labelled", "unlabelled"):
+            known = np.zeros(count, bool) if labels is None else labels.known()
+            keep |= known if name == "labelled" else ~known
+        elif name != "all" and split is None:
+            raise GamlpError("the graph has no split", hint="use --rows all, labelled or unlabelled")
+        elif name != "all" and split is not None:
+            keep |= split.roles > 0 if name == "split" else split.roles == ROLES.index(name)
+    return keep
+
+
+def no_rows(names: str) -> GamlpError:
+    """What is said where no row has the name."""
+    return GamlpError(f"no rows are '{names}'", hint="use --rows all")
+
+
+def not_kept(store: HopStore, names: str) -> GamlpError:
+    """What is said where hops of a row were not kept."""
+    kept = store.signals["features"].entry.count
+    return GamlpError(
+        f"hops of {kept:,} of {store.manifest.nodes:,} nodes were kept, and others are among '{names}'",
+        file=store.folder,
+        hint="choose fewer with --rows (split, labelled, test, …), or give the graph anew with --graph",
+    )
 
 
 def write_predictions(
@@ -120,11 +142,11 @@ def write_chances(
     """The same table of (row numbers, probabilities) that come from anywhere."""
     check_suffix(out)
     begun = time.monotonic()
-    schema = _schema(answers, ids, each_class, text=".csv" in out.suffixes)
+    schema = table_schema(answers, ids, each_class, text=".csv" in out.suffixes)
     done = 0
     with _table_beside(out, schema) as write:
         for some, chance in parts:
-            write(_columns(answers, schema, ids.take(some), chance, each_class))
+            write(table_columns(answers, schema, ids.take(some), chance, each_class))
             done += len(some)
             progress("predict", done, total, "rows")
     return Written(out, done, time.monotonic() - begun)
@@ -157,7 +179,8 @@ def _tensor(values: Array, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(values).to(device, torch.float32)
 
 
-def _schema(answers: Answers, ids: Ids, each_class: bool, text: bool) -> pa.Schema:
+def table_schema(answers: Answers, ids: Ids, each_class: bool, text: bool) -> pa.Schema:
+    """Columns of a table of predictions; `text`: of a CSV."""
     many = answers.many and not text  # a CSV cell is no list: its labels are joined
     fields = [("id", ids.take(np.zeros(0, np.int64)).type), ("label", pa.list_(pa.string()) if many else pa.string())]
     if not answers.many:
@@ -182,7 +205,8 @@ def class_columns(classes: tuple[str, ...]) -> list[str]:
     return names
 
 
-def _columns(answers: Answers, schema: pa.Schema, ids: pa.Array, chance: Array, each_class: bool) -> pa.Table:
+def table_columns(answers: Answers, schema: pa.Schema, ids: pa.Array, chance: Array, each_class: bool) -> pa.Table:
+    """Rows of it: ids and what follows from probabilities `[b, classes]`."""
     classes = pa.array(answers.classes, pa.string())
     columns: list[Any] = [ids]
     if answers.many:

@@ -217,7 +217,7 @@ def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
     if entry.ids == "integers":
         ids = part("ids", (entry.count,))
     elif entry.ids == "strings":
-        ids = _open_strings((folder / nodes_folder(kind) / "ids.arrow").fetched(), entry.count)
+        ids = open_strings((folder / nodes_folder(kind) / "ids.arrow").fetched(), entry.count)
     return Nodes(kind, entry.count, Ids(entry.count, ids), features, labels, split)
 
 
@@ -235,7 +235,8 @@ def _open_features(folder: Place, kind: str, count: int, entry: FeaturesEntry) -
     return Features(values, entry.dtype)
 
 
-def _open_strings(path: Path, count: int) -> Any:
+def open_strings(path: Path, count: int) -> Any:
+    """Ids that are strings, mapped."""
     try:
         ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id")
         ids = ids.chunk(0) if ids.num_chunks == 1 else ids  # Spark writes a batch for each block of rows

@@ -65,9 +65,13 @@ class BlockEngine:
         with writing(place, graph, signals) as writer:
             missing = writer.begin()
             if missing:
-                writer.start()
+                groups = plan_passes(missing, graph.nodes.count, _NO_LIMIT)
+                passes = [spec for group in groups for spec in group]
                 with self.workers() as workers:
-                    _Run(self, workers, graph, plan, missing, writer, progress).run()
+                    wanted = self._wanted_blocks(graph, passes, workers.slots)
+                    writer.start()
+                    memory = self.memory or MEMORY
+                    _Run(workers, graph, plan, missing, passes, wanted, memory, writer, progress).run()
             if missing or not writer.up_to_date():
                 writer.finish()
             else:
@@ -78,31 +82,48 @@ class BlockEngine:
         """Asked for once, and only where something is missing."""
         raise NotImplementedError
 
+    def _wanted_blocks(self, graph: Graph, passes: list[Pass], slots: int) -> int:
+        """Blocks whose sums, and the rows of one other block, fit a task's memory; and a task for every core."""
+        count, memory = graph.nodes.count, self.memory or MEMORY
+        row = max(spec.width * (4 if spec.dtype == "float32" else 6) for spec in passes)
+        whole = 2 * count * row + graph.relation.entries * _BYTES_OF_ENTRY
+        least = max(1, -(-whole // memory))
+        if self.blocks is None:
+            return max(least, slots)
+        if self.blocks < least:
+            need = format_size(-(-whole // self.blocks))
+            raise GamlpError(
+                f"{self.blocks} blocks need {need} in a task, and it may hold {format_size(memory)}",
+                hint=f"use --blocks {least} or more, or give tasks more with --memory",
+            )
+        return self.blocks
+
 
 class _Run:
     """One run of the engine: what the driver decides; the work itself is in tasks."""
 
     def __init__(
         self,
-        engine: BlockEngine,
         workers: Workers,
         graph: Graph,
         plan: Plan,
         signals: list[Signal],
+        passes: list[Pass],
+        blocks: int,
+        memory: int,
         writer: StoreWriter,
         progress: Progress,
     ) -> None:
         self.workers, self.graph, self.plan, self.signals, self.writer = workers, graph, plan, signals, writer
         self.marker = writer.place / "plan.json"
-        self.memory = engine.memory or MEMORY
-        self.groups = [spec for passes in plan_passes(signals, graph.nodes.count, _NO_LIMIT) for spec in passes]
+        self.memory, self.passes = memory, passes
         self.place = self._graph_place()
-        self.blocks = Blocks.of(graph, self.place, self._wanted_blocks(engine))
+        self.blocks = Blocks.of(graph, self.place, blocks)
         self.work = writer.work / f"blocks-{digest([list(self.blocks.bounds), self.place.url])}"
         for name in writer.work.names():  # of another number of blocks, or of another engine
             if name not in (self.work.name, "graph"):
                 (writer.work / name).remove()
-        hops = sum(spec.depth for spec in self.groups)
+        hops = sum(spec.depth for spec in self.passes)
         self.progress = overall(progress, hops * len(self.blocks), counted="blocks")
 
     def run(self) -> None:
@@ -111,7 +132,7 @@ class _Run:
         answers = self._put_answers()
         statistics = self._statistics(features)
         stored: dict[str, list[StoredColumns]] = {}
-        for spec in self.groups:
+        for spec in self.passes:
             moved = self._move(spec, needs, features, answers, statistics)
             for piece, columns in zip(spec.pieces, moved.columns):
                 stored.setdefault(piece.signal.name, []).append(
@@ -135,22 +156,6 @@ class _Run:
             for path in sorted(files, key=lambda path: path.name == "graph.json"):
                 (place / path.relative_to(made.folder).as_posix()).put_file(path)
         return place
-
-    def _wanted_blocks(self, engine: BlockEngine) -> int:
-        """Blocks whose sums, and the rows of one other block, fit a task's memory; and a task for every core."""
-        count, entries = self.graph.nodes.count, self.graph.relation.entries
-        row = max(spec.width * (4 if spec.dtype == "float32" else 6) for spec in self.groups)
-        whole = 2 * count * row + entries * _BYTES_OF_ENTRY
-        least = max(1, -(-whole // self.memory))
-        if engine.blocks is not None:
-            if engine.blocks < least:
-                need = format_size(-(-whole // engine.blocks))
-                raise GamlpError(
-                    f"{engine.blocks} blocks need {need} in a task, and it may hold {format_size(self.memory)}",
-                    hint=f"use --blocks {least} or more, or give tasks more with --memory",
-                )
-            return engine.blocks
-        return max(least, self.workers.slots)
 
     def _find_needs(self) -> Needs:
         needs = Needs(self.blocks, self.work / "needs")

@@ -11,6 +11,7 @@ import typer
 
 from gamlp.cli import display
 from gamlp.cli.choices import Precision
+from gamlp.cli.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
 from gamlp.cli.info import show_store
 
 
@@ -32,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def _propagate(
     graph: Annotated[str, typer.Argument(help="Graph folder, or the name of a dataset.", metavar="GRAPH_OR_DATASET")],
-    out: Annotated[Path, typer.Option(help="Store to write, or to go on with.")],
+    out: Annotated[str, typer.Option(help="Store to write, or to go on with; on Spark also a URL.", metavar="PATH")],
     hops: Annotated[int, typer.Option(min=0, max=1000, help="Hops of features, K.")] = 5,
     r: Annotated[
         float, typer.Option("--r", min=0, max=1, help="Â = D^(r-1) Ã D^(-r): 0.5 symmetric, 0 row mean.")
@@ -64,7 +65,7 @@ def _propagate(
     memory: Annotated[
         str | None,
         typer.Option(
-            help="Memory to use, such as 4GiB. (default: half of what is free)",
+            help="Memory to use, such as 4GiB. (default: half of what is free; on Spark 1GiB a task)",
             rich_help_panel=_MACHINE,
             show_default=False,
         ),
@@ -77,6 +78,10 @@ def _propagate(
         typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of a dataset's random split.", rich_help_panel=_MACHINE)] = 0,
+    engine: EngineOption = Engine.local,
+    master: MasterOption = None,
+    spark_conf: SparkConfOption = None,
+    blocks: BlocksOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)
     ] = False,
@@ -90,12 +95,19 @@ def _propagate(
     A finished store returns at once; an interrupted one goes on where it was. Less memory, half the disk:
 
       gamlp propagate graph --out hops --memory 2GiB --dtype float16 --rows split
+
+    On Spark, from and to storage that all its machines see:
+
+      gamlp propagate s3://bucket/graph --out s3://bucket/hops --engine spark --master spark://host:7077
     """
     from gamlp.graph.datasets import open_or_load
-    from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Operator, Plan
+    from gamlp.propagation import FeatureSignal, LabelSignal, Operator, Plan
     from gamlp.sizes import parse_size
+    from gamlp.training.preparing import Resources
 
     budget = None if memory is None else parse_size(memory)
+    spark = spark_of(engine, master, spark_conf, blocks)
+    chosen = Resources(budget, threads, spark=spark, blocks=blocks).engine()
     begun = time.monotonic()
     with display.progress(as_json) as progress:
         opened = open_or_load(graph, data_dir, seed, progress)
@@ -116,5 +128,5 @@ def _propagate(
             labels=labels if label_hops else None,
             rows=rows,
         )
-        store = LocalEngine(memory=budget, threads=threads).run(opened, plan, out, progress)
+        store = chosen.run(opened, plan, out, progress)
     show_store(store, as_json, seconds=time.monotonic() - begun)

@@ -23,6 +23,7 @@ from gamlp.graph.sources import archive, download, hgb, npz, ogb, planetoid, sam
 from gamlp.graph.sources.conversion import Conversion
 from gamlp.graph.splits import per_class_split
 from gamlp.progress import Progress, silent
+from gamlp.storage import is_url
 
 READERS: dict[str, Callable[[Conversion], None]] = {
     "planetoid": planetoid.read,
@@ -104,7 +105,9 @@ def load(
 def open_or_load(
     graph: str | Path, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent
 ) -> Graph:
-    """A graph folder, or a dataset by name; a folder is preferred where both are there."""
+    """A graph folder, or one behind a URL, or a dataset by name; a folder is preferred where both are there."""
+    if is_url(str(graph)):
+        return open_graph(str(graph))
     if Path(graph).is_dir():
         return open_graph(Path(graph))
     if len(Path(graph).parts) > 1:

@@ -18,20 +18,19 @@ from gamlp.graph.manifest import digest, features_files
 from gamlp.progress import Progress, overall, silent
 from gamlp.propagation.block_pass import BlockPass, Columns, scales_of
 from gamlp.propagation.block_shards import ShardWriting, StoredColumns
-from gamlp.propagation.blocks import Blocks, Needs
+from gamlp.propagation.blocks import Blocks, Needs, where_seen
 from gamlp.propagation.first import CHUNK, ColumnSums, FirstFeatures, FirstLabels, StoredFeatures
 from gamlp.propagation.passes import Pass, Piece, plan_passes
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Statistics
 from gamlp.propagation.shards import Shard
 from gamlp.propagation.signals import Signal, folds_of, outline, statistics_of, training_rows
+from gamlp.propagation.sizing import MEMORY, full_rounds, least_blocks, state_row_bytes, whole_bytes
 from gamlp.propagation.store import HopStore
-from gamlp.propagation.writing import StoreWriter, put_array, writing
+from gamlp.propagation.writing import PLAN, StoreWriter, put_array, writing
 from gamlp.sizes import format_size
 from gamlp.storage import Place, scratch
 
 Array = np.ndarray[Any, Any]
-MEMORY = 1 << 30  # of a task, where nothing is said
-_BYTES_OF_ENTRY = 12  # a place, an offset's share, and room to sort them
 _NO_LIMIT = 1 << 62
 
 
@@ -85,13 +84,13 @@ class BlockEngine:
     def _wanted_blocks(self, graph: Graph, passes: list[Pass], slots: int) -> int:
         """Blocks whose sums, and the rows of one other block, fit a task's memory; and a task for every core."""
         count, memory = graph.nodes.count, self.memory or MEMORY
-        row = max(spec.width * (4 if spec.dtype == "float32" else 6) for spec in passes)
-        whole = 2 * count * row + graph.relation.entries * _BYTES_OF_ENTRY
-        least = max(1, -(-whole // memory))
+        row = max(state_row_bytes(spec.width, spec.dtype) for spec in passes)
+        entries = graph.relation.entries
+        least = least_blocks(count, entries, row, memory)
         if self.blocks is None:
-            return max(least, slots)
+            return full_rounds(least, max(1, slots))
         if self.blocks < least:
-            need = format_size(-(-whole // self.blocks))
+            need = format_size(whole_bytes(count, entries, row) // self.blocks)
             raise GamlpError(
                 f"{self.blocks} blocks need {need} in a task, and it may hold {format_size(memory)}",
                 hint=f"use --blocks {least} or more, or give tasks more with --memory",
@@ -115,7 +114,6 @@ class _Run:
         progress: Progress,
     ) -> None:
         self.workers, self.graph, self.plan, self.signals, self.writer = workers, graph, plan, signals, writer
-        self.marker = writer.place / "plan.json"
         self.memory, self.passes = memory, passes
         self.place = self._graph_place()
         self.blocks = Blocks.of(graph, self.place, blocks)
@@ -142,7 +140,8 @@ class _Run:
             self._write(signal, stored[signal.name])
 
     def _tasks(self, work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str) -> list[dict[str, Any]]:
-        return self.workers.tasks(work, numbers, stage, self.progress)
+        seen = (self.writer.place / PLAN, self.place / "graph.json")
+        return self.workers.tasks(partial(where_seen, seen, work), numbers, stage, self.progress)
 
     def _graph_place(self) -> Place:
         """Where tasks find the graph: its folder, or a copy beside the store of one that is in memory alone."""
@@ -217,7 +216,7 @@ class _Run:
         """All hops of one pass; goes on from the last hop that is whole."""
         folder = self.work / f"pass-{digest([[piece.name for piece in spec.pieces], spec.dtype, spec.operator.r])}"
         columns = tuple(self._columns(piece, folder, features, answers, statistics) for piece in spec.pieces)
-        moved = BlockPass(needs, spec.operator, spec.dtype, columns, folder, self.memory, self.marker)
+        moved = BlockPass(needs, spec.operator, spec.dtype, columns, folder, self.memory)
         if spec.dtype == "float16":
             peaks = self._tasks(moved.largest, range(len(self.blocks)), "largest values")
             scales = {each.name: scales_of([peak[each.name] for peak in peaks]) for each in columns}

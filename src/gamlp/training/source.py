@@ -13,6 +13,7 @@ from gamlp.graph.graph import Graph
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped
+from gamlp.storage import Place, is_url
 from gamlp.training.run_folder import Origin
 
 
@@ -33,14 +34,16 @@ class Source:
 
 
 def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent) -> Source:
-    """A graph folder, a dataset by name, or a store."""
-    folder = Path(place)
-    if (folder / "store.json").exists() or (folder / "plan.json").exists():
-        store = HopStore.open(folder)
+    """A graph folder, a dataset by name, or a store; behind a URL too."""
+    folder, elsewhere = Path(place), Place.of(place)
+    if (elsewhere / "store.json").exists() or (elsewhere / "plan.json").exists():
+        store = HopStore.open(elsewhere)
         behind = store.manifest.graph_folder
         known = store.manifest.graph if behind is None and store.manifest.graph in DATASETS else behind
         return Source(place, None if known is None else Origin(graph=known), store=store)
     graph = open_or_load(place, data_dir, seed, progress)
+    if is_url(place):
+        return Source(place, Origin(graph=place), graph)
     if folder.is_dir():
         return Source(place, Origin(graph=str(folder.resolve())), graph)
     raw = data_folder(data_dir) if DATASETS[place].raw else None

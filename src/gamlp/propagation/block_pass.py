@@ -15,7 +15,7 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.kernel import NUMPY, scale
 from gamlp.propagation.block_hop import BlockHop
-from gamlp.propagation.blocks import Needs, refuse_unseen
+from gamlp.propagation.blocks import Needs
 from gamlp.propagation.first import FirstFeatures, FirstLabels
 from gamlp.propagation.moving import column_scales
 from gamlp.propagation.operator import Factors, Operator, factors_of
@@ -57,7 +57,6 @@ class BlockPass:
     columns: tuple[Columns, ...]
     folder: Place
     memory: int
-    marker: Place  # a file of the driver's that every task must see
     scales: dict[str, tuple[float, ...]] = field(default_factory=dict)  # float16: what columns leave with
 
     @property
@@ -117,7 +116,6 @@ class BlockPass:
 
     def largest(self, index: int) -> dict[str, Any]:
         """One task, for float16: the largest |Z^(0)| of every column in this block."""
-        refuse_unseen(self.marker)
         begin, end = self.needs.blocks.bounds[index : index + 2]
         weighted, found = self.needs.blocks.weighted, {}
         for columns in self.columns:
@@ -134,7 +132,6 @@ class BlockPass:
 
     def enter(self, index: int) -> dict[str, Any]:
         """One task: Z^(0) = enter ∘ X^(0) of a block."""
-        refuse_unseen(self.marker)
         begin, end = self.needs.blocks.bounds[index : index + 2]
         whole, state = new_rows((end - begin, self.width(0)), NUMPY[self.dtype])
         lost = 0
@@ -158,7 +155,6 @@ class BlockPass:
 
     def hop(self, k: int, index: int) -> dict[str, Any]:
         """One task: block `index` of hop k."""
-        refuse_unseen(self.marker)
         begin, end = self.needs.blocks.bounds[index : index + 2]
         rows, only = np.arange(end - begin), self.only(k)
         if only is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,10 +157,12 @@ def _compact(block: Block, count: int) -> tuple[Array, Array]:
     return needed, np.searchsorted(needed, neighbours).astype(np.int32)
 
 
-def refuse_unseen(marker: Place) -> None:
-    """Tell where a task cannot see what the driver wrote."""
-    if marker.size() is None:
-        raise GamlpError(
-            "the executors cannot see what the driver wrote", file=marker,
-            hint="give a folder that all machines share, or a URL such as s3://bucket/folder",
-        )  # fmt: skip
+def where_seen(files: Sequence[Place], work: Callable[[int], dict[str, Any]], number: int) -> dict[str, Any]:
+    """One task, refused where it cannot see files that the driver sees."""
+    for file in files:
+        if file.size() is None:
+            raise GamlpError(
+                "the executors cannot see this file of the driver's", file=file,
+                hint="give a folder that all machines share, or a URL such as s3://bucket/folder",
+            )  # fmt: skip
+    return work(number)

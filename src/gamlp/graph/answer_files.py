@@ -48,7 +48,7 @@ class AnswerFiles:
             tallied = Tallied(stream)
             write_header(tallied, (self.rows.count,), np.int8)
             for block in range(self.rows.blocks):
-                roles = staged(self.staging / f"roles/{block:05d}.npy")
+                roles = staged(self.staging / f"roles/{block:05d}.npy").copy()  # a file is mapped for reading
                 at = 0
                 for values in self._labels(block) if self.classes else ():
                     part = roles[at : at + len(values)]

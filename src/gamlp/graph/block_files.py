@@ -205,9 +205,8 @@ class CsrBlocks:
 def _joined(table: Any, name: str, dtype: type) -> Array:
     if table is None:
         return np.zeros(0, dtype)
-    parts: list[Array] = [
-        np.frombuffer(value.as_buffer(), dtype) for chunk in table.column(name).chunks for value in chunk
-    ]
+    values = (value for chunk in table.column(name).chunks for value in chunk)
+    parts: list[Array] = [np.frombuffer(value.as_buffer(), dtype) for value in values]
     return np.concatenate([np.zeros(0, dtype), *parts])
 
 

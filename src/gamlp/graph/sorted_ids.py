@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gamlp.cluster import answered
 from gamlp.graph.block_files import Rows, Tallied, write_header
 from gamlp.graph.columns import shown
+from gamlp.spark_tasks import answered
 from gamlp.storage import Place
 
 _BATCH = 1 << 16  # ids of a record batch

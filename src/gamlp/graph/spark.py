@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from gamlp.cluster import run_tasks, told
 from gamlp.errors import GamlpError
 from gamlp.graph.answer_files import AnswerFiles
 from gamlp.graph.block_files import FileFacts, NodeBlocks, Rows
@@ -38,6 +37,7 @@ from gamlp.graph.spark_nodes import CheckedNodes, check_nodes, label_texts, node
 from gamlp.graph.spark_tables import SparkTable, read_table
 from gamlp.graph.splits import check_fractions
 from gamlp.progress import Progress, silent
+from gamlp.spark_tasks import run_tasks, told
 from gamlp.storage import Place
 
 __all__ = ["SparkGraphOptions", "SparkTable", "read_table", "spark_graph"]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from gamlp.cluster import answered, collect_answers, run_tasks
 from gamlp.graph.block_files import CsrBlocks, FileFacts, Rows
 from gamlp.graph.columns import OnBad
 from gamlp.graph.edge_checks import EdgeChecks, edge_entries, edge_keys, rows_of_range
@@ -18,6 +17,7 @@ from gamlp.graph.sorted_ids import SortedIds
 from gamlp.graph.spark_tables import SparkTable
 from gamlp.graph.table_notes import Notes
 from gamlp.progress import Progress
+from gamlp.spark_tasks import answered, collect_answers, run_tasks
 from gamlp.storage import Place
 
 _NOTES = -1  # in place of a block
@@ -116,8 +116,8 @@ def _with_rows(spark: Any, table: SparkTable, checks: EdgeChecks, ids: SortedIds
     schema = types.StructType([types.StructField(name, kind) for name, kind in [*kinds, ("note", types.StringType())]])
     if ids.is_range:
         schema = schema.add("src_row", types.IntegerType()).add("dst_row", types.IntegerType())
-        return table.select(names).mapInArrow(lambda batches: rows_of_range(batches, checks), schema)
-    edges = table.select(names).mapInArrow(lambda batches: edge_keys(batches, checks), schema)
+        return table.map(names, lambda batches: rows_of_range(batches, checks), schema)
+    edges = table.map(names, lambda batches: edge_keys(batches, checks), schema)
 
     def known(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gamlp.cluster import answered, collect_answers, run_tasks
 from gamlp.errors import GamlpError
 from gamlp.graph.block_files import NodeBlocks, Rows
 from gamlp.graph.columns import OnBad
@@ -19,10 +18,11 @@ from gamlp.graph.label_column import MOST_CLASSES, too_many_classes
 from gamlp.graph.node_checks import NodeChecks, checked_nodes
 from gamlp.graph.nodes_table import NodeNames, choose, feature_names
 from gamlp.graph.sorted_ids import SortedIds, put_sorted
-from gamlp.graph.spark_tables import SparkTable, quoted
+from gamlp.graph.spark_tables import SparkTable
 from gamlp.graph.table_notes import Notes
 from gamlp.kernel.csr import MOST_NODES
 from gamlp.progress import Progress
+from gamlp.spark_tasks import answered, collect_answers, run_tasks
 from gamlp.storage import Place
 
 IDS_PER_TASK = 1 << 20
@@ -71,7 +71,7 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
     else:
         features = feature_names(names.features)
     table.need(features)
-    many = label is not None and (names.separator is not None or table.kind(label).typeName() == "array")
+    many = label is not None and (names.separator is not None or table.is_list(label))
     integers = table.kind(names.id).typeName() in _INTEGERS
     return NodeChecks(
         table.name, names.id, label, split, features, dtype, on_bad, names.separator, many, integers, table.ragged
@@ -81,7 +81,7 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
 def check_nodes(spark: Any, table: SparkTable, checks: NodeChecks, progress: Progress) -> CheckedNodes:
     """Read the table once; a second time only where lists differ in length, to learn which length is meant."""
     found = _checked(spark, table, checks, progress)
-    lists = [name for name in checks.features if table.kind(name).typeName() in ("array", "vector", "udt")]
+    lists = [name for name in checks.features if table.is_list(name)]
     if lists and (found.notes.fatal or found.notes.counts["ragged features"] or not _one_width(found)):
         found.close()
         found = _checked(spark, table, replace(checks, widths=_widths_of_first(table, checks, lists)), progress)
@@ -114,7 +114,7 @@ def _checked(spark: Any, table: SparkTable, checks: NodeChecks, progress: Progre
 
     label = "array<string>" if checks.many else "string"
     kind = "long" if checks.integers else "string"
-    frame = table.select(names).mapInArrow(work, f"id {kind}, label {label}, role byte, features binary, note string")
+    frame = table.map(names, work, f"id {kind}, label {label}, role byte, features binary, note string")
     frame = frame.persist(StorageLevel.DISK_ONLY)
     try:
         notes = frame.where(functions.col("note").isNotNull()).select(functions.col("note").alias("answer"))
@@ -134,15 +134,12 @@ def _widths_of_first(table: SparkTable, checks: NodeChecks, lists: list[str]) ->
     """Of every list column the length that the node with the smallest id has."""
     from pyspark.sql import functions
 
-    frame = table.select([checks.id, *lists])
-    first = [
-        functions.min_by(
-            functions.when(functions.col(quoted(name)).isNotNull(), functions.size(quoted(name))),
-            functions.when(functions.col(quoted(name)).isNotNull(), functions.col(quoted(checks.id))),
-        ).alias(str(number))
-        for number, name in enumerate(lists)
-    ]
-    row = frame.agg(*first).collect()[0]
+    first = []
+    for number, name in enumerate(lists):
+        values, key = table.column(name), table.column(checks.id)
+        smallest = functions.min_by(functions.size(values), functions.when(values.isNotNull(), key))
+        first.append(smallest.alias(str(number)))
+    row = table.frame.agg(*first).collect()[0]
     widths = {name: int(row[str(number)]) for number, name in enumerate(lists) if row[str(number)] is not None}
     empty = next((name for name, width in widths.items() if width == 0), None)
     if empty is not None:
@@ -150,11 +147,9 @@ def _widths_of_first(table: SparkTable, checks: NodeChecks, lists: list[str]) ->
     return widths
 
 
-def sort_ids(
-    spark: Any, nodes: CheckedNodes, staging: Place, progress: Progress, per_task: int = IDS_PER_TASK
-) -> tuple[SortedIds, int]:
+def sort_ids(spark: Any, nodes: CheckedNodes, staging: Place, progress: Progress) -> tuple[SortedIds, int]:
     """(ids in ascending order, how many were there twice): integers by value, strings by their UTF-8 bytes."""
-    partitions = max(1, -(-nodes.good // per_task))
+    partitions = max(1, -(-nodes.good // IDS_PER_TASK))
     folder = staging / "ids"
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gamlp.cluster import told
 from gamlp.errors import GamlpError
+from gamlp.spark_tasks import told
 from gamlp.storage import is_url
 
 RAGGED = "gamlp_ragged_row"
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".orc": "orc", ".json": "json"}
 _ARROW = (".arrow", ".feather", ".ipc")
+Work = Callable[[Iterator[Any]], Iterator[Any]]
 _PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9.]*):(?!//)(.+)")
 
 
@@ -48,29 +49,38 @@ class SparkTable:
             if self.column_names.count(name) > 1:
                 raise GamlpError(f"two columns are called '{name}'", file=self.name, hint="rename one")
 
-    def select(self, names: Sequence[str]) -> Any:
-        """These columns, each once, and the one of ragged rows; vectors of Spark ML as lists."""
+    def map(self, names: Sequence[str], work: Work, schema: Any) -> Any:
+        """`work` on batches of these columns, each once, and of the one of ragged rows."""
+        wanted = list(dict.fromkeys([*names, *([self.ragged] if self.ragged else [])]))
+
+        def renamed(batches: Iterator[Any]) -> Iterator[Any]:
+            yield from work(batch.rename_columns(wanted) for batch in batches)
+
+        # Under names of their own: Spark takes a name with a dot for a part of a column.
+        chosen = [self.column(name).alias(f"c{number}") for number, name in enumerate(wanted)]
+        return self.frame.select(*chosen).mapInArrow(renamed, schema)
+
+    def column(self, name: str) -> Any:
+        """A column; vectors of Spark ML as lists."""
         from pyspark.sql import functions
 
-        kinds = {field.name: field.dataType.typeName() for field in self.frame.schema.fields}
-        chosen = []
-        for name in dict.fromkeys([*names, *([self.ragged] if self.ragged else [])]):
-            column = functions.col(quoted(name))
-            if kinds[name] in ("vector", "udt", "vectorudt"):
-                from pyspark.ml.functions import vector_to_array
+        column = functions.col("`" + name.replace("`", "``") + "`")
+        if not self.is_vector(name):
+            return column
+        from pyspark.ml.functions import vector_to_array
 
-                column = vector_to_array(column)
-            chosen.append(column.alias(name))
-        return self.frame.select(*chosen)
+        return vector_to_array(column)
+
+    def is_vector(self, name: str) -> bool:
+        return type(self.kind(name)).__name__ == "VectorUDT"
+
+    def is_list(self, name: str) -> bool:
+        """Whether a column holds several values a row."""
+        return self.is_vector(name) or self.kind(name).typeName() == "array"
 
     def kind(self, name: str) -> Any:
         """Spark's type of a column."""
         return next(field.dataType for field in self.frame.schema.fields if field.name == name)
-
-
-def quoted(name: str) -> str:
-    """A column's name as SQL reads it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def read_table(spark: Any, place: str | Path) -> SparkTable:
@@ -156,7 +166,7 @@ def _read_csv(spark: Any, path: str, name: str) -> Any:
     names = [field.name for field in header.fields]
     schema = StructType([StructField(each, StringType()) for each in [*names, RAGGED]])
     frame = spark.read.options(**options, columnNameOfCorruptRecord=RAGGED).schema(schema).csv(path)
-    texts = [functions.col(quoted(each)) for each in names]
+    texts = [SparkTable(frame, name).column(each) for each in names]
     empty = functions.lit("")
     return frame.select(
         *(functions.when(text != empty, text).alias(each) for text, each in zip(texts, names)), functions.col(RAGGED)

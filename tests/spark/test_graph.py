@@ -1,0 +1,94 @@
+"""A graph that Spark builds is the one that `gamlp ingest` builds from the same tables in order of their ids."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gamlp.graph import Graph, spark_nodes
+from gamlp.graph.ingest import IngestOptions, ingest
+from gamlp.graph.nodes_table import NodeNames
+from gamlp.graph.spark import SparkGraphOptions, read_table, spark_graph
+from tests.spark.graph_tables import assert_same, random_tables
+
+CASES = {
+    "range": ({"ids": "range", "weighted": True, "split": True}, {}, "parquet", 3),
+    "sparse": ({"ids": "sparse", "relations": 2, "lists": True}, {"directed": True, "dtype": "float16"}, "parquet", 4),
+    "text": ({"ids": "text", "weighted": True, "lists": True, "many": True}, {"seed": 3}, "parquet", 5),
+    "csv of integers": ({"ids": "sparse", "split": True}, {"dtype": "bfloat16"}, "csv", 2),
+    "csv of text": ({"ids": "text"}, {"fractions": (0.5, 0.2, 0.1), "stratified": False, "seed": 9}, "csv", None),
+    "no labels": ({"ids": "text", "labels": False}, {}, "parquet", 50),
+    "a split of many labels": ({"ids": "range", "many": True, "split": True}, {}, "parquet", 2),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equals_ingest(spark, tmp_path, monkeypatch, case):
+    made, how, ending, blocks = CASES[case]
+    seed = list(CASES).index(case)
+    tables = random_tables(seed, count=31, edges=0 if case == "no labels" else 150, **made)
+    monkeypatch.setattr(spark_nodes, "IDS_PER_TASK", 8)  # several ranges of ids in small tables too
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        edges, nodes = tables.write(tmp_path / "ordered", ending)
+        expected = ingest(IngestOptions(edges, nodes, tmp_path / "local", name="g", **how))
+        edges, nodes = tables.shuffled(seed).write(tmp_path / "shuffled", ending)
+        options = SparkGraphOptions(blocks=blocks, name="g", **how)
+        report = spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "graph", options)
+    found = Graph.open(tmp_path / "graph")
+    assert_same(found, Graph.open(tmp_path / "local"))
+    count = min(blocks or 2, 31)
+    assert {len(relation.blocks) for relation in found.relations.values()} == {-(-31 // -(-31 // count))}
+    same = replace(report, folder=expected.folder, seconds=expected.seconds)
+    same.entries = {name: same.entries[name] for name in expected.entries}
+    assert same == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph", "local", "ordered", "shuffled"]
+
+
+def test_bytes_do_not_depend_on_partitions(spark, tmp_path):
+    tables = random_tables(11, "text", 40, 300, weighted=True, lists=True)
+    manifests = []
+    for seed, partitions in ((0, 1), (1, 4)):
+        mixed = tables.shuffled(seed)
+        nodes, edges = spark.createDataFrame(mixed.nodes), spark.createDataFrame(mixed.edges)
+        out = tmp_path / f"{seed}"
+        options = SparkGraphOptions(blocks=3, name="g")
+        spark_graph(spark, edges.repartition(partitions), nodes.repartition(partitions), out, options)
+        manifests.append((out / "graph.json").read_text())
+    assert manifests[0] == manifests[1]
+
+
+def test_vectors_of_spark_ml_and_names_of_columns(spark, tmp_path):
+    from pyspark.ml.linalg import Vectors
+
+    rows = [(7, "u", Vectors.dense([1.0, 2.0])), (3, "v", Vectors.sparse(2, {1: 5.0})), (5, "u", Vectors.dense([0, 4]))]
+    nodes = spark.createDataFrame(rows, ["the.key", "kind", "vector"])
+    edges = spark.createDataFrame([(3, 7), (7, 5), (5, 7)], ["src", "dst"])
+    options = SparkGraphOptions(node_names=NodeNames(id="the.key", label="kind"))
+    report = spark_graph(spark, edges, nodes, tmp_path / "g", options)
+    graph = Graph.open(tmp_path / "g")
+    assert graph.nodes.ids.values.tolist() == [3, 5, 7]
+    assert np.asarray(graph.nodes.features.values).tolist() == [[0, 5], [0, 4], [1, 2]]
+    assert graph.nodes.labels.values.tolist() == [1, 0, 0] and graph.nodes.labels.classes == ("u", "v")
+    assert graph.relation.degrees().tolist() == [1, 1, 2] and report.duplicates_merged == 1
+    assert graph.name == "g"
+
+
+def test_local_engine_and_training_work_on_it(spark, tmp_path):
+    from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
+
+    tables = random_tables(5, "text", 60, 400, weighted=True, lists=True)
+    edges, nodes = tables.write(tmp_path / "t", "parquet")
+    ingest(IngestOptions(edges, nodes, tmp_path / "local", name="g"))
+    spark_graph(
+        spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "spark", SparkGraphOptions(blocks=4)
+    )
+    hops = []
+    for name in ("local", "spark"):
+        graph = Graph.open(tmp_path / name)
+        LocalEngine().run(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / f"{name}.hops")
+        hops.append(HopStore.open(tmp_path / f"{name}.hops").gather(np.arange(60)))
+    assert np.array_equal(hops[0].x, hops[1].x) and hops[0].x.shape[2] == 3

@@ -219,7 +219,9 @@ def is_url(text: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _scratch(process: int) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="gamlp-"))
+    # Spark ends its Python workers without farewell; the folders it names to them go with their executor.
+    local = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
+    folder = Path(tempfile.mkdtemp(prefix="gamlp-", dir=local if local.is_absolute() and local.is_dir() else None))
 
     def remove() -> None:
         if os.getpid() == process:  # a fork of it has a folder of its own

@@ -1,0 +1,273 @@
+"""Hops and a trained model → a DataFrame of predictions: every task reads its own rows, and the driver none."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
+from gamlp.graph.folder import open_strings
+from gamlp.graph.graph import Graph, Ids, Labels, Split
+from gamlp.graph.manifest import nodes_folder
+from gamlp.prediction import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
+from gamlp.propagation import HopStore
+from gamlp.propagation.store import StoreManifest
+from gamlp.row_arrays import open_rows
+from gamlp.storage import Place, scratch
+from gamlp.training.bundle import Bundle
+from gamlp.training.checks import check_store
+from gamlp.training.preparing import plan_of, rows_of, without_folds
+from gamlp.training.shipping import Sources, sources_of, unpacked
+
+Array = np.ndarray[Any, Any]
+RANGE_BYTES = 32 << 20  # of hops that a task reads at a time
+_RANGES_OF_TASK = 16  # where there are many: a task opens the model once
+_TASKS = 64  # before a task gets more than one range
+_ROWS = 1 << 20  # labels and roles looked at at a time
+_PIECE = 8 << 20
+
+
+@dataclass(frozen=True)
+class IdsFile:
+    """Where tasks find the original ids of rows."""
+
+    count: int
+    kind: Literal["rows", "integers", "strings"] = "rows"
+    place: str = ""
+    crc32: int = 0
+
+    @classmethod
+    def of(cls, graph: Graph) -> IdsFile:
+        ids, nodes = graph.nodes.ids, graph.nodes
+        if ids.values is None:
+            return cls(nodes.count)
+        kind: Literal["integers", "strings"] = "integers" if isinstance(ids.values, np.ndarray) else "strings"
+        name = f"{nodes_folder(graph.target)}/ids.{'npy' if kind == 'integers' else 'arrow'}"
+        if graph.folder is None or name not in graph.checksums:
+            raise GamlpError(
+                f"graph '{graph.name}' is in this process's memory, where no executor sees its ids",
+                hint="save it to a folder that all of them see: graph.save(FOLDER)",
+            )
+        return cls(nodes.count, kind, (Place.of(graph.folder).resolved() / name).url, graph.checksums[name][1])
+
+    @property
+    def typed(self) -> Ids:
+        """No ids, of the right type."""
+        return Ids(0, pa.array([], pa.string()) if self.kind == "strings" else None)
+
+    def reader(self) -> Callable[[Array], pa.Array]:
+        """Rows → ids: mapped, or behind a URL read in ranges; strings there are fetched once for each worker."""
+        place = Place.of(self.place)
+        if self.kind == "rows":
+            return lambda rows: pa.array(rows, pa.int64())
+        if self.kind == "integers":
+            numbers = open_rows(place)
+            return lambda rows: pa.array(numbers[rows])
+        strings = Ids(self.count, open_strings(place.local or self._copy(place), self.count))
+        return lambda rows: strings.take(rows).cast(pa.string())
+
+    def _copy(self, place: Place) -> Path:
+        # Named by its content: another file may be behind the same URL later, and workers live long.
+        copy = scratch() / f"ids-{zlib.crc32(self.place.encode()):08x}-{self.crc32:08x}.arrow"
+        if not copy.exists():
+            beside = copy.with_suffix(".partial")
+            with beside.open("wb") as file:
+                for begin in range(0, place.size() or 0, _PIECE):
+                    file.write(place.read(begin, begin + _PIECE))
+            beside.replace(copy)
+        return copy
+
+
+@dataclass(frozen=True)
+class PredictionTask:
+    """What tasks need, as plain values that are sent to them. Range i is the stored rows `bounds[i]`."""
+
+    bundle: bytes
+    model: str
+    sources: Sources
+    store: str
+    manifest: str
+    ids: IdsFile
+    rows: tuple[str, ...]
+    bounds: tuple[tuple[int, int], ...]
+    each_class: bool
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Numbers of ranges → rows of predictions."""
+        with _importable(self.sources):
+            bundle = _loaded(self.bundle, self.model)
+            store = self.opened()
+            schema, take = self.schema(bundle), self.ids.reader()
+            for batch in batches:
+                ranges = [self.range_rows(store, number) for number in batch.column(0).to_pylist()]
+                rows = np.concatenate([np.zeros(0, np.int64), *ranges])
+                for some, chance in chances(bundle, store, rows):
+                    yield from self._table(bundle, schema, take(some), chance).to_batches()
+
+    def opened(self) -> HopStore:
+        """The store as it was when the frame was made: another one that lies there now has other files."""
+        return HopStore(Place.of(self.store), StoreManifest.model_validate_json(self.manifest), copies=False)
+
+    def range_rows(self, store: HopStore, number: int) -> Array:
+        """Row numbers of a range that are asked for."""
+        begin, end = self.bounds[number]
+        kept = store.signals["features"].rows
+        rows = np.arange(begin, end) if kept is None else np.asarray(kept[begin:end])
+        return rows[asked_among(store, self.rows, slice(begin, end) if kept is None else rows)]
+
+    def schema(self, bundle: Bundle) -> pa.Schema:
+        """Id, label, probability, and all probabilities as one list or as a column each."""
+        schema = table_schema(bundle, self.ids.typed, self.each_class, text=False)
+        return schema if self.each_class else schema.append(pa.field("probabilities", pa.list_(pa.float32())))
+
+    def _table(self, bundle: Bundle, schema: pa.Schema, ids: pa.Array, chance: Array) -> pa.Table:
+        if self.each_class:
+            return table_columns(bundle, schema, ids, chance, each_class=True)
+        table = table_columns(bundle, schema.remove(len(schema) - 1), ids, chance, each_class=False)
+        ends = np.arange(len(chance) + 1, dtype=np.int32) * np.int32(chance.shape[1])
+        lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(np.ascontiguousarray(chance).reshape(-1)))
+        return table.append_column(schema.field("probabilities"), lists)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A frame that is not computed yet, and how many rows and tasks it has."""
+
+    frame: Any
+    rows: int
+    tasks: int
+
+
+def predictions(
+    spark: Any,
+    bundle: Bundle | str | Path,
+    store: HopStore | str | Path | Place,
+    graph: Graph | str | Path | Place,
+    *,
+    rows: str = "all",
+    each_class: bool = False,
+    trust: str | None = None,
+) -> Any:
+    """A DataFrame `id, label, probability, probabilities`, computed when Spark asks for it.
+
+    `graph` is the one that `store` was made of: it knows the ids. `rows`: all, labelled, unlabelled, split, train,
+    valid, test, or some joined by '+'. `probabilities` follow the order of the bundle's classes; with `each_class`
+    there is a column `p_<class>` for each instead. Many labels a node: `label` is a list, and there is no
+    `probability`. Store and graph must stay where they are until the frame is read.
+    """
+    bundle = bundle if isinstance(bundle, Bundle) else Bundle.load(bundle, trust)
+    store = store if isinstance(store, HopStore) else HopStore.open(store, copies=False)
+    graph = graph if isinstance(graph, Graph) else Graph.open(graph)
+    return asked(spark, bundle, store, graph, rows=rows, each_class=each_class).frame
+
+
+def asked(
+    spark: Any, bundle: Bundle, store: HopStore, graph: Graph, *, rows: str = "all", each_class: bool = False
+) -> Asked:
+    """The same with what is known of it beforehand; what can be refused is refused here."""
+    check_store(store, without_folds(plan_of(bundle.recipe)))
+    if fingerprint.structure(graph) != store.manifest.structure:
+        raise GamlpError("the hops are of another graph", file=store.folder, hint=f"propagate '{graph.name}' first")
+    chosen = tuple(row_sets(rows))
+    bounds = ranges_of(store, rows_of(store, bundle.recipe, np.zeros(0, np.int64)).row_bytes)
+    task = PredictionTask(
+        bundle=_bytes_of(bundle),
+        model=bundle.recipe.model.name,
+        sources=sources_of(bundle.recipe.model.name),
+        store=store.place.resolved().url,
+        manifest=store.manifest.model_dump_json(),
+        ids=IdsFile.of(graph),
+        rows=chosen,
+        bounds=bounds,
+        each_class=each_class,
+    )
+    count = _count(store, chosen, rows)
+    tasks = min(len(bounds), max(_TASKS, -(-len(bounds) // _RANGES_OF_TASK)))
+    numbers = spark.range(0, len(bounds), 1, tasks)
+    return Asked(numbers.mapInArrow(task.run, ddl(task.schema(bundle))), count, tasks)
+
+
+def ranges_of(store: HopStore, row_bytes: int) -> tuple[tuple[int, int], ...]:
+    """Stored rows in ranges of about RANGE_BYTES, none of which crosses from one shard to the next."""
+    size = max(1, RANGE_BYTES // max(1, row_bytes))
+    shards = store.signals["features"].entry.shards
+    return tuple(
+        (begin, min(begin + size, shard.stop)) for shard in shards for begin in range(shard.start, shard.stop, size)
+    )
+
+
+def asked_among(store: HopStore, chosen: tuple[str, ...], rows: slice | Array) -> Array:
+    """Mask of the rows that are in one of the named sets; only their labels and roles are read."""
+    count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+    if "all" in chosen:
+        return np.ones(count, bool)
+    labels = split = None
+    if {"labelled", "unlabelled"} & set(chosen) and store.manifest.answers.classes is not None:
+        labels = Labels(np.asarray(open_rows(store.place / "labels.npy")[rows]), tuple(store.manifest.answers.classes))
+    if "split.npy" in {file.name for file in store.manifest.answers.files}:
+        split = Split(np.asarray(open_rows(store.place / "split.npy")[rows]))
+    return asked_for(list(chosen), count, labels, split)
+
+
+def _count(store: HopStore, chosen: tuple[str, ...], names: str) -> int:
+    """Rows that are asked for, counted a part at a time; a set that is empty, or not kept, is refused."""
+    kept, nodes, count = store.signals["features"].rows, store.manifest.nodes, store.manifest.nodes
+    if "all" not in chosen:
+        parts = (slice(begin, min(begin + _ROWS, nodes)) for begin in range(0, nodes, _ROWS))
+        count = sum(int(np.count_nonzero(asked_among(store, chosen, part))) for part in parts)
+    if not count:
+        raise no_rows(names)
+    if kept is not None:
+        held = (np.asarray(kept[begin : begin + _ROWS]) for begin in range(0, len(kept), _ROWS))
+        if sum(int(np.count_nonzero(asked_among(store, chosen, part))) for part in held) < count:
+            raise not_kept(store, names)
+    return count
+
+
+def ddl(schema: pa.Schema) -> str:
+    """An Arrow schema as Spark's SQL writes it; a name may hold anything."""
+    kinds = {pa.int64(): "bigint", pa.string(): "string", pa.float32(): "float"}
+
+    def kind(of: pa.DataType) -> str:
+        return f"array<{kind(of.value_type)}>" if pa.types.is_list(of) else kinds[of]
+
+    return ", ".join(f"`{field.name.replace('`', '``')}` {kind(field.type)}" for field in schema)
+
+
+def _bytes_of(bundle: Bundle) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
+        return bundle.save(Path(folder) / "bundle.safetensors").read_bytes()
+
+
+def _loaded(data: bytes, trust: str) -> Bundle:
+    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
+        path = Path(folder) / "bundle.safetensors"
+        path.write_bytes(data)
+        return Bundle.load(path, trust)  # whoever asked has named it on the driver
+
+
+@contextmanager
+def _importable(sources: Sources) -> Iterator[None]:
+    """Modules as they were sent: a worker serves one task after the other, and may know older ones."""
+    tops = {PurePosixPath(name).parts[0].removesuffix(".py") for name in sources}
+
+    def forget() -> None:
+        for name in [name for name in sys.modules if name.partition(".")[0] in tops]:
+            del sys.modules[name]
+
+    with unpacked(sources):
+        forget()
+        try:
+            yield
+        finally:
+            forget()

@@ -38,23 +38,33 @@ class Outcome:
 
 
 def from_tables(
-    edges: Path, nodes: Path, out: Path, *, memory: int | None = None, progress: Progress = silent
+    edges: str, nodes: str, out: Path, *, resources: Resources = HERE, progress: Progress = silent
 ) -> Source:
     """The graph of two tables, inside the run folder; ingested once, and other tables are refused there."""
     folder, known = out / "graph", out / _TABLES
-    now = [_seen(edges), _seen(nodes)]
+    spark = resources.spark
+    now = [_seen(table, by_name=spark is not None) for table in (edges, nodes)]
     if folder.exists():
         before = json.loads(known.read_text()) if known.exists() else None
         if before != now:
             raise GamlpError("holds a run on other tables", file=out, hint="choose another --out")
     else:
-        ingest(IngestOptions(edges=edges, nodes=nodes, out=folder, memory=memory, name=out.name), progress)
+        how = IngestOptions(Path(edges), Path(nodes), folder, memory=resources.memory, name=out.name)
+        if spark is not None:
+            from gamlp.graph.spark_ingest import ingest_on_spark
+
+            ingest_on_spark(spark, edges, nodes, folder, how, resources.blocks, progress)
+        else:
+            ingest(how, progress)
         write_json(known, now)
     return Source(str(folder), Origin(graph="./graph"), Graph.open(folder))
 
 
-def _seen(table: Path) -> list[Any]:
-    """A table's place with the size and time of its files."""
+def _seen(name: str, *, by_name: bool) -> list[Any]:
+    """A table's place with the size and time of its files; Spark may know it `by_name` alone."""
+    table = Path(name)
+    if by_name and not table.exists():
+        return [name, []]
     files = sorted(path for path in table.rglob("*") if path.is_file()) if table.is_dir() else [table]
     if not table.exists():
         raise GamlpError("there is no such table", file=table)

@@ -11,6 +11,7 @@ import typer
 
 from gamlp.cli import display
 from gamlp.cli.choices import Precision
+from gamlp.cli.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
 from gamlp.errors import GamlpError
 
 _COLUMNS = "Columns"
@@ -31,10 +32,14 @@ def _column(text: str) -> Any:
     return typer.Option(help=text, rich_help_panel=_COLUMNS, metavar="COLUMN")
 
 
+def _table(text: str) -> Any:
+    return typer.Option(help=text, metavar="PATH")
+
+
 def _ingest(
-    edges: Annotated[Path, typer.Option(help="Edge table: a file or a folder of files.")],
-    nodes: Annotated[Path, typer.Option(help="Node table: a file or a folder of files.")],
-    out: Annotated[Path, typer.Option(help="Graph folder to write; must not exist.")],
+    edges: Annotated[str, _table("Edge table: a file or a folder of files; on Spark anything it reads.")],
+    nodes: Annotated[str, _table("Node table: the same.")],
+    out: Annotated[str, _table("Graph folder to write, on Spark also a URL; must not exist.")],
     directed: Annotated[bool, typer.Option("--directed", help="Keep the direction of edges.")] = False,
     dtype: Annotated[Precision, typer.Option(help="How features are stored.")] = Precision.float32,
     memory: Annotated[
@@ -64,6 +69,10 @@ def _ingest(
     split_fractions: Annotated[str, typer.Option(help="Train, valid, test.", rich_help_panel=_SPLIT)] = "0.6,0.2,0.2",
     stratified: Annotated[bool, typer.Option(help="Split every class alike.", rich_help_panel=_SPLIT)] = True,
     seed: Annotated[int, typer.Option(min=0, help="Of the random split.", rich_help_panel=_SPLIT)] = 0,
+    engine: EngineOption = Engine.local,
+    master: MasterOption = None,
+    spark_conf: SparkConfOption = None,
+    blocks: BlocksOption = None,
 ) -> None:
     """Turn a table of edges and a table of nodes into a graph folder.
 
@@ -75,16 +84,21 @@ def _ingest(
 
       gamlp ingest --edges follows/ --src user --dst follows --nodes users.csv --id user \\
         --features vectors.npy --memory 2GiB --out graph
+
+    Tables that Spark reads (files, URLs, format:path, tables of its catalogue), rows numbered by ascending id:
+
+      gamlp ingest --edges warehouse.follows --nodes delta:/data/users --out s3://bucket/graph --engine spark
     """
     from gamlp.graph.edges_table import EdgeNames
     from gamlp.graph.ingest import IngestOptions, ingest
     from gamlp.graph.nodes_table import NodeNames
     from gamlp.sizes import parse_size
 
-    options = IngestOptions(
-        edges=edges,
-        nodes=nodes,
-        out=out,
+    spark = spark_of(engine, master, spark_conf, blocks)
+    how = IngestOptions(
+        edges=Path(edges),
+        nodes=Path(nodes),
+        out=Path(out),
         edge_names=EdgeNames(src, dst, weight, relation),
         node_names=NodeNames(id, label, split, features, many_labels),
         directed=directed,
@@ -96,7 +110,12 @@ def _ingest(
         seed=seed,
     )
     with display.progress(as_json) as progress:
-        report = ingest(options, progress)
+        if spark is not None:
+            from gamlp.graph.spark_ingest import ingest_on_spark
+
+            report = ingest_on_spark(spark, edges, nodes, out, how, blocks, progress)
+        else:
+            report = ingest(how, progress)
     if as_json:
         display.print_json(asdict(report))
     else:

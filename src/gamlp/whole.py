@@ -86,11 +86,21 @@ def whole(
     store = HopStore.open(trained.run.store_path())
     written = None
     if predictions:
-        trust = bundle.recipe.model.name
-        written = predict(out, out / "predictions.parquet", trust=trust, resources=resources, progress=progress)
+        written = _predict(out, bundle.recipe.model.name, resources, progress)
     weights = listening(bundle, source.graph, store, resources)
     test = _test(trained, source, store, weights, resources)
     return Outcome(trained, test, weights, written, trained.run.report_path)
+
+
+def _predict(out: Path, trust: str, resources: Resources, progress: Progress) -> Written | None:
+    target = out / "predictions.parquet"
+    if resources.spark is None:
+        return predict(out, target, trust=trust, resources=resources, progress=progress)
+    from gamlp.spark_writing import predict_on_spark
+
+    if (target / "_SUCCESS").exists():  # of a run that was interrupted later
+        return None
+    return predict_on_spark(out, target, resources=resources, trust=trust, progress=progress)
 
 
 def best(trained: Trained) -> int:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gamlp.cli import display
+from gamlp.cli.engine import (
+    BlocksOption,
+    Engine,
+    EngineOption,
+    MasterOption,
+    SparkConfOption,
+    one_application,
+    spark_of,
+)
 from gamlp.cli.options import (
     DataDirOption,
     DeviceOption,
@@ -29,7 +39,13 @@ def register(app: typer.Typer) -> None:
 
 def _predict(
     run: Annotated[Path, typer.Argument(help="Run folder, or a bundle.safetensors with --graph.", metavar="RUN")],
-    out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .csv.gz. One that is there is replaced.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            help="File to write: .parquet, .csv or .csv.gz. One that is there is replaced; on Spark a new folder.",
+            metavar="PATH",
+        ),
+    ],
     graph: Annotated[
         str | None,
         typer.Option(
@@ -52,6 +68,10 @@ def _predict(
     threads: ThreadsOption = None,
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
+    engine: EngineOption = Engine.local,
+    master: MasterOption = None,
+    spark_conf: SparkConfOption = None,
+    blocks: BlocksOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write id, label and probabilities of nodes, as many as there are, in little memory.
@@ -63,27 +83,34 @@ def _predict(
     Of a graph that training never saw, with the same features:
 
       gamlp predict run --graph elsewhere --out predictions.csv
+
+    On Spark, as a folder of parts:
+
+      gamlp predict run --out predictions.parquet --engine spark --master spark://host:7077
     """
     from gamlp.graph.datasets import open_or_load
     from gamlp.prediction import check_suffix
     from gamlp.runs import predict
 
-    check_suffix(out)
-    resources = resources_of(device, memory, threads)
+    spark = spark_of(engine, master, spark_conf, blocks)
+    if spark is None:
+        check_suffix(Path(out))
+    resources = replace(resources_of(device, memory, threads), spark=spark, blocks=blocks)
     trust_here(trust)
-    with display.progress(as_json) as progress:
+    with display.progress(as_json) as progress, one_application(spark):
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
-        written = predict(
-            run,
-            out,
-            graph=other,
-            rows=rows,
-            each_class=probabilities,
-            batch_size=batch_size,
-            trust=trust,
-            resources=resources,
-            progress=progress,
-        )
+        if spark is not None:
+            from gamlp.spark_writing import predict_on_spark
+
+            written = predict_on_spark(
+                run, out, resources=resources, graph=other, rows=rows, each_class=probabilities, trust=trust,
+                progress=progress,
+            )  # fmt: skip
+        else:
+            written = predict(
+                run, Path(out), graph=other, rows=rows, each_class=probabilities, batch_size=batch_size, trust=trust,
+                resources=resources, progress=progress,
+            )  # fmt: skip
     if as_json:
         display.print_json({"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3)})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics as stats
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from gamlp.cluster import session
 from gamlp.errors import GamlpError
 from gamlp.files import write_json
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
+from gamlp.storage import Place
 from gamlp.training.batches import Batches
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.checks import check_store
 from gamlp.training.device import choose_device
+from gamlp.training.job import TrainingJob, fitted_of
+from gamlp.training.launch import launch_processes, launch_spark
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
 from gamlp.training.preparing import (
     HERE,
@@ -71,14 +76,52 @@ def train_run(
             bundles[seed] = Bundle.load(run.seed_path(seed), prepared.recipe.model.name)
             run.checkpoint_path(seed).unlink(missing_ok=True)  # a kill may have come between the two
             continue
-        checkpoint = run.checkpoint_path(seed)
-        machine = Machine(device, resources.memory, checkpoint, checkpoint_seconds)
-        write = run.lines(seed)
-        fitted = fit_seed(prepared, seed, machine=machine, observe=_both(write, observe), progress=progress)
+        told = _both(run.lines(seed), observe)
+        if resources.processes > 1 or resources.spark is not None:
+            fitted = _fit_together(prepared, seed, run, resources, checkpoint_seconds, told, progress)
+        else:
+            machine = Machine(device, resources.memory, run.checkpoint_path(seed), checkpoint_seconds)
+            fitted = fit_seed(prepared, seed, machine=machine, observe=told, progress=progress)
         bundles[seed] = bundle_of(prepared, fitted, seed)
         run.keep(seed, bundles[seed])
     run.choose(best_seed(bundles, prepared.recipe.training.monitor))
     return bundles
+
+
+def _fit_together(
+    prepared: Prepared,
+    seed: int,
+    run: RunFolder,
+    resources: Resources,
+    checkpoint_seconds: float,
+    observe: Observe,
+    progress: Progress,
+) -> Fitted:
+    """Train one seed with several processes: of this machine, or of Spark's executors."""
+    count, log = resources.processes, run.log_path(seed)
+    here = resources.spark is None
+    job = TrainingJob.of(
+        prepared,
+        seed,
+        run.checkpoint_path(seed),
+        Place.of(run.job_path(seed)),
+        checkpoint_seconds=checkpoint_seconds,
+        device=resources.device,
+        threads=None if resources.threads is None else max(1, resources.threads // (count if here else 1)),
+        memory=None if resources.memory is None else resources.memory // (count if here else 1),
+    )
+    run.job_path(seed).mkdir(exist_ok=True)
+    told = max((line["epoch"] for line in run.metrics() if line["seed"] == seed), default=0)
+    try:
+        if resources.spark is None:
+            found = launch_processes(job, count, log=log, told=told, observe=observe, progress=progress)
+        else:
+            with session(resources.spark) as spark:
+                found = launch_spark(job, spark, count, told=told, observe=observe, progress=progress)
+    finally:
+        shutil.rmtree(run.job_path(seed), ignore_errors=True)
+    log.unlink(missing_ok=True)
+    return fitted_of(prepared, *found)
 
 
 def _both(first: Observe, second: Observe | None) -> Observe:

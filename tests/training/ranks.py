@@ -11,15 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gamlp.graph.datasets import load
 from gamlp.models.shape import Shape
-from gamlp.pipeline import Prepared, fit_seed
+from gamlp.pipeline import Prepared, fit_seed, prepare
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
+from gamlp.training.batches import Batches
 from gamlp.training.checkpoint import save_tensors, sealed
 from gamlp.training.loop import Fitted, Machine
+from gamlp.training.metrics import evaluate
 from gamlp.training.preparing import from_store
 from gamlp.training.world import World
-from tests.training.small import RECIPE, make_graph, prepared_in
+from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in
 
 CPU = torch.device("cpu")
 
@@ -115,6 +118,31 @@ def main(folder: Path, out: Path) -> None:
         fit_seed(half, 0, machine=machine)
         torch.manual_seed(99)  # whatever the ranks drew meanwhile
         keep(out / f"resumed.{world.rank}", fit_seed(prepared, 0, machine=machine))
+        if world.rank == 0:
+            (out / "digits.json").write_text(json.dumps(digits_scores(folder, world)))
+        else:
+            digits_scores(folder, world)
+
+
+def digits_of(folder: Path) -> Prepared:
+    """Real data, with dropout and batch norm."""
+    place = folder / "digits"
+    recipe = Recipe.of({"model": {"batch_norm": True}, "training": {"epochs": 80, "batch_size": 256}})
+    if (place / "hops" / "store.json").exists():
+        return from_store(HopStore.open(place / "hops"), recipe)
+    return prepare(load("digits"), recipe, place, resources=ONE_THREAD)
+
+
+def digits_scores(folder: Path, world: World) -> list[float]:
+    """Accuracy of test rows, for a few seeds."""
+    prepared, found = digits_of(folder), []
+    split = prepared.store.split
+    assert split is not None and prepared.valid is not None
+    test = Batches(replace(prepared.valid, rows=split.test), 10_000, CPU)
+    for seed in range(4):
+        fitted = fit_seed(prepared, seed, machine=Machine(CPU, world=world))
+        found.append(evaluate(fitted.model, test)["score"])
+    return found
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from gamlp.training.batch_norm import SharedBatchNorm1d, share_batch_norms
 from gamlp.training.batches import OwnBatches
 from gamlp.training.checkpoint import Weights, read_tensors
 from gamlp.training.world import ALONE, World
-from tests.training.ranks import CASES, CPU, prepared_cases, trained_cases
+from tests.training.ranks import CASES, CPU, digits_of, digits_scores, prepared_cases, trained_cases
 from tests.training.small import RECIPE, hop_rows, make_graph, same_weights, store_of
 
 ROOT = Path(__file__).parents[2]
@@ -40,12 +41,18 @@ def torchrun(processes: int, *command: str) -> None:
 def hops(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hops")
     prepared_cases(folder)
+    digits_of(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def one(hops: Path) -> dict[str, Any]:
     return trained_cases(hops, ALONE)
+
+
+@pytest.fixture(scope="module")
+def one_of_digits(hops: Path) -> list[float]:
+    return digits_scores(hops, ALONE)
 
 
 @pytest.fixture(scope="module", params=[2, 3])
@@ -56,8 +63,6 @@ def several(request: pytest.FixtureRequest, hops: Path, tmp_path_factory: pytest
 
 
 def read(place: Path) -> tuple[dict[str, Any], Weights]:
-    import json
-
     text, intact, weights = read_tensors(place)
     assert intact
     return json.loads(text), weights
@@ -102,6 +107,14 @@ def test_a_run_of_several_ranks_goes_on_from_a_checkpoint_as_if_unbroken(several
         assert same_weights(resumed, weights) and found == expected
     streams = [value for name, value in read_tensors(out / "checkpoint")[2].items() if name.startswith("random")]
     assert len(streams) == ranks and len({bytes(value.numpy()) for value in streams}) == ranks
+
+
+def test_with_dropout_and_batch_norm_ranks_are_as_accurate_as_one(
+    several: tuple[int, Path], hops: Path, one_of_digits: list[float]
+) -> None:
+    found = json.loads((several[1] / "digits.json").read_text())
+    assert found != one_of_digits  # dropout falls otherwise
+    assert np.mean(found) == pytest.approx(np.mean(one_of_digits), abs=0.01) and np.mean(found) > 0.9
 
 
 def test_shares_follow_each_other_and_differ_by_one_row_at_most() -> None:

@@ -72,6 +72,9 @@ MemoryOption = Annotated[
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, help="(default: all cores)", rich_help_panel=_MACHINE, show_default=False)
 ]
+ProcessesOption = Annotated[
+    int, typer.Option(min=1, help="Processes that train together, each on its share of rows.", rich_help_panel=_MACHINE)
+]
 DataDirOption = Annotated[
     Path | None,
     typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
@@ -80,7 +83,7 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Of a dataset's random spli
 JsonOption = Annotated[bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)]
 
 
-def resources_of(device: str, memory: str | None, threads: int | None) -> Resources:
+def resources_of(device: str, memory: str | None, threads: int | None, processes: int = 1) -> Resources:
     """What the machine is to give; torch is told too."""
     from gamlp.sizes import parse_size
     from gamlp.training.preparing import Resources
@@ -90,7 +93,7 @@ def resources_of(device: str, memory: str | None, threads: int | None) -> Resour
         import torch
 
         torch.set_num_threads(threads)
-    return Resources(budget, threads, device)
+    return Resources(budget, threads, device, processes)
 
 
 def recipe_of(

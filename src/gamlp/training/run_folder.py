@@ -147,6 +147,14 @@ class RunFolder:
     def checkpoint_path(self, seed: int) -> Path:
         return self.path / "seeds" / f"{seed}.checkpoint"
 
+    def log_path(self, seed: int) -> Path:
+        """What processes said that trained together and died."""
+        return self.path / "seeds" / f"{seed}.log"
+
+    def job_path(self, seed: int) -> Path:
+        """Where they leave their result and metrics."""
+        return self.path / "seeds" / f".{seed}.job"
+
     def bundles(self, trust: str | None = None) -> dict[int, Bundle]:
         """Every seed's bundle."""
         return {seed: Bundle.load(self.seed_path(seed), trust) for seed in self.recipe().training.seeds}
@@ -157,8 +165,8 @@ class RunFolder:
         self.checkpoint_path(seed).unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """A run that learned nothing leaves only its hops, which another recipe may use; one with a seed stays."""
-        if not any((self.path / "seeds").glob("*.safetensors")):
+        """A run that learned nothing leaves only its hops, which another recipe may use; one that did can go on."""
+        if not any(path.suffix in (".safetensors", ".checkpoint") for path in (self.path / "seeds").iterdir()):
             for path in (self.path / _ABOUT, self.recipe_path, self.metrics_path, self.timings_path):
                 path.unlink(missing_ok=True)
 

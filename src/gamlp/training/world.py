@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from datetime import timedelta
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from gamlp.errors import GamlpError
 
@@ -48,7 +51,16 @@ class World:
             return
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=patience)
+        if os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost") and "lo" in dict(socket.if_nameindex()).values():
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are here: listen to nobody else
+        store, *_ = next(rendezvous("env://", self.rank, self.size, timeout=patience))
+        # torchrun keeps its store when it restarts workers: without a name of their own, new ones would find the
+        # addresses of the dead there, and wait for them.
+        store = PrefixStore(f"gamlp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        distributed.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            store=store, rank=self.rank, world_size=self.size, timeout=patience,
+        )  # fmt: skip
         try:
             yield self
         finally:

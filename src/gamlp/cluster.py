@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,12 +14,15 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from gamlp.errors import GamlpError, MissingExtra
 from gamlp.spark_tasks import first_line, run_tasks, sentence, told
 
 OLDEST_JAVA = 17
 _LOOPBACK = "127.0.0.1"
+_CONNECT_PORT = 15002  # where the address names none
+_ANSWERS = 20.0  # seconds within which a server must
 __all__ = ["SparkSettings", "check_java", "is_here", "keeping", "run_tasks", "sentence", "session", "told"]
 
 
@@ -90,15 +94,7 @@ def _pyspark() -> Any:
 def _start(sql: Any, settings: SparkSettings, environment: dict[str, str]) -> Any:
     master = settings.master
     if master is not None and master.startswith("sc://"):
-        try:
-            return sql.SparkSession.builder.remote(master).getOrCreate()
-        except ImportError as error:
-            raise GamlpError(
-                f"Spark Connect needs a library that is not installed ({first_line(error)})",
-                hint='run: pip install "pyspark[connect]"',
-            ) from error
-        except Exception as error:
-            raise GamlpError(f"no Spark Connect server answers at {master} ({first_line(error)})") from error
+        return _connect(sql, master)
     check_java()
     wanted = _defaults(master) | settings.conf
     builder = sql.SparkSession.builder
@@ -124,6 +120,29 @@ def _start(sql: Any, settings: SparkSettings, environment: dict[str, str]) -> An
     if not loud:
         spark.sparkContext.setLogLevel("OFF")  # what goes wrong is told once, by us
     return spark
+
+
+def _connect(sql: Any, master: str) -> Any:
+    """A session over Spark Connect. Its client tries a server that is not there for minutes: look first."""
+    address = urlsplit(master)
+    unheard = GamlpError(f"no Spark Connect server answers at {master}", hint="start one, or see --master")
+    try:
+        if address.hostname is None:
+            raise unheard
+        if not any(name.lower().endswith("_proxy") for name in os.environ):
+            socket.create_connection((address.hostname, address.port or _CONNECT_PORT), _ANSWERS).close()
+        return sql.SparkSession.builder.remote(master).getOrCreate()
+    except ImportError as error:
+        raise GamlpError(
+            f"Spark Connect needs a library that is not installed ({first_line(error)})",
+            hint='run: pip install "pyspark[connect]"',
+        ) from error
+    except GamlpError:
+        raise
+    except OSError as error:
+        raise unheard from error
+    except Exception as error:
+        raise GamlpError(f"no Spark Connect server answers at {master} ({first_line(error)})") from error
 
 
 @contextmanager

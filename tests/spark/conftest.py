@@ -10,7 +10,7 @@ import pytest
 
 from gamlp.cluster import SparkSettings, check_java, session
 from gamlp.errors import GamlpError
-from tests.spark import object_store
+from tests.spark import object_store, standalone
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -56,4 +56,14 @@ def spark(_spark_is_here: None, s3_endpoint: str | None, tmp_path_factory: pytes
         "spark.sql.adaptive.enabled": "true",
     }
     with session(SparkSettings("local[2]", conf)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def cluster(_spark_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[standalone.Standalone]:
+    """A master and two workers as processes on loopback, for drivers that are processes too."""
+    place: Path = tmp_path_factory.mktemp("cluster")
+    hidden = place / "hidden"
+    hidden.mkdir()
+    with standalone.standalone(place, hidden if standalone.can_mount() else None) as made:
         yield made

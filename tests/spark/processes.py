@@ -12,9 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import psutil
 
+from gamlp.graph import Graph, Split
+from gamlp.propagation import LocalEngine
 from gamlp.storage import Place
+from tests.spark.driver import PLAN
 from tests.spark.standalone import QUICK_JAVA
 
 SCRIPT = Path(__file__).parent / "driver.py"
@@ -119,7 +123,9 @@ class Gate:
         (self.folder / "go").touch()
 
     def _names(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir() if not path.name.startswith(".") and path.name != "go")
+        return sorted(
+            path.name for path in self.folder.iterdir() if not path.name.startswith(".") and path.name != "go"
+        )
 
 
 def wait_for(ready: Callable[[], bool], seconds: float, *, fail: bool = True) -> None:
@@ -145,3 +151,18 @@ def files_in(place: Place, above: str = "") -> list[str]:
         else:
             found += files_in(place / name, f"{above}{name}/")
     return found
+
+
+def save_graph(folder: Path, nodes: int = 900) -> Path:
+    """A small graph with features, labels and a split."""
+    rng = np.random.default_rng(7)
+    split = Split.of(nodes, train=np.arange(0, 200), valid=np.arange(200, 300), test=np.arange(300, 700))
+    edges, features = rng.integers(0, nodes, (2, 4 * nodes)), rng.normal(size=(nodes, 21)).astype(np.float32)
+    Graph.from_arrays(edges, features, rng.integers(0, 5, nodes), split=split).save(folder)
+    return folder
+
+
+def local_bytes(graph: Path, store: Path) -> dict[str, str]:
+    """What the local engine writes for the driver's plan."""
+    LocalEngine(threads=1).run(Graph.open(graph), PLAN, store)
+    return fingerprints(store)

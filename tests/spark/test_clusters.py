@@ -1,0 +1,107 @@
+"""The local engine's bytes on every kind of Spark: local-cluster, standalone, spark-submit, Connect."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.processes import CONF, SCRIPT, Driver, driver, fingerprints, local_bytes, running, save_graph, wait_for
+
+pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'gamlp[spark]'")
+BIN = Path(pyspark.__file__).parent / "bin"
+SUBMIT = [str(BIN / "spark-submit"), *(word for key, value in CONF.items() for word in ("--conf", f"{key}={value}"))]
+QUIET = ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"]
+HERE = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    return save_graph(tmp_path_factory.mktemp("graph") / "graph")
+
+
+@pytest.fixture(scope="module")
+def expected(graph, tmp_path_factory):
+    return local_bytes(graph, tmp_path_factory.mktemp("local") / "store")
+
+
+def test_local_cluster_writes_the_local_bytes_and_leaves_nothing(graph, expected, tmp_path):
+    before = sorted(BIN.parent.iterdir())
+    with driver(tmp_path, graph, tmp_path / "store", master="local-cluster[2,1,1024]") as run:
+        run.ends_well()
+        assert fingerprints(tmp_path / "store") == expected
+        assert run.left() == []
+        assert sorted(BIN.parent.iterdir()) == before  # no work/app-… in the installed package
+        assert [path.name for path in run.out.parent.iterdir() if path.name.startswith("gamlp-")] == []
+
+
+def test_spark_submit_to_a_standalone_master(cluster, graph, expected, tmp_path):
+    """The master, and all options, are spark-submit's: the engine is told none."""
+    command = [*SUBMIT, *QUIET, "--master", cluster.address, str(SCRIPT), str(graph), str(tmp_path / "store")]
+    with running(Driver(command, tmp_path, HERE)) as run:
+        run.ends_well()
+        assert fingerprints(tmp_path / "store") == expected
+        assert run.left() == []
+    for worker in ("worker-1", "worker-2"):
+        assert list((cluster.folder / worker).glob("app-*")), f"{worker} had no executor"
+
+
+def test_the_verb_through_spark_submit(graph, expected, tmp_path):
+    import gamlp.cli.main
+
+    options = [
+        "--hops",
+        "3",
+        "--label-hops",
+        "2",
+        "--engine",
+        "spark",
+        "--blocks",
+        "3",
+        "--out",
+        str(tmp_path / "store"),
+    ]
+    verb = [gamlp.cli.main.__file__, "propagate", str(graph), *options]
+    with running(Driver([*SUBMIT, *QUIET, "--master", "local[2]", *verb], tmp_path, HERE)) as run:
+        run.ends_well()
+        assert fingerprints(tmp_path / "store") == expected
+        assert run.left() == []
+
+
+@pytest.fixture(scope="module")
+def connect(_spark_is_here, tmp_path_factory):
+    """A Spark Connect server on loopback."""
+    for name in ("grpc", "grpc_status", "google.rpc", "zstandard"):
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            pytest.skip(f"Spark Connect needs {name}: pip install 'pyspark[connect]'")
+    settings = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"}
+    conf = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    service = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    command = [*SUBMIT, *QUIET, *conf, "--master", "local[2]", *service]
+    with running(Driver(command, tmp_path_factory.mktemp("connect"), HERE)) as server:
+        started = re.compile(r"Spark Connect server started at: (?:\S*/)?(127\.0\.0\.1:\d+)")
+        wait_for(lambda: bool(started.search(server.err.read_text())) or server.process.poll() is not None, 90)
+        found = started.search(server.err.read_text())
+        assert found, server.err.read_text()[-1000:]
+        yield f"sc://{found[1]}"
+        server.process.terminate()
+        server.process.wait(30)
+
+
+def test_connect_writes_the_local_bytes(connect, graph, expected, tmp_path):
+    with driver(tmp_path, graph, tmp_path / "store", master=connect) as run:
+        run.ends_well()
+        assert len(run.stages()) == 7
+        assert fingerprints(tmp_path / "store") == expected
+
+
+def test_a_connect_server_that_is_not_there_is_told(graph, tmp_path):
+    with driver(tmp_path, graph, tmp_path / "store", master="sc://127.0.0.1:9") as run:
+        assert "no Spark Connect server answers at sc://127.0.0.1:9" in run.ends_with_a_sentence()

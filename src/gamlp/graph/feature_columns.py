@@ -100,7 +100,8 @@ class ColumnFeatures:
         values, readable = _fast(flat) if pa.types.is_float32(flat.type) else numbers(flat, pa.float64())
         # Rows that are out already are filled with zeros, so that row numbers stay those of the batch.
         matrix, told = np.zeros((len(rows.good), width), values.dtype), np.ones((len(rows.good), width), bool)
-        matrix[rows.good], told[rows.good] = values.reshape(-1, width), readable.reshape(-1, width)
+        shape = int(np.count_nonzero(rows.good)), width
+        matrix[rows.good], told[rows.good] = values.reshape(shape), readable.reshape(shape)
         rows.refuse(
             "non-numeric feature",
             ~np.all(told, 1),

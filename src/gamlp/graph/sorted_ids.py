@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from gamlp.graph.block_files import Rows, Tallied, write_header
 from gamlp.graph.columns import shown
+from gamlp.graph.manifest import nodes_folder
 from gamlp.spark_tasks import answered
 from gamlp.storage import Place
 
@@ -52,10 +53,11 @@ class SortedIds:
             found.setdefault(bisect_right(self.starts, row) - 1, []).append(row)
         return found
 
-    def write(self, place: Place) -> list[int]:
-        """All ids as one file, in batches: .npy of integers or Arrow of strings. Returns bytes and CRC-32."""
+    def write(self, graph: Place) -> dict[str, Any]:
+        """All ids as one file, in batches: .npy of integers or Arrow of strings."""
         kind = pa.int64() if self.integers else pa.large_string()
-        with place.writing() as stream:
+        name = f"{nodes_folder('node')}/ids.{'npy' if self.integers else 'arrow'}"
+        with (graph / name).writing() as stream:
             tallied = Tallied(stream)
             if self.integers:
                 write_header(tallied, (self.count,), np.int64)
@@ -66,7 +68,7 @@ class SortedIds:
                 with pa.ipc.new_file(sink, pa.schema([("id", kind)])) as writer:
                     for batch in self._batches():
                         writer.write_batch(pa.RecordBatch.from_arrays([batch.column(0).cast(kind)], names=["id"]))
-        return tallied.facts()
+        return {"files": {name: tallied.facts()}}
 
     def _batches(self) -> Iterator[Any]:
         for name in self.names:

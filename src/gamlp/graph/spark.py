@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from gamlp.graph.manifest import (
     LabelsEntry,
     NodesEntry,
     RelationEntry,
-    nodes_folder,
 )
 from gamlp.graph.nodes_table import NodeNames
 from gamlp.graph.shared_folder import Building, building
@@ -152,37 +152,32 @@ class _Build:
             stops = [rows.bounds(block)[1] for block in range(rows.blocks)]
             entry.features = FeaturesEntry(width=nodes.width, dtype=dtype, shards=stops)
             report.features, report.dtype = nodes.width, dtype
-        if not ids.is_range:
-            entry.ids = "integers" if ids.integers else "strings"
-            name = f"{nodes_folder('node')}/ids.{'npy' if ids.integers else 'arrow'}"
-            files |= run_tasks(self.spark, lambda _: {name: ids.write(folder.graph / name)}, [0])[0]
         used = np.unique([code for answer in answers for code in answer["used"]]).astype(np.int64)
         classes, numbers = class_numbers(texts or [], used)
         made = AnswerFiles(folder.graph, folder.staging, rows, len(classes), numbers, many)
+        given = any(answer["roles"] for answer in answers)
+        works: list[Callable[[], dict[str, Any]]] = []
+        if not ids.is_range:
+            entry.ids = "integers" if ids.integers else "strings"
+            works.append(partial(ids.write, folder.graph))
         if classes:
             entry.labels = LabelsEntry(many=many, classes=list(classes))
             report.classes = len(classes)
-            files |= run_tasks(self.spark, lambda _: made.write_labels(), [0])[0]["files"]
-        given = any(answer["roles"] for answer in answers)
+            works.append(made.write_labels)
         if given or classes:
-            files |= self._split(made, given, classes, report)
             entry.split = True
+            works.append(made.write_given_split if given else partial(made.write_random_split, *self._random()))
+            report.split_made = not given
+        for answer in run_tasks(self.spark, lambda number: works[number](), range(len(works)), "labels", self.progress):
+            files |= answer["files"]
+            if "split" in answer:
+                report.unlabelled(answer["useless"])
+                report.split = answer["split"]
+                report.untrained([classes[number] for number in answer["absent"]])
         return entry, files
 
-    def _split(self, made: AnswerFiles, given: bool, classes: Sequence[str], report: IngestReport) -> FileFacts:
-        """The split of the table, or one at random over labelled nodes."""
-        options = self.options
-        if given:
-            answer = run_tasks(self.spark, lambda _: made.write_given_split(), [0])[0]
-        else:
-            how = tuple(options.fractions), options.seed, options.stratified
-            answer = run_tasks(self.spark, lambda _: made.write_random_split(*how), [0])[0]
-            report.split_made = True
-        report.unlabelled(answer["useless"])
-        report.split = answer["split"]
-        report.untrained([classes[number] for number in answer["absent"]])
-        files: FileFacts = answer["files"]
-        return files
+    def _random(self) -> tuple[tuple[float, ...], int, bool]:
+        return tuple(self.options.fractions), self.options.seed, self.options.stratified
 
     def _relation(self, counts: list[int], rows: Rows, weighted: bool) -> RelationEntry:
         bounds = [rows.bounds(block) for block in range(rows.blocks)]

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gamlp.cli import display
+from gamlp.cli.engine import (
+    BlocksOption,
+    Engine,
+    EngineOption,
+    MasterOption,
+    SparkConfOption,
+    one_application,
+    spark_of,
+)
 from gamlp.cli.options import (
     DataDirOption,
     DeviceOption,
     JsonOption,
     MemoryOption,
     ModelOption,
+    ProcessesOption,
     RecipeOption,
     SeedOption,
     SeedsOption,
@@ -47,14 +57,18 @@ def _run(
         ),
     ] = None,
     edges: Annotated[
-        Path | None, typer.Option(help="Edge table, columns src and dst.", rich_help_panel="Tables", show_default=False)
+        str | None,
+        typer.Option(
+            help="Edge table, columns src and dst.", rich_help_panel="Tables", show_default=False, metavar="PATH"
+        ),
     ] = None,
     nodes: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             help="Node table, columns id, label (empty if unknown), split (if you have one) and features.",
             rich_help_panel="Tables",
             show_default=False,
+            metavar="PATH",
         ),
     ] = None,
     out: Annotated[
@@ -67,8 +81,13 @@ def _run(
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
     threads: ThreadsOption = None,
+    processes: ProcessesOption = 1,
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
+    engine: EngineOption = Engine.local,
+    master: MasterOption = None,
+    spark_conf: SparkConfOption = None,
+    blocks: BlocksOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Do all of it: ingest, propagate, train, score test rows, show how far the model listens.
@@ -86,7 +105,9 @@ def _run(
       gamlp run digits --model sign
 
     Run again, a finished run shows its result and an interrupted one goes on. Columns of other names:
-    gamlp ingest first, then gamlp run GRAPH.
+    gamlp ingest first, then gamlp run GRAPH. On Spark (RUN must be a folder that its machines share):
+
+      gamlp run --edges edges.parquet --nodes nodes.parquet --out RUN --engine spark --master spark://host:7077
     """
     from gamlp.bench.methods import has_bundle
     from gamlp.bench.single import run_method
@@ -95,17 +116,20 @@ def _run(
 
     if (edges is None) != (nodes is None) or (graph is not None and edges is not None):
         raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
-    resources = resources_of(device, memory, threads)
+    spark = spark_of(engine, master, spark_conf, blocks)
+    resources = replace(resources_of(device, memory, threads, processes), spark=spark, blocks=blocks)
     begun = time.monotonic()
-    with display.progress(as_json) as progress:
+    with display.progress(as_json) as progress, one_application(spark):
         if edges is not None and nodes is not None:
-            place = out or Path("runs") / nodes.name.partition(".")[0]
-            opened = from_tables(edges, nodes, place, memory=resources.memory, progress=progress)
+            place = out or Path("runs") / Path(nodes).name.partition(".")[0]
+            opened = from_tables(edges, nodes, place, resources=resources, progress=progress)
         else:
             place = out or Path("runs") / "-".join([Path(graph or "digits").name, *([model] if model else [])])
             opened = open_source(graph or "digits", data_dir, seed, progress)
         made, name = recipe_of(opened, recipe, changes, seeds, model)
         if not has_bundle(made):
+            if spark is not None:
+                raise GamlpError(f"'{made.model.name}' runs on one machine", hint="leave out --engine spark")
             single = run_method(opened.opened, made, place, resources=resources, progress=progress)
             show_single(single, name, time.monotonic() - begun, as_json)
             return

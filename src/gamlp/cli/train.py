@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gamlp.cli import display
+from gamlp.cli.engine import (
+    BlocksOption,
+    Engine,
+    EngineOption,
+    MasterOption,
+    SparkConfOption,
+    one_application,
+    spark_of,
+)
 from gamlp.cli.options import (
     DataDirOption,
     DeviceOption,
     JsonOption,
     MemoryOption,
+    ProcessesOption,
     RecipeOption,
     SeedOption,
     SeedsOption,
@@ -53,8 +64,13 @@ def _train(
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
     threads: ThreadsOption = None,
+    processes: ProcessesOption = 1,
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
+    engine: EngineOption = Engine.local,
+    master: MasterOption = None,
+    spark_conf: SparkConfOption = None,
+    blocks: BlocksOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train GAMLP on a graph; the best epoch by validation rows is kept, and test rows are never read.
@@ -73,9 +89,10 @@ def _train(
     from gamlp.training.source import open_source
     from gamlp.training.trackers import trackers_for
 
-    resources = resources_of(device, memory, threads)
+    spark = spark_of(engine, master, spark_conf, blocks)
+    resources = replace(resources_of(device, memory, threads, processes), spark=spark, blocks=blocks)
     begun = time.monotonic()
-    with display.progress(as_json) as progress:
+    with display.progress(as_json) as progress, one_application(spark):
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
         made, name = recipe_of(opened, recipe, changes, seeds)

@@ -104,8 +104,8 @@ class PredictionTask:
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Numbers of ranges → rows of predictions."""
-        with _importable(self.sources):
-            bundle = _loaded(self.bundle, self.model)
+        with importable(self.sources):
+            bundle = loaded(self.bundle, self.model)  # whoever asked has named it on the driver
             store = self.opened()
             schema, take = self.schema(bundle), self.ids.reader()
             for batch in batches:
@@ -181,7 +181,7 @@ def asked(
     chosen = tuple(row_sets(rows))
     bounds = ranges_of(store, rows_of(store, bundle.recipe, np.zeros(0, np.int64)).row_bytes)
     task = PredictionTask(
-        bundle=_bytes_of(bundle),
+        bundle=bytes_of(bundle),
         model=bundle.recipe.model.name,
         sources=sources_of(bundle.recipe.model.name),
         store=store.place.resolved().url,
@@ -244,20 +244,22 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"`{field.name.replace('`', '``')}` {kind(field.type)}" for field in schema)
 
 
-def _bytes_of(bundle: Bundle) -> bytes:
+def bytes_of(bundle: Bundle) -> bytes:
+    """The bundle as its file holds it."""
     with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
         return bundle.save(Path(folder) / "bundle.safetensors").read_bytes()
 
 
-def _loaded(data: bytes, trust: str) -> Bundle:
+def loaded(data: bytes, trust: str | None) -> Bundle:
+    """The bundle of these bytes."""
     with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
         path = Path(folder) / "bundle.safetensors"
         path.write_bytes(data)
-        return Bundle.load(path, trust)  # whoever asked has named it on the driver
+        return Bundle.load(path, trust)
 
 
 @contextmanager
-def _importable(sources: Sources) -> Iterator[None]:
+def importable(sources: Sources) -> Iterator[None]:
     """Modules as they were sent: a worker serves one task after the other, and may know older ones."""
     tops = {PurePosixPath(name).parts[0].removesuffix(".py") for name in sources}
 

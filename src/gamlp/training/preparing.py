@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.cluster import SparkSettings
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.graph.induced import induced
 from gamlp.models.shape import Shape
 from gamlp.progress import Progress, silent
 from gamlp.propagation import (
+    Engine,
     FeatureSignal,
     HopStore,
     LabelSignal,
@@ -24,6 +26,7 @@ from gamlp.propagation import (
     feature_statistics,
 )
 from gamlp.recipe import Recipe
+from gamlp.storage import Place
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import (
@@ -41,13 +44,20 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Resources:
-    """What a machine gives: none of it changes a recipe."""
+    """What a machine gives: none of it changes a recipe. `processes` train together, on shares of the rows."""
 
     memory: int | None = None
     threads: int | None = None
     device: str = "auto"
+    processes: int = 1
+    spark: SparkSettings | None = None
+    blocks: int | None = None  # of rows, for tasks on Spark; None: by memory and cores
 
-    def engine(self) -> LocalEngine:
+    def engine(self) -> Engine:
+        if self.spark is not None:
+            from gamlp.propagation.spark import SparkEngine
+
+            return SparkEngine(blocks=self.blocks, memory=self.memory, settings=self.spark)
         return LocalEngine(memory=self.memory, threads=self.threads)
 
 
@@ -114,7 +124,7 @@ def prepare(
     return from_store(store, recipe)
 
 
-def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: LocalEngine, progress: Progress) -> Prepared:
+def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Engine, progress: Progress) -> Prepared:
     """Training rows on the graph of training nodes alone; the others on the whole graph."""
     assert graph.nodes.split is not None
     alone = induced(graph, graph.nodes.split.train, folder / "training-graph")
@@ -127,7 +137,7 @@ def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Local
 
 
 def _prepare_two(
-    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path, engine: LocalEngine, progress: Progress
+    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path, engine: Engine, progress: Progress
 ) -> Prepared:
     """Train on one graph, validate on another."""
     labels = graph.nodes.labels
@@ -163,6 +173,24 @@ def from_store(store: HopStore, recipe: Recipe) -> Prepared:
     return Prepared(
         recipe, train, valid if len(valid) else None, store, _shape(store, recipe), labels.classes, labels.many
     )
+
+
+def reopened(store: HopStore, inner: HopStore | None, recipe: Recipe, valid: str) -> Prepared:
+    """What was prepared before, from its finished stores. `valid`: rows of the `split`, all `labelled`, or `none`.
+
+    `inner` holds the training rows where they were propagated apart.
+    """
+    inner = store if inner is None else inner
+    labels, split = inner.labels, store.split
+    assert labels is not None and store.labels is not None
+    train = _rows(inner, recipe, "train")
+    known = store.labels.known()
+    chosen: HopRows | None = None
+    if valid == "labelled":
+        chosen = rows_of(store, recipe, np.flatnonzero(known))
+    elif valid == "split" and split is not None:
+        chosen = rows_of(store, recipe, split.valid[known[split.valid]])
+    return Prepared(recipe, train, chosen, store, _shape(inner, recipe), labels.classes, labels.many)
 
 
 def prepare_split(
@@ -220,7 +248,7 @@ def _shape(store: HopStore, recipe: Recipe) -> Shape:
 
 
 def hops_for(
-    bundle: Bundle, graph: Graph, folder: Path, resources: Resources = HERE, progress: Progress = silent
+    bundle: Bundle, graph: Graph, folder: Path | Place, resources: Resources = HERE, progress: Progress = silent
 ) -> HopStore:
     """Hops of another graph, as the bundle's model reads them."""
     check_width(graph, bundle.shape.features)

@@ -1,0 +1,178 @@
+"""What the estimator does on Spark: graphs from DataFrames, training in tasks, scores, hops to predict by."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.cluster import SparkSettings, is_here
+from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph
+from gamlp.graph.spark import spark_graph
+from gamlp.pipeline import Resources, best_seed, bundle_of, evaluate_rows, hops_for, prepare
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.recipe import Recipe
+from gamlp.spark_params import GAMLPParams
+from gamlp.spark_prediction import bytes_of, importable, loaded
+from gamlp.spark_tasks import run_tasks
+from gamlp.storage import Place
+from gamlp.training.bundle import Bundle
+from gamlp.training.checks import check_trainable, check_width, with_classes
+from gamlp.training.given import nodes_name
+from gamlp.training.job import TrainingJob, fitted_of
+from gamlp.training.launch import launch_spark
+from gamlp.training.preparing import Prepared, from_store, plan_of
+from gamlp.training.shipping import sources_of
+from gamlp.training.source import check_one_model
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where the hops of a fit lie, and of which graph they are. `labels` are the training labels they were made of."""
+
+    place: str
+    nodes: str
+    labels: str
+
+    def store_of(self, graph: Graph, bundle: Bundle) -> HopStore | None:
+        """The hops, if they are still there and those of this graph."""
+        place = Place.of(self.place) / "hops"
+        if bundle.recipe.propagation.rows != "all" or nodes_name(graph) != self.nodes:
+            return None
+        if graph.trainable and bundle.recipe.labels_used and fingerprint.training_labels(graph) != self.labels:
+            return None
+        return HopStore.open(place, copies=False) if (place / "store.json").exists() else None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A trained bundle with its scores, and the home of its hops."""
+
+    bundle: Bundle
+    home: Home
+    test: dict[str, float] = field(default_factory=dict)
+
+
+def work_place(spark: Any, params: GAMLPParams) -> Place:
+    """A new folder in workDir; without one, a temporary folder, where driver and executors see the same disk."""
+    given = params.getWorkDir()
+    if given is not None:
+        return Place.of(given).resolved() / f"gamlp-{uuid.uuid4().hex[:12]}"
+    if not is_here(_conf(spark, "spark.master")):
+        raise GamlpError(
+            "graphs and hops need a folder that driver and executors see",
+            hint="name one, or a URL: GAMLPClassifier(workDir=…)",
+        )
+    local = Path(_conf(spark, "spark.local.dir").partition(",")[0])
+    inside = local if local.is_absolute() and local.is_dir() else None
+    folder = tempfile.mkdtemp(prefix="gamlp-", dir=inside)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Place.of(folder)
+
+
+def _conf(spark: Any, key: str) -> str:
+    try:
+        return str(spark.conf.get(key, ""))
+    except Exception:  # Connect keeps some settings to itself
+        return ""
+
+
+def resources_of(params: GAMLPParams) -> Resources:
+    return Resources(
+        memory=params.getMemory(),
+        device="cpu",
+        processes=params.getNumProcesses(),
+        spark=SparkSettings(),
+        blocks=params.getBlocks(),
+    )
+
+
+def build(
+    spark: Any, params: GAMLPParams, nodes: Any, edges: Any, place: Place, *, fit: bool, progress: Progress = silent
+) -> Graph:
+    """The graph of two DataFrames, written by tasks."""
+    options = params.graph_options(nodes.columns, fit=fit, name="nodes")
+    spark_graph(spark, edges, nodes, place, options, progress)
+    return Graph.open(place)
+
+
+def recipe_of(params: GAMLPParams) -> Recipe:
+    """The recipe as it will be used."""
+    recipe = Recipe.of(params.getRecipe())
+    check_one_model(recipe)
+    if "seeds" not in recipe.training.model_fields_set:
+        recipe = recipe.changed({"training.seeds": [params.getSeed()]})
+    return recipe
+
+
+def fitted(
+    spark: Any, params: GAMLPParams, nodes: Any, edges: Any, place: Place, progress: Progress = silent
+) -> Fit:  # fmt: skip
+    """Graph, hops and training, all in tasks; of several seeds the best by validation."""
+    recipe = recipe_of(params)
+    graph = build(spark, params, nodes, edges, place / "graph", fit=True, progress=progress)
+    prepared = _prepared(graph, recipe, resources_of(params), place, progress)
+    bundles = {seed: _train(spark, params, prepared, seed, place, progress) for seed in recipe.training.seeds}
+    bundle = bundles[best_seed(bundles, recipe.training.monitor)]
+    home = Home(place.resolved().url, nodes_name(graph), fingerprint.training_labels(graph))
+    return Fit(bundle, home, _test_scores(spark, bundle, prepared.store))
+
+
+def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, progress: Progress) -> Prepared:
+    if recipe.training.setting == "transductive":
+        check_trainable(graph)
+        return from_store(resources.engine().run(graph, plan_of(recipe), place / "hops", progress), recipe)
+    if place.local is None:
+        raise GamlpError("the graph of training nodes needs a folder", file=place, hint="give one: workDir=FOLDER")
+    return prepare(graph, recipe, place.local, resources=resources, progress=progress)
+
+
+def _train(
+    spark: Any, params: GAMLPParams, prepared: Prepared, seed: int, place: Place, progress: Progress
+) -> Bundle:  # fmt: skip
+    folder = place / f"seed-{seed}"
+    folder.make()
+    job = TrainingJob.of(prepared, seed, folder / "checkpoint", folder, memory=params.getMemory())
+    facts, weights = launch_spark(job, spark, params.getNumProcesses(), progress=progress)
+    folder.remove()
+    return bundle_of(prepared, fitted_of(prepared, facts, weights), seed)
+
+
+def _test_scores(spark: Any, bundle: Bundle, store: HopStore) -> dict[str, float]:
+    """Of labelled test rows, read by one task; none where there are no such rows."""
+    data, name, place = bytes_of(bundle), bundle.recipe.model.name, store.place
+    sources = sources_of(name)
+
+    def score(_: int) -> dict[str, Any]:
+        with importable(sources):
+            opened = HopStore.open(place, copies=False)
+            labels, split = opened.labels, opened.split
+            assert labels is not None and split is not None
+            rows = split.test[labels.known()[split.test]]
+            if (kept := opened.signals["features"].rows) is not None:
+                rows = np.intersect1d(rows, kept)
+            if not len(rows):
+                return {}
+            scores = evaluate_rows({0: loaded(data, name)}, opened, rows, Resources(device="cpu"))
+            return dict(scores["seeds"][0])
+
+    return run_tasks(spark, score, [0], "test")[0]
+
+
+def hops_of(
+    params: GAMLPParams, bundle: Bundle, home: Home | None, graph: Graph, place: Place, progress: Progress = silent
+) -> HopStore:
+    """Hops of the graph: those of the fit where it is the same one, else propagated into `place`."""
+    check_width(graph, bundle.shape.features)
+    graph = with_classes(graph, bundle.classes)
+    kept = None if home is None else home.store_of(graph, bundle)
+    return kept or hops_for(bundle, graph, place, resources_of(params), progress)

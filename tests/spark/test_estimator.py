@@ -1,0 +1,339 @@
+"""The estimator in Spark ML's manner: the numbers of the local path, predictions in the label's own type."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from gamlp.errors import GamlpError
+from gamlp.graph import Graph
+from gamlp.graph.ingest import IngestOptions, ingest
+from gamlp.graph.nodes_table import NodeNames
+from gamlp.prediction import write_predictions
+from gamlp.recipe import Recipe
+from gamlp.runs import evaluate, train
+from gamlp.training.source import open_source
+
+pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'gamlp[spark]'")
+
+from gamlp.spark import GAMLPClassificationModel, GAMLPClassifier  # noqa: E402
+
+RECIPE: dict[str, Any] = {
+    "propagation": {"hops": 2, "label_hops": 2},
+    "model": {"hidden": 16, "layers": 2, "dropout": 0.2},
+    "training": {"epochs": 25, "patience": 0, "seeds": [3]},
+}
+
+
+@dataclass(frozen=True)
+class Tables:
+    nodes: pa.Table
+    edges: pa.Table
+
+    def frames(self, spark: Any, parts: int = 2) -> tuple[Any, Any]:
+        """In several partitions, rows in disorder."""
+        mixed = (table.take(np.random.default_rng(1).permutation(len(table))) for table in (self.nodes, self.edges))
+        nodes, edges = (spark.createDataFrame(table).repartition(parts) for table in mixed)
+        return nodes, edges
+
+
+def planted(count: int = 300, seed: int = 0, ids: Any = None, noise: float = 1.5) -> Tables:
+    """Three communities: most edges inside one, features = centre of the class + noise; a fifth has no label."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 3, count)
+    centres = np.eye(3, 6) * 2
+    features = (centres[labels] + noise * random.normal(size=(count, 6))).astype(np.float32)
+    src = random.integers(0, count, 6 * count)
+    alike = [np.flatnonzero(labels == label) for label in range(3)]
+    dst = np.array(
+        [random.choice(alike[labels[one]]) if random.random() < 0.8 else random.integers(count) for one in src]
+    )
+    names = np.arange(count) * 3 + 5 if ids is None else np.array([ids(row) for row in range(count)])
+    known = random.random(count) < 0.8
+    nodes = {
+        "id": pa.array(names),
+        "features": pa.array(list(features), pa.list_(pa.float32())),
+        "label": pa.array(labels * 10, pa.int32(), mask=~known),
+        "split": pa.array(random.choice(["train", "valid", "test"], count, p=[0.4, 0.2, 0.4]), mask=~known),
+        "truth": pa.array(labels * 10, pa.int32()),
+    }
+    return Tables(pa.table(nodes), pa.table({"src": names[src], "dst": names[dst]}))
+
+
+def classifier(tmp_path: Path, **params: Any) -> GAMLPClassifier:
+    return GAMLPClassifier(recipe=RECIPE, workDir=tmp_path / "work", **params)
+
+
+@pytest.fixture(scope="module")
+def fitted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[GAMLPClassificationModel, Any, Any]:
+    """A model with its tables, for the tests that change none of them."""
+    nodes, edges = planted().frames(spark)
+    return classifier(tmp_path_factory.mktemp("fit")).fit(nodes, edges), nodes, edges
+
+
+def local(tables: Tables, folder: Path, names: NodeNames, recipe: Any = RECIPE) -> tuple[pa.Table, dict[str, Any]]:
+    """Predictions and test scores of the same tables without Spark."""
+    folder.mkdir()
+    for name, table in (("nodes", tables.nodes), ("edges", tables.edges)):
+        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
+    graph = folder / "graph"
+    ingest(IngestOptions(folder / "edges.parquet", folder / "nodes.parquet", graph, node_names=names))
+    run = train(open_source(str(graph)), Recipe.of(recipe), folder / "run")
+    scores = evaluate(run.run)
+    bundle, opened = next(iter(run.bundles.values())), Graph.open(graph)
+    from gamlp.propagation import HopStore
+
+    written = write_predictions(bundle, HopStore.open(run.run.store_path()), opened.nodes.ids, folder / "p.parquet")
+    return pyarrow.parquet.read_table(written.path), scores
+
+
+def rows_of(frame: Any) -> list[Any]:
+    return sorted(frame.collect(), key=lambda row: row["id"])
+
+
+def test_the_numbers_of_the_local_path(fitted: Any, tmp_path: Path) -> None:
+    model, nodes, edges = fitted
+    expected, scores = local(planted(), tmp_path / "local", NodeNames(features="features", label="label"))
+    frame = model.transform(nodes, edges)
+    assert frame.columns == [*nodes.columns, "prediction", "probability"]
+    assert dict(frame.dtypes)["prediction"] == "int" and dict(frame.dtypes)["probability"] == "vector"
+    found = rows_of(frame)
+    assert [row["id"] for row in found] == expected["id"].to_pylist()
+    assert [str(row["prediction"]) for row in found] == expected["label"].to_pylist()
+    chance = np.stack([expected[f"p_{name}"].to_numpy() for name in model.classes], 1)
+    assert np.abs(np.stack([row["probability"].toArray() for row in found]) - chance).max() < 1e-4
+    assert model.classes == ("0", "10", "20") and (model.numClasses, model.numFeatures) == (3, 6)
+    assert model.scores()["test"]["score"] == pytest.approx(scores["mean"]["score"], abs=1e-6)
+    assert model.scores()["valid"]["score"] == pytest.approx(model.bundle.report["valid"]["score"])
+    # By hand: the share of test rows whose prediction is the label.
+    test = [row["prediction"] == row["label"] for row in found if row["split"] == "test" and row["label"] is not None]
+    assert model.scores()["test"]["score"] == pytest.approx(np.mean(test)) and np.mean(test) > 0.8
+
+
+def test_hops_of_the_fit_are_used_again(fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, nodes, edges = fitted
+    from gamlp import spark_fit
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("propagated again")
+
+    monkeypatch.setattr(spark_fit, "hops_for", never)
+    model.transform(nodes.repartition(3), edges.drop("nothing"))
+    model.transform(nodes.drop("label", "split"), edges)  # the labels of the fit are known
+    with pytest.raises(AssertionError, match="propagated again"):
+        model.transform(nodes, edges.limit(100))
+
+
+def test_a_new_graph_with_unseen_nodes(spark: Any, fitted: Any) -> None:
+    model, _, _ = fitted
+    tables = planted(200, seed=7, ids=lambda row: f"node {row}")
+    nodes, edges = tables.frames(spark)
+    again = model.copy({model.predictionCol: "guess", model.probabilityCol: "chance"})
+    found = rows_of(again.transform(nodes, edges))
+    assert [row["id"] for row in found] == sorted(tables.nodes["id"].to_pylist())
+    assert np.mean([row["guess"] == row["truth"] for row in found]) > 0.8
+    assert np.allclose([row["chance"].toArray().sum() for row in found], 1, atol=1e-5)
+    assert model.getPredictionCol() == "prediction"
+    with pytest.raises(GamlpError, match="the model listens to known labels, and graph 'nodes' has no training rows"):
+        model.transform(nodes.drop("label"), edges)
+
+
+def test_vectors_names_strings_and_a_random_split(spark: Any, tmp_path: Path) -> None:
+    from pyspark.ml.functions import array_to_vector
+    from pyspark.sql import functions
+
+    nodes, edges = planted(240, ids=lambda row: f"ü{row:03}").frames(spark)
+    nodes = nodes.select(
+        functions.col("id").alias("name of node"),
+        array_to_vector(functions.col("features").cast("array<double>")).alias("x.y"),
+        functions.concat(functions.lit("class "), functions.col("label").cast("string")).alias("kind"),
+    )
+    edges = edges.withColumnsRenamed({"src": "from", "dst": "to"}).withColumn("w", functions.lit(0.5))
+    estimator = classifier(tmp_path, idCol="name of node", featuresCol="x.y", labelCol="kind", seed=4)
+    estimator.setSrcCol("from").setDstCol("to").setWeightCol("w").setBlocks(3).setMemory("1GiB")
+    model = estimator.fit(nodes, edges)
+    graph = Graph.open(next((tmp_path / "work").iterdir()) / "graph")
+    assert graph.relation.weighted and graph.nodes.split is not None and len(graph.relation.blocks) == 3
+    assert 0.5 < len(graph.nodes.split.train) / graph.nodes.labels.known().sum() < 0.7 if graph.nodes.labels else False
+    found = model.transform(nodes, edges).collect()
+    assert {row["prediction"] for row in found} == set(model.classes) == {"class 0", "class 10", "class 20"}
+    model.release()
+    assert not list((tmp_path / "work").iterdir())
+
+
+def test_many_labels_a_node(spark: Any, tmp_path: Path) -> None:
+    from pyspark.sql import functions
+
+    nodes, edges = planted(150).frames(spark)
+    nodes = nodes.withColumn("label", functions.array("label", functions.lit(7)))
+    nodes = nodes.withColumn("label", functions.when(functions.col("split").isNotNull(), functions.col("label")))
+    model = classifier(tmp_path).fit(nodes, edges)
+    frame = model.transform(nodes, edges)
+    assert dict(frame.dtypes)["prediction"] == "array<int>" and model.classes == ("0", "7", "10", "20")
+    found = frame.collect()
+    assert all(7 in row["prediction"] for row in found)  # every node that is labelled has it
+    for row in found:
+        expected = [int(name) for name, chance in zip(model.classes, row["probability"].toArray()) if chance > 0.5]
+        assert row["prediction"] == expected
+
+
+def test_two_processes(spark: Any, fitted: Any, tmp_path: Path) -> None:
+    one, nodes, edges = fitted
+    recipe = {**RECIPE, "model": RECIPE["model"] | {"dropout": 0.0}}
+    single, double = (
+        GAMLPClassifier(recipe=recipe, workDir=tmp_path / "work", numProcesses=count).fit(nodes, edges)
+        for count in (1, 2)
+    )
+    for name, value in single.bundle.weights.items():
+        assert np.allclose(value, double.bundle.weights[name], atol=1e-4), name
+    assert abs(one.scores()["test"]["score"] - double.scores()["test"]["score"]) < 0.1
+
+
+AGAIN = """
+import json, sys
+from gamlp.cluster import SparkSettings, session
+from gamlp.spark import GAMLPClassificationModel
+place, nodes, edges = sys.argv[1:]
+with session(SparkSettings("local[1]", {"spark.driver.memory": "512m", "spark.sql.shuffle.partitions": "1"})) as spark:
+    model = GAMLPClassificationModel.load(place)
+    frame = model.transform(spark.read.parquet(nodes), spark.read.parquet(edges))
+    rows = sorted(frame.collect(), key=lambda row: row["id"])
+    shown = [(row["id"], row["prediction"], row["probability"][0]) for row in rows]
+    print(json.dumps([model.uid, model.scores(), shown]))
+"""
+
+
+def test_saved_and_loaded_in_a_fresh_process(spark: Any, fitted: Any, tmp_path: Path) -> None:
+    model, nodes, edges = fitted
+    model.save(tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["bundle.safetensors", "metadata"]
+    assert json.loads(spark.read.text(str(tmp_path / "model/metadata")).first()[0])["labelType"] == "int"
+    tables = planted()
+    for name, table in (("nodes", tables.nodes), ("edges", tables.edges)):
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
+    command = [
+        sys.executable,
+        "-c",
+        AGAIN,
+        *(str(tmp_path / name) for name in ("model", "nodes.parquet", "edges.parquet")),
+    ]
+    told = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert told.returncode == 0, told.stderr[-2000:]
+    uid, scores, rows = json.loads(told.stdout.splitlines()[-1])
+    assert (uid, scores) == (model.uid, model.scores())
+    for row, (name, prediction, chance) in zip(rows_of(model.transform(nodes, edges)), rows, strict=True):
+        assert (row["id"], row["prediction"]) == (name, prediction)
+        assert row["probability"][0] == pytest.approx(chance, abs=1e-5)
+    with pytest.raises(GamlpError, match="already exists"):
+        model.save(tmp_path / "model")
+    model.write().overwrite().save(str(tmp_path / "model"))
+    with pytest.raises(GamlpError, match="holds a GAMLPClassificationModel, no GAMLPClassifier"):
+        GAMLPClassifier.load(tmp_path / "model")
+    with pytest.raises(GamlpError, match="holds no saved GAMLPClassifier"):
+        GAMLPClassifier.load(tmp_path / "nothing")
+    (tmp_path / "model/bundle.safetensors").write_bytes(b"not weights")
+    with pytest.raises(GamlpError, match="is no gamlp bundle"):
+        GAMLPClassificationModel.load(tmp_path / "model")
+
+
+def test_an_estimator_is_its_parameters(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("model: {hidden: 7}\n")
+    estimator = GAMLPClassifier(recipe=tmp_path / "own.yaml", labelCol="kind", memory="2GiB", numProcesses=2)
+    (tmp_path / "own.yaml").unlink()  # a saved estimator needs it no more
+    estimator.save(tmp_path / "estimator")
+    again = GAMLPClassifier.load(tmp_path / "estimator")
+    assert again.extractParamMap() == estimator.extractParamMap() and again.uid == estimator.uid
+    assert again.getRecipe() == {"model": {"hidden": 7}} and again.getMemory() == 2 << 30
+    assert (again.getLabelCol(), again.getNumProcesses(), again.getBlocks(), again.getSeed()) == ("kind", 2, None, 0)
+    assert GAMLPClassifier(recipe="cora-jk").getRecipe() == "cora-jk"
+    for param in estimator.params:
+        assert param.name in estimator.explainParams() and param.doc
+        getter = f"get{param.name[0].upper()}{param.name[1:]}"
+        assert callable(getattr(estimator, getter)) and callable(getattr(estimator, getter.replace("get", "set", 1)))
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"featuresCol": "feature"}, "no column 'feature'"),
+        ({"labelCol": "labels"}, "no column 'labels'"),
+        ({"splitCol": "part"}, "no column 'part'"),
+        ({"idCol": "key"}, "no column 'key'"),
+        ({"srcCol": "source"}, "no column 'source'"),
+        ({"weightCol": "weight"}, "no column 'weight'"),
+    ],
+)
+def test_a_column_that_is_not_there(fitted: Any, tmp_path: Path, params: dict[str, str], sentence: str) -> None:
+    _, nodes, edges = fitted
+    with pytest.raises(GamlpError, match=sentence) as raised:
+        classifier(tmp_path, **params).fit(nodes, edges)
+    assert "\n" not in str(raised.value)
+    assert not list((tmp_path / "work").iterdir())
+
+
+def test_what_is_refused(fitted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, nodes, edges = fitted
+    with pytest.raises(GamlpError, match="there is no recipe 'cora-jj'"):
+        GAMLPClassifier(recipe="cora-jj")
+    with pytest.raises(GamlpError, match="0 are too few"):
+        GAMLPClassifier(numProcesses=0)
+    with pytest.raises(GamlpError, match="'float8' is none of"):
+        GAMLPClassifier(featuresDtype="float8")
+    with pytest.raises(GamlpError, match="nodes have a column 'prediction' already"):
+        model.transform(nodes.withColumnRenamed("truth", "prediction"), edges)
+    with pytest.raises(GamlpError, match="an empty model"):
+        _ = GAMLPClassificationModel().bundle
+    with pytest.raises(GamlpError, match="3 training processes must run at once"):
+        classifier(tmp_path, numProcesses=3).fit(nodes, edges)
+    monkeypatch.setattr("gamlp.spark_fit.is_here", lambda master: False)
+    with pytest.raises(GamlpError, match="need a folder that driver and executors see"):
+        GAMLPClassifier(recipe=RECIPE).fit(nodes, edges)
+
+
+def test_work_behind_a_url(spark: Any, fitted: Any, s3_bucket: str) -> None:
+    one, nodes, edges = fitted
+    model = GAMLPClassifier(recipe=RECIPE, workDir=f"{s3_bucket}/work").fit(nodes, edges)
+    found, expected = (rows_of(each.transform(nodes, edges)) for each in (model, one))
+    assert [row["prediction"] for row in found] == [row["prediction"] for row in expected]
+    model.save(f"{s3_bucket}/model")
+    assert GAMLPClassificationModel.load(f"{s3_bucket}/model").bundle.classes == model.classes
+
+
+@pytest.mark.skipif("GAMLP_DATA" not in os.environ, reason="GAMLP_DATA names no folder of datasets")
+def test_cora_as_tables(spark: Any, tmp_path: Path) -> None:
+    from gamlp.graph.datasets import open_or_load
+    from gamlp.graph.graph import ROLES
+
+    graph = open_or_load("cora", os.environ["GAMLP_DATA"])
+    labels, split, features = graph.nodes.labels, graph.nodes.split, graph.nodes.features
+    assert labels is not None and split is not None and features is not None
+    rows, neighbours, _ = (
+        np.concatenate(parts) if parts[0] is not None else None for parts in zip(*graph.relation.edges())
+    )
+    tables = Tables(
+        pa.table({
+            "id": np.arange(graph.nodes.count),
+            "features": pa.array(list(features.read(slice(None))), pa.list_(pa.float32())),
+            "label": pa.array([labels.classes[value] if value >= 0 else None for value in labels.values]),
+            "split": pa.array([ROLES[role] for role in split.roles]),
+        }),
+        pa.table({"src": neighbours, "dst": rows}),
+    )  # fmt: skip
+    nodes, edges = tables.frames(spark)
+    recipe = Recipe.of("cora-jk").changed({"training.epochs": 30, "training.seeds": [0]})
+    model = GAMLPClassifier(recipe=recipe, workDir=tmp_path / "work").fit(nodes, edges)
+    _, scores = local(tables, tmp_path / "local", NodeNames(features="features"), recipe)
+    assert abs(model.scores()["test"]["score"] - scores["mean"]["score"]) < 0.01
+    assert model.scores()["test"]["score"] > 0.7

@@ -283,4 +283,4 @@ class _Follower:
         self.epoch = line["epoch"]
         if self.observe is not None:
             self.observe(line)
-        self.progress(**told)
+        self.progress(*(told[name] for name in ("stage", "done", "total", "unit", "note")))

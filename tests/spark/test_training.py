@@ -1,0 +1,130 @@
+"""Training inside Spark: a barrier stage trains what torchrun trains, with code that executors never saw before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gamlp.errors import GamlpError
+from gamlp.pipeline import Prepared
+from gamlp.storage import Place
+from gamlp.training.job import TrainingJob
+from gamlp.training.launch import launch_processes, launch_spark
+from tests.training.small import make_graph, prepared_in, same_weights
+
+MINE = """
+import torch
+from torch import nn
+
+
+class Mine(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.first, self.norm = nn.Linear((shape.hops + 1) * shape.features, 8), nn.BatchNorm1d(8)
+        self.last = nn.Linear(8, shape.classes)
+
+    def forward(self, x, y=None):
+        found = torch.dropout(torch.relu(self.norm(self.first(x.flatten(1)))), 0.5, self.training)
+        return self.last(found)
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
+    """A model in a folder that only this process searches."""
+    code = tmp_path_factory.mktemp("code")
+    (code / "spark_model.py").write_text(MINE)
+    sys.path.insert(0, str(code))
+    changes = {"model__name": "spark_model:Mine", "training__epochs": 40, "training__batch_size": 7}
+    try:
+        yield prepared_in(tmp_path_factory.mktemp("hops"), make_graph(), **changes)
+    finally:
+        sys.path.remove(str(code))
+        sys.modules.pop("spark_model", None)
+
+
+@pytest.fixture(scope="module")
+def by_torchrun(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("torchrun")
+    return launch_processes(job_in(folder, prepared), 2, log=folder / "log")
+
+
+def job_in(folder: Path | Place, prepared: Prepared, **settings: Any) -> TrainingJob:
+    place = Place.of(folder)
+    options = {"checkpoint_seconds": 0.0, "device": "cpu", "threads": 1, **settings}
+    return TrainingJob.of(prepared, 0, place / "0.checkpoint", place, **options)
+
+
+def ranks() -> list[psutil.Process]:
+    """Of this process's Spark: those that torchrun calls ranks, and not torchrun itself."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "LOCAL_RANK" in process.environ() and any("train.py" in word for word in process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_a_barrier_stage_trains_what_torchrun_trains_quietly(
+    spark: Any, prepared: Prepared, by_torchrun: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines: list[dict[str, Any]] = []
+    shown: list[float] = []
+    facts, weights = launch_spark(
+        job_in(tmp_path, prepared), spark, 2,
+        observe=lines.append, progress=lambda stage, done, *_: shown.append(done),
+    )  # fmt: skip
+    assert facts == by_torchrun[0] and same_weights(weights, by_torchrun[1])
+    assert [line["epoch"] for line in lines] == shown == list(range(1, 41))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_kill_9_of_a_rank_is_tried_again_and_ends_with_the_same_weights(
+    spark: Any, prepared: Prepared, by_torchrun: Any, tmp_path: Path
+) -> None:
+    killed: list[int] = []
+    lines: list[dict[str, Any]] = []
+
+    def observe(line: dict[str, Any]) -> None:
+        lines.append(line)
+        if line["epoch"] >= 3 and not killed and (alive := ranks()):
+            killed.append(alive[0].pid)
+            os.kill(alive[0].pid, signal.SIGKILL)
+
+    # Epochs are told while they are trained, so that the kill comes in the middle.
+    facts, weights = launch_spark(job_in(tmp_path, prepared), spark, 2, observe=observe)
+    assert killed and facts == by_torchrun[0] and same_weights(weights, by_torchrun[1])
+    assert [line["epoch"] for line in lines] == list(range(1, 41))
+
+
+def test_what_a_person_can_mend_is_told_as_itself(spark: Any, prepared: Prepared, tmp_path: Path) -> None:
+    job = job_in(tmp_path, prepared)
+    broken = job.model_copy(update={"store": str(tmp_path / "nowhere")})
+    with pytest.raises(GamlpError, match=r"nowhere: not a store \(no store\.json\)"):
+        launch_spark(broken, spark, 2)
+
+
+def test_more_processes_than_spark_has_room_for_are_refused_at_once(
+    spark: Any, prepared: Prepared, tmp_path: Path
+) -> None:
+    with pytest.raises(GamlpError, match=r"3 training processes must run at once, and Spark has room for 2; use fewer"):
+        launch_spark(job_in(tmp_path, prepared), spark, 3)
+
+
+def test_checkpoint_result_and_metrics_may_lie_in_an_object_store(
+    spark: Any, prepared: Prepared, by_torchrun: Any, s3_bucket: str
+) -> None:
+    place, lines = Place.of(s3_bucket) / "training", list[dict[str, Any]]()
+    facts, weights = launch_spark(job_in(place, prepared), spark, 2, observe=lines.append)
+    assert facts == by_torchrun[0] and same_weights(weights, by_torchrun[1])
+    assert [line["epoch"] for line in lines] == list(range(1, 41))
+    assert {"0.checkpoint", "metrics.jsonl", "result.safetensors"} <= set(place.names())

@@ -280,6 +280,16 @@ def test_skip_with_lists_and_arrays(build, tmp_path):
     assert report.bad_rows == {"NaN or infinite feature": 1}
 
 
+def test_skip_a_whole_batch_without_lists(build, tmp_path):
+    (tmp_path / "nodes").mkdir()
+    lists = pa.list_(pa.float64())
+    for name, ids, values in (("a", [1, 2], [None, None]), ("b", [3, 4], [[1.0, 2.0], [3.0, 4.0]])):
+        pq.write_table(pa.table({"id": ids, "x": pa.array(values, lists)}), tmp_path / "nodes" / f"{name}.parquet")
+    graph, report = build(tmp_path / "nodes", "src,dst\n3,4\n", on_bad="skip")
+    assert graph.nodes.features.values.tolist() == [[1, 2], [3, 4]]
+    assert report.bad_rows == {"missing feature": 2}
+
+
 def test_nothing_but_bad_nodes(build, tmp_path):
     assert "every row of the table is bad" in told(build, tmp_path, "id,x\n1,a\n", "src,dst\n", on_bad="skip")
 

@@ -13,6 +13,7 @@ from gamlp.graph.ingest import IngestOptions, ingest
 from gamlp.graph.nodes_table import NodeNames
 from gamlp.graph.spark import SparkGraphOptions, read_table, spark_graph
 from tests.spark.graph_tables import assert_same, random_tables
+from tests.training.small import prepared_in, same_weights, trained
 
 CASES = {
     "range": ({"ids": "range", "weighted": True, "split": True}, {}, "parquet", 3),
@@ -92,3 +93,7 @@ def test_local_engine_and_training_work_on_it(spark, tmp_path):
         LocalEngine().run(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / f"{name}.hops")
         hops.append(HopStore.open(tmp_path / f"{name}.hops").gather(np.arange(60)))
     assert np.array_equal(hops[0].x, hops[1].x) and hops[0].x.shape[2] == 3
+    local, on_spark = (
+        trained(prepared_in(tmp_path / f"{n}.run", Graph.open(tmp_path / n))) for n in ("local", "spark")
+    )
+    assert same_weights(local.weights, on_spark.weights)

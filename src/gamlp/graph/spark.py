@@ -42,6 +42,7 @@ from gamlp.storage import Place
 
 __all__ = ["SparkGraphOptions", "SparkTable", "read_table", "spark_graph"]
 BLOCK_BYTES = 256 << 20
+_UNKNOWN_PARALLELISM = 8
 _ENTRY = 16  # bytes of an entry while a block is sorted
 
 
@@ -201,9 +202,7 @@ def _parallelism(spark: Any) -> int:
     """Tasks at once; over Connect only the settings tell."""
     with suppress(Exception):
         return int(spark.sparkContext.defaultParallelism)
-    with suppress(Exception):
-        return int(spark.conf.get("spark.default.parallelism"))
-    return 2
+    return int(spark.conf.get("spark.default.parallelism", None) or _UNKNOWN_PARALLELISM)
 
 
 def _last(name: str) -> str:

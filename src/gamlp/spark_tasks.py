@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import threading
@@ -65,13 +66,21 @@ def answered(work: Callable[[int], Answer], number: int) -> str:
     """What a task tells the driver: the answer, or what went wrong, as JSON."""
     try:
         return json.dumps(work(number))
-    except GamlpError as error:
+    except Exception as error:
+        if _starved(error):
+            options = "--spark-conf spark.executor.memoryOverhead=…"
+            hint = f"use more blocks (--blocks), or give tasks more memory ({options})"
+            return json.dumps({"gamlp_error": {"problem": f"task {number} has too little memory", "hint": hint}})
+        if not isinstance(error, GamlpError):
+            raise
         fields = {name: getattr(error, name) for name in ("problem", "file", "row", "column", "hint")}
         return json.dumps({"gamlp_error": fields})
-    except MemoryError:
-        problem = f"task {number} has too little memory"
-        hint = "use more blocks (--blocks), or give tasks more memory (--spark-conf spark.executor.memoryOverhead=…)"
-        return json.dumps({"gamlp_error": {"problem": problem, "hint": hint}})
+
+
+def _starved(error: BaseException) -> bool:
+    """Whether memory was refused, to us or to what mapped a file for us."""
+    causes = (error, error.__cause__)
+    return any(isinstance(each, MemoryError) or getattr(each, "errno", None) == errno.ENOMEM for each in causes)
 
 
 @contextmanager

@@ -114,10 +114,10 @@ class Gate:
         self.folder = folder
         folder.mkdir(parents=True)
 
-    def waiting(self) -> psutil.Process:
-        """A Python worker that waits at the gate."""
-        wait_for(lambda: bool(self._names()), _LONG)
-        return psutil.Process(int(self._names()[0].partition(".")[0]))
+    def waiting(self, count: int = 1) -> list[psutil.Process]:
+        """So many Python workers that wait at the gate."""
+        wait_for(lambda: len(self._names()) >= count, _LONG)
+        return [psutil.Process(int(name.partition(".")[0])) for name in self._names()[:count]]
 
     def open(self) -> None:
         (self.folder / "go").touch()

@@ -160,9 +160,7 @@ class _Run:
         needs = Needs(self.blocks, self.work / "needs")
         self._tasks(needs.find, needs.missing(), "neighbours")
         if self.blocks.directed:
-            there = needs.folder.names()
-            missing = [i for i in range(len(self.blocks)) if needs.part("column_sums", i).name not in there]
-            self._tasks(needs.add_columns, missing, "column sums")
+            self._tasks(needs.add_columns, needs.missing_columns(), "column sums")
         return needs
 
     def _features(self) -> StoredFeatures | None:

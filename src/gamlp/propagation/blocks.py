@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from gamlp.kernel import add_up
 from gamlp.propagation.intact import check_block, check_neighbours
 from gamlp.propagation.operator import block_row_sums, refuse_extremes
 from gamlp.propagation.workers import even_ranges
-from gamlp.row_arrays import RowShards, open_rows, put_rows
+from gamlp.row_arrays import RowShards, bytes_of, open_rows, put_rows
 from gamlp.storage import Place
 
 Array = np.ndarray[Any, Any]
@@ -99,9 +100,27 @@ class Needs:
         return open_rows(self.part(name, index))
 
     def missing(self) -> list[int]:
-        """Blocks that are not prepared yet; row sums are written last."""
+        """Blocks that are not prepared yet, or of which a file was cut: one listing tells."""
         there = self.folder.sizes()
-        return [index for index in range(len(self.blocks)) if self.part("row_sums", index).name not in there]
+        found = []
+        for index in range(len(self.blocks)):
+            size = sum(there.get(self.part(name, index).name, 0) for name in self._names())
+            if self._whole(index, size).name not in there:
+                found.append(index)
+        return found
+
+    def missing_columns(self) -> list[int]:
+        """The same of column sums."""
+        there, bounds = self.folder.sizes(), self.blocks.bounds
+        sizes = [bytes_of((end - begin,), np.float64) for begin, end in itertools.pairwise(bounds)]
+        return [at for at, size in enumerate(sizes) if there.get(self.part("column_sums", at).name) != size]
+
+    def _names(self) -> tuple[str, ...]:
+        return ("needed", "places", "starts", "row_sums", *(["column_parts"] if self.blocks.directed else []))
+
+    def _whole(self, index: int, size: int) -> Place:
+        """Written last; its name says how many bytes the block's files have together."""
+        return self.folder / f"{index:05d}.whole-{size}"
 
     def find(self, index: int) -> dict[str, Any]:
         """One task: look at the block's neighbours."""
@@ -112,14 +131,13 @@ class Needs:
         sums = block_row_sums(block)
         if self.blocks.weighted:
             refuse_extremes(sums, block.start)
-        put_rows(self.part("needed", index), needed)
-        put_rows(self.part("places", index), places)
-        put_rows(self.part("starts", index), starts)
+        parts = {"needed": needed, "places": places, "starts": starts, "row_sums": sums}
         if self.blocks.directed:
-            of_columns = np.zeros(len(needed))
-            add_up(places, block.weights, of_columns)
-            put_rows(self.part("column_parts", index), of_columns)
-        put_rows(self.part("row_sums", index), sums)
+            parts["column_parts"] = np.zeros(len(needed))
+            add_up(places, block.weights, parts["column_parts"])
+        for name, values in parts.items():
+            put_rows(self.part(name, index), values)
+        self._whole(index, sum(bytes_of(values.shape, values.dtype) for values in parts.values())).put(b".")
         return {"needed": len(needed), "entries": len(places)}
 
     def add_columns(self, index: int) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class SparkSettings:
 @contextmanager
 def session(settings: SparkSettings | None = None) -> Iterator[Any]:
     """A session: the active one where there is one, else a new one that ends with the block (or see `keeping`)."""
-    active = _pyspark().SparkSession.getActiveSession()
+    active = _active()
     if active is not None:
         yield active
     elif _keepers:
@@ -56,6 +56,19 @@ def session(settings: SparkSettings | None = None) -> Iterator[Any]:
     else:
         with _new(settings or SparkSettings()) as spark:
             yield spark
+
+
+def _active() -> Any:
+    """The session of this thread, or the one that another thread began: that is not ours to end either."""
+    sessions = _pyspark().SparkSession
+    active = sessions.getActiveSession()
+    if active is None:
+        with suppress(ImportError):  # a client of Connect has no contexts
+            from pyspark import SparkContext
+
+            if SparkContext._active_spark_context is not None:
+                return sessions.builder.getOrCreate()
+    return active
 
 
 _keepers: list[ExitStack] = []

@@ -258,3 +258,17 @@ def test_store_and_ids_behind_a_url(spark: Any, tmp_path: Path, s3_bucket: str) 
         found = predictions(spark, bundle, place / "hops", place / "graph", rows="unlabelled").toArrow()
         expected = predictions(spark, bundle, store, graph, rows="unlabelled").toArrow()
         assert len(found) == 30 and found.equals(expected)
+
+
+def test_a_session_of_another_thread_is_not_ended(spark: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from gamlp.cluster import session
+
+    def apart() -> int:
+        with session() as found:
+            return int(found.range(3).count())
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(apart).result() == 3
+    assert spark.range(4).count() == 4

@@ -93,7 +93,6 @@ def test_local_engine_and_training_work_on_it(spark, tmp_path):
         LocalEngine().run(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / f"{name}.hops")
         hops.append(HopStore.open(tmp_path / f"{name}.hops").gather(np.arange(60)))
     assert np.array_equal(hops[0].x, hops[1].x) and hops[0].x.shape[2] == 3
-    local, on_spark = (
-        trained(prepared_in(tmp_path / f"{n}.run", Graph.open(tmp_path / n))) for n in ("local", "spark")
-    )
-    assert same_weights(local.weights, on_spark.weights)
+    graphs = [Graph.open(tmp_path / name) for name in ("local", "spark")]
+    fitted = [trained(prepared_in(tmp_path / f"{number}.run", graph)) for number, graph in enumerate(graphs)]
+    assert same_weights(fitted[0].weights, fitted[1].weights)

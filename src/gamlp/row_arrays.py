@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from gamlp.storage import Place
 Array = np.ndarray[Any, Any]
 _HEADER = 1 << 10  # bytes of a file that hold its header
 _RANGE = 16 << 20  # bytes read at a time where rows lie apart
+_PIECE = 8 << 20  # bytes written at a time
 
 
 def open_rows(place: Place) -> Any:
@@ -170,12 +172,57 @@ class RowShards(_Rows):
         return self._opened[index]
 
 
-def put_rows(place: Place, values: Array) -> None:
-    """A .npy file, whole or not at all."""
-    with place.writing() as file:
-        file.write(npy_header(values.shape, values.dtype))
-        if values.size:
-            file.write(np.ascontiguousarray(values).data.cast("B"))
+class Tallied:
+    """A stream that counts and sums what is written to it."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.bytes, self.crc = stream, 0, 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        for begin in range(0, len(view), _PIECE):
+            piece = view[begin : begin + _PIECE]
+            self.stream.write(piece)
+            self.crc = zlib.crc32(piece, self.crc)
+        self.bytes += len(view)
+        return len(view)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def close(self) -> None:
+        """The stream is closed by who opened it."""
+
+    def facts(self) -> list[int]:
+        return [self.bytes, self.crc]
+
+
+class Written(Protocol):
+    """What can be written: an array, or rows that are picked while they are."""
+
+    @property
+    def shape(self) -> Any: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> Any: ...
+
+
+def put_rows(place: Place, values: Written) -> list[int]:
+    """A .npy file, whole or not at all, written in parts; its bytes and CRC-32."""
+    row = int(np.prod(values.shape[1:], dtype=np.int64)) * np.dtype(values.dtype).itemsize
+    step = max(1, _PIECE // max(1, row))
+    with place.writing() as stream:
+        tallied = Tallied(stream)
+        tallied.write(npy_header(tuple(values.shape), values.dtype))
+        for begin in range(0, len(values) if row else 0, step):
+            tallied.write(np.ascontiguousarray(values[begin : begin + step]).data)
+    return tallied.facts()
 
 
 def new_rows(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> tuple[memoryview, Array]:

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gamlp.graph.block_files import Rows, Tallied, put_array, staged, write_header
+from gamlp.files import npy_header
+from gamlp.graph.block_files import Rows, staged
 from gamlp.graph.graph import ROLES, UNKNOWN, Array, Labels, Split
 from gamlp.graph.manifest import nodes_folder
 from gamlp.graph.splits import random_split
+from gamlp.row_arrays import Tallied, put_rows
 from gamlp.storage import Place
 
 _TRAIN = ROLES.index("train")
@@ -34,7 +36,7 @@ class AnswerFiles:
         shape = (self.rows.count, self.classes) if self.many else (self.rows.count,)
         with (self.graph / name).writing() as stream:
             tallied = Tallied(stream)
-            write_header(tallied, shape, np.int8 if self.many else np.int32)
+            tallied.write(npy_header(shape, np.int8 if self.many else np.int32))
             for block in range(self.rows.blocks):
                 for values in self._labels(block):
                     tallied.write(np.ascontiguousarray(values).data)
@@ -46,7 +48,7 @@ class AnswerFiles:
         name = f"{nodes_folder('node')}/split.npy"
         with (self.graph / name).writing() as stream:
             tallied = Tallied(stream)
-            write_header(tallied, (self.rows.count,), np.int8)
+            tallied.write(npy_header((self.rows.count,), np.int8))
             for block in range(self.rows.blocks):
                 roles = staged(self.staging / f"roles/{block:05d}.npy").copy()  # a file is mapped for reading
                 at = 0
@@ -72,7 +74,7 @@ class AnswerFiles:
         for begin, values in self._all():
             found.add(made.roles[begin : begin + len(values)], values)
         name = f"{nodes_folder('node')}/split.npy"
-        return {"files": {name: put_array(self.graph / name, made.roles)}, **found.facts()}
+        return {"files": {name: put_rows(self.graph / name, made.roles)}, **found.facts()}
 
     def _all(self) -> Iterator[tuple[int, Array]]:
         at = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,56 +15,11 @@ from gamlp.graph.csr import csr_block
 from gamlp.graph.edges_table import too_heavy
 from gamlp.graph.graph import UNKNOWN, Array, FloatName
 from gamlp.graph.manifest import block_folder, features_files
-from gamlp.row_arrays import open_rows
+from gamlp.row_arrays import open_rows, put_rows
 from gamlp.storage import Place
 
 FileFacts = dict[str, list[int]]  # name in the graph → bytes and CRC-32
 NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
-_PIECE = 8 << 20
-
-
-class Tallied:
-    """A stream that counts and sums what is written to it."""
-
-    closed = False
-
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.bytes, self.crc = stream, 0, 0
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        for begin in range(0, len(view), _PIECE):
-            piece = view[begin : begin + _PIECE]
-            self.stream.write(piece)
-            self.crc = zlib.crc32(piece, self.crc)
-        self.bytes += len(view)
-        return len(view)
-
-    def flush(self) -> None:
-        self.stream.flush()
-
-    def close(self) -> None:
-        """The stream is closed by who opened it."""
-
-    def facts(self) -> list[int]:
-        return [self.bytes, self.crc]
-
-
-def write_header(stream: Any, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> None:
-    """That of a .npy file; its values follow."""
-    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(stream, header)
-
-
-def put_array(place: Place, values: Array) -> list[int]:
-    """Write a .npy file; it appears whole. Returns its bytes and CRC-32."""
-    values = np.ascontiguousarray(values)
-    with place.writing() as stream:
-        tallied = Tallied(stream)
-        write_header(tallied, values.shape, values.dtype)
-        if values.size:
-            tallied.write(values.data)
-    return tallied.facts()
 
 
 @dataclass(frozen=True)
@@ -107,9 +61,9 @@ class NodeBlocks:
         files: FileFacts = {}
         if self.width is not None:
             name = features_files("node", [0] * self.rows.blocks)[block]
-            files[name] = put_array(self.graph / name, self._features(table.column("features"), order))
+            files[name] = put_rows(self.graph / name, self._features(table.column("features"), order))
         roles = table.column("role").to_numpy()[order].astype(np.int8)
-        put_array(self.staging / f"roles/{block:05d}.npy", roles)
+        put_rows(self.staging / f"roles/{block:05d}.npy", roles)
         used = self._put_labels(block, table.column("label").combine_chunks().take(pa.array(order)))
         return {"files": files, "roles": int(np.count_nonzero(roles)), "used": used}
 
@@ -136,10 +90,10 @@ class NodeBlocks:
         known = pa.array(self.labels, pa.string())
         flat = column.flatten() if self.many else column
         codes = pc.index_in(flat, value_set=known).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
-        put_array(self.staging / f"codes/{block:05d}.npy", codes)
+        put_rows(self.staging / f"codes/{block:05d}.npy", codes)
         if self.many:
             lengths = pc.list_value_length(column).fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
-            put_array(self.staging / f"lengths/{block:05d}.npy", lengths.astype(np.int32))
+            put_rows(self.staging / f"lengths/{block:05d}.npy", lengths.astype(np.int32))
         return [int(code) for code in np.unique(codes[codes >= 0])]
 
 
@@ -198,7 +152,7 @@ class CsrBlocks:
         parts = {"offsets": made.offsets, "neighbours": made.neighbours.astype(np.int32, copy=False)}
         if made.weights is not None:
             parts["weights"] = made.weights
-        files = {f"{folder}/{name}.npy": put_array(self.graph / f"{folder}/{name}.npy", parts[name]) for name in parts}
+        files = {f"{folder}/{name}.npy": put_rows(self.graph / f"{folder}/{name}.npy", parts[name]) for name in parts}
         return {"entries": len(made.neighbours), "files": files}
 
 

@@ -179,7 +179,7 @@ def open_graph(place: str | Path | Place) -> Graph:
     return Graph(
         name=manifest.name,
         node_types={kind: _open_nodes(folder, kind, entry) for kind, entry in manifest.nodes.items()},
-        relations={name: _open_relation(folder, name, entry) for name, entry in manifest.relations.items()},
+        relations={name: open_edges(folder, name, entry) for name, entry in manifest.relations.items()},
         target=manifest.target,
         folder=folder.local or folder,
         source=manifest.source,
@@ -207,7 +207,7 @@ def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
         return values
 
     labels = split = None
-    features = None if entry.features is None else _open_features(folder, kind, entry.count, entry.features)
+    features = None if entry.features is None else open_features(folder, kind, entry.count, entry.features)
     if entry.labels is not None:
         shape = (entry.count, len(entry.labels.classes)) if entry.labels.many else (entry.count,)
         labels = Labels(part("labels", shape), tuple(entry.labels.classes))
@@ -221,7 +221,8 @@ def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
     return Nodes(kind, entry.count, Ids(entry.count, ids), features, labels, split)
 
 
-def _open_features(folder: Place, kind: str, count: int, entry: FeaturesEntry) -> Features:
+def open_features(folder: Place, kind: str, count: int, entry: FeaturesEntry) -> Features:
+    """Features of a node type: one file, mapped; several, or behind a URL, read where they are asked for."""
     dtype = np.dtype(_NUMPY[entry.dtype])
     places = [folder / name for name in features_files(kind, entry.shards)]
     if folder.local is None or entry.shards is not None:
@@ -248,7 +249,8 @@ def open_strings(path: Path, count: int) -> Any:
     return ids
 
 
-def _open_relation(folder: Place, name: str, entry: RelationEntry) -> Relation:
+def open_edges(folder: Place, name: str, entry: RelationEntry) -> Relation:
+    """The blocks of a relation."""
     blocks = []
     row = 0
     for index, block in enumerate(entry.blocks):

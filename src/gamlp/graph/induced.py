@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,8 @@ def induced(graph: Graph, rows: Array, folder: Path, *, progress: Progress = sil
     `rows` ascend, and row i of the result is node rows[i]. A folder that holds this graph already is opened as it is.
     Files depend on nothing outside the rows; the source's fingerprint in the manifest alone does.
     """
-    rows = _checked(graph, rows)
-    source = {"induced": {"from": graph.name, "nodes": len(rows), "key": _key(graph, rows)}}
+    rows = check_rows(graph, rows)
+    source = source_of(graph, rows)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         found = open_graph(folder)
         if found.source != source:
@@ -46,14 +47,22 @@ def induced(graph: Graph, rows: Array, folder: Path, *, progress: Progress = sil
             target=relation.target,
         )
         gathered = _Gathered(writer, relation.name)
-        for done, degrees, neighbours, weights in _inside(relation, rows, nodes.count):
+        places = np.full(nodes.count, -1, np.int32)
+        places[rows] = np.arange(len(rows), dtype=np.int32)
+        for done, degrees, neighbours, weights in inside(relation, rows, nodes.count, places.__getitem__):
             gathered.add(degrees, neighbours, weights)
             progress("edges inside", done, len(rows), "rows")
         gathered.flush()
     return open_graph(folder)
 
 
-def _checked(graph: Graph, rows: Array) -> Array:
+def source_of(graph: Graph, rows: Array) -> dict[str, Any]:
+    """What the manifest of an induced graph says of its source."""
+    return {"induced": {"from": graph.name, "nodes": len(rows), "key": _key(graph, rows)}}
+
+
+def check_rows(graph: Graph, rows: Array) -> Array:
+    """Row numbers that induce a graph; others are refused."""
     if len(graph.node_types) != 1 or len(graph.relations) != 1:
         raise GamlpError(
             f"graph '{graph.name}' has {len(graph.node_types)} node types and {len(graph.relations)} relations",
@@ -101,10 +110,13 @@ def _copy(source: Array, rows: Array, out: Array) -> Iterator[int]:
         yield begin + len(part)
 
 
-def _inside(relation: Relation, rows: Array, count: int) -> Iterator[tuple[int, Array, Array, Array | None]]:
-    """(rows done, degrees, neighbours, weights) of some rows at a time: neighbours inside alone, renumbered."""
-    places = np.full(count, -1, np.int32)
-    places[rows] = np.arange(len(rows), dtype=np.int32)
+def inside(
+    relation: Relation, rows: Array, count: int, renumber: Callable[[Array], Array]
+) -> Iterator[tuple[int, Array, Array, Array | None]]:
+    """(rows done, degrees, neighbours, weights) of some rows at a time: neighbours inside alone, renumbered.
+
+    `renumber` gives a node's number in the result, -1 for one outside; it ascends.
+    """
     done = 0
     for block, some in _by_block(relation, rows):
         begins, ends = block.offsets[some - block.start], block.offsets[some - block.start + 1]
@@ -116,13 +128,13 @@ def _inside(relation: Relation, rows: Array, count: int) -> Iterator[tuple[int, 
             neighbours = block.neighbours[at]
             if len(at) and int(neighbours.view(np.uint32).max()) >= count:  # a negative one is huge
                 raise _damaged(relation, f"a neighbour is not one of {count:,} nodes")
-            renumbered = places[neighbours]
-            inside = renumbered >= 0
-            before, last = np.concatenate([[0], np.cumsum(inside)]), np.cumsum(sizes)
-            weights = None if block.weights is None else block.weights[at[inside]]
+            renumbered = renumber(neighbours)
+            among = renumbered >= 0
+            before, last = np.concatenate([[0], np.cumsum(among)]), np.cumsum(sizes)
+            weights = None if block.weights is None else block.weights[at[among]]
             done += len(sizes)
-            # `places` ascends over the rows, so neighbours that ascended still do.
-            yield done, before[last] - before[last - sizes], renumbered[inside], weights
+            # New numbers ascend over the rows, so neighbours that ascended still do.
+            yield done, before[last] - before[last - sizes], renumbered[among], weights
 
 
 def _by_block(relation: Relation, rows: Array) -> Iterator[tuple[Block, Array]]:

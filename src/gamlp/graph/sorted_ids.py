@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gamlp.graph.block_files import Rows, Tallied, write_header
+from gamlp.files import npy_header
+from gamlp.graph.block_files import Rows
 from gamlp.graph.columns import shown
 from gamlp.graph.manifest import nodes_folder
+from gamlp.row_arrays import Tallied
 from gamlp.spark_tasks import answered
 from gamlp.storage import Place
 
@@ -60,7 +62,7 @@ class SortedIds:
         with (graph / name).writing() as stream:
             tallied = Tallied(stream)
             if self.integers:
-                write_header(tallied, (self.count,), np.int64)
+                tallied.write(npy_header((self.count,), np.int64))
                 for batch in self._batches():
                     tallied.write(np.ascontiguousarray(batch.column(0).to_numpy()).data)
             else:

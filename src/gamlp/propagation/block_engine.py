@@ -14,6 +14,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
+from gamlp.graph.induced_blocks import induced_by_tasks
 from gamlp.graph.manifest import digest, features_files
 from gamlp.progress import Progress, overall, silent
 from gamlp.propagation.block_pass import BlockPass, Columns, scales_of
@@ -26,7 +27,8 @@ from gamlp.propagation.shards import Shard
 from gamlp.propagation.signals import Signal, folds_of, outline, statistics_of, training_rows
 from gamlp.propagation.sizing import MEMORY, full_rounds, least_blocks, state_row_bytes, whole_bytes
 from gamlp.propagation.store import HopStore
-from gamlp.propagation.writing import PLAN, StoreWriter, put_array, writing
+from gamlp.propagation.writing import PLAN, StoreWriter, writing
+from gamlp.row_arrays import put_rows
 from gamlp.sizes import format_size
 from gamlp.storage import Place, scratch
 
@@ -76,6 +78,17 @@ class BlockEngine:
             else:
                 writer.tidy()
         return HopStore.open(place)
+
+    def induced(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
+        """The graph of some rows alone, cut out by tasks; see `gamlp.graph.induced`."""
+        if graph.folder is None:
+            raise GamlpError(f"graph '{graph.name}' is in memory alone", hint="save it to a folder first")
+        place = Place.of(folder).resolved()
+        with self.workers() as workers:
+            parts = self.blocks or workers.slots
+            return induced_by_tasks(
+                graph, rows, place, parts, lambda work, numbers, stage: workers.tasks(work, numbers, stage, progress)
+            )
 
     def workers(self) -> AbstractContextManager[Workers]:
         """Asked for once, and only where something is missing."""
@@ -195,12 +208,12 @@ class _Run:
         nodes = self.graph.nodes
         if labels is None or nodes.labels is None or nodes.split is None:
             return place
-        put_array(place / "labels.npy", nodes.labels.values)
-        put_array(place / "split.npy", nodes.split.roles)
+        put_rows(place / "labels.npy", nodes.labels.values)
+        put_rows(place / "split.npy", nodes.split.roles)
         if labels.folds > 1:
             train = training_rows(nodes.split)
-            put_array(place / "train.npy", train)
-            put_array(place / "folds.npy", folds_of(train, labels).astype(np.int16))
+            put_rows(place / "train.npy", train)
+            put_rows(place / "folds.npy", folds_of(train, labels).astype(np.int16))
         return place
 
     def _move(
@@ -250,7 +263,7 @@ class _Run:
         kept: tuple[int, ...] = ()
         if piece.part.rows is not None:
             rows = folder / f"{piece.name}.rows.npy"
-            put_array(rows, piece.part.rows)
+            put_rows(rows, piece.part.rows)
             kept = tuple(int(at) for at in np.searchsorted(piece.part.rows, self.blocks.bounds))
         at, source = piece.at, (piece.first, piece.last)
         return Columns(piece.name, first, source, at, piece.padded, piece.signal.hops, rows, kept)
@@ -259,7 +272,7 @@ class _Run:
         if piece.part.positions is None:
             return None
         place = self.work / "positions" / f"{piece.name}.npy"
-        put_array(place, piece.part.positions)
+        put_rows(place, piece.part.positions)
         return place
 
     def _write(self, signal: Signal, columns: Sequence[StoredColumns]) -> None:

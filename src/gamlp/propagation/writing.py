@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.files import map_array, npy_header, write_json
+from gamlp.files import map_array, write_json
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.lease import lease
@@ -27,6 +26,7 @@ from gamlp.propagation.store import (
     StoreManifest,
     read_manifest,
 )
+from gamlp.row_arrays import put_rows
 from gamlp.storage import Place
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +34,7 @@ PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is t
 _NAMES = ("features", "labels", "crossfit")
 _SIGNALS = tuple(f"{name}-" for name in _NAMES)
 _BESIDE = (f".{MANIFEST}.", f".{PLAN}.", ".labels.npy", ".split.npy")  # not yet renamed when a run was killed
-_ROWS, _PIECE = 1 << 20, 8 << 20
+_ROWS = 1 << 20
 
 
 class StoreWriter:
@@ -76,7 +76,7 @@ class StoreWriter:
         """Note a signal whose shards are all on disk."""
         folder, rows = self.folder_of(signal), None
         if signal.rows is not None:
-            rows = put_array(folder / "rows.npy", signal.rows)
+            rows = _file(folder / "rows.npy", put_rows(folder / "rows.npy", signal.rows))
         self._entries[signal.name] = SignalEntry(
             key=signal.key,
             settings=signal.settings,
@@ -184,7 +184,7 @@ class StoreWriter:
             if values is None:
                 (self.place / name).remove()
                 continue
-            files.append(put_array(self.place / name, np.asanyarray(values)))
+            files.append(_file(self.place / name, put_rows(self.place / name, np.asanyarray(values))))
         key = fingerprint.answers(self._graph)
         return AnswersEntry(key=key, classes=None if labels is None else list(labels.classes), files=files)
 
@@ -237,14 +237,5 @@ def _put_json(place: Place, content: Any) -> None:
         place.put(json.dumps(content, indent=1).encode())
 
 
-def put_array(place: Place, values: Array) -> FileEntry:
-    """A .npy file, written in chunks: memory does not grow with the nodes."""
-    crc = size = 0
-    header = npy_header(values.shape, values.dtype)
-    step = max(1, _PIECE // max(1, values[:1].nbytes))
-    with place.writing() as file:
-        chunks = (np.ascontiguousarray(values[at : at + step]).data.cast("B") for at in range(0, len(values), step))
-        for data in (header, *(() if values.size == 0 else chunks)):
-            file.write(data)
-            crc, size = zlib.crc32(data, crc), size + len(data)
-    return FileEntry(name=place.name, bytes=size, crc32=crc)
+def _file(place: Place, facts: list[int]) -> FileEntry:
+    return FileEntry(name=place.name, bytes=facts[0], crc32=facts[1])

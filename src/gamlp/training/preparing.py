@@ -127,13 +127,21 @@ def prepare(
 def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Engine, progress: Progress) -> Prepared:
     """Training rows on the graph of training nodes alone; the others on the whole graph."""
     assert graph.nodes.split is not None
-    alone = induced(graph, graph.nodes.split.train, folder / "training-graph")
+    alone = _alone(graph, folder, engine, progress)
     statistics = feature_statistics(alone) if recipe.propagation.scaling == "standard" else None
     plan = plan_of(recipe, statistics)
     inner = engine.run(alone, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
     store = engine.run(graph, without_folds(plan), folder / "hops", progress)
     prepared = from_store(store, _without_crossfit(recipe))
     return replace(prepared, recipe=recipe, train=_rows(inner, recipe, "train"), statistics=statistics)
+
+
+def _alone(graph: Graph, folder: Path, engine: Engine, progress: Progress) -> Graph:
+    """The graph of training nodes alone."""
+    assert graph.nodes.split is not None
+    cut = getattr(engine, "induced", induced)  # on Spark in tasks
+    alone: Graph = cut(graph, graph.nodes.split.train, folder / "training-graph", progress=progress)
+    return alone
 
 
 def _prepare_two(
@@ -148,7 +156,7 @@ def _prepare_two(
         # Label hops of a graph without training labels are all zero (METHOD section 5).
         recipe = recipe.changed({"model.beta": 0.0})
     if recipe.training.setting == "inductive" and graph.nodes.split is not None:
-        graph = induced(graph, graph.nodes.split.train, folder / "training-graph")
+        graph = _alone(graph, folder, engine, progress)
     statistics = feature_statistics(graph) if recipe.propagation.scaling == "standard" else None
     plan = plan_of(recipe, statistics)
     inner = engine.run(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)

@@ -125,31 +125,27 @@ def test_the_numbers_of_the_local_path(fitted: Any, answers: list[Any], tmp_path
     assert model.scores()["test"]["score"] == pytest.approx(np.mean(test)) and np.mean(test) > 0.8
 
 
-def test_hops_of_the_fit_are_used_again(fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, nodes, edges = fitted
+def test_hops_are_propagated_only_for_a_new_graph(spark: Any, fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from gamlp import spark_fit
 
-    def never(*_: Any) -> Any:
-        raise AssertionError("propagated again")
+    model, nodes, edges = fitted
+    propagated: list[str] = []
+    hops_for = spark_fit.hops_for
 
-    monkeypatch.setattr(spark_fit, "hops_for", never)
+    def noted(bundle: Any, graph: Graph, *others: Any) -> Any:
+        propagated.append(graph.name)
+        return hops_for(bundle, graph, *others)
+
+    monkeypatch.setattr(spark_fit, "hops_for", noted)
     model.transform(nodes.drop("label", "split").repartition(3), edges)  # the labels of the fit are known
-    with pytest.raises(AssertionError, match="propagated again"):
-        model.transform(nodes, edges.limit(100))
-
-
-def test_a_new_graph_with_unseen_nodes(spark: Any, fitted: Any) -> None:
-    model, _, _ = fitted
+    assert propagated == []
     tables = planted(200, seed=7, ids=lambda row: f"node {row}")
-    nodes, edges = tables.frames(spark)
     again = model.copy({model.predictionCol: "guess", model.probabilityCol: "chance"})
-    found = rows_of(again.transform(nodes, edges))
+    found = rows_of(again.transform(*tables.frames(spark)))
+    assert propagated == ["nodes"] and model.getPredictionCol() == "prediction"
     assert [row["id"] for row in found] == sorted(tables.nodes["id"].to_pylist())
     assert np.mean([row["guess"] == row["truth"] for row in found]) > 0.8
     assert np.allclose([row["chance"].toArray().sum() for row in found], 1, atol=1e-5)
-    assert model.getPredictionCol() == "prediction"
-    with pytest.raises(GamlpError, match="the model listens to known labels, and graph 'nodes' has no training rows"):
-        model.transform(nodes.drop("label"), edges)
 
 
 def test_vectors_odd_names_many_labels_and_a_random_split(spark: Any, tmp_path: Path) -> None:
@@ -247,7 +243,7 @@ def test_a_column_that_is_not_there(fitted: Any, tmp_path: Path, params: dict[st
     with pytest.raises(GamlpError, match=sentence) as raised:
         classifier(tmp_path, **params).fit(nodes, edges)
     assert "\n" not in str(raised.value)
-    assert not list((tmp_path / "work").iterdir())
+    assert not list(tmp_path.glob("work/*"))
 
 
 def test_what_is_refused(fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,9 +280,8 @@ def test_cora_as_tables(spark: Any, tmp_path: Path) -> None:
     graph = open_or_load("cora", os.environ["GAMLP_DATA"])
     labels, split, features = graph.nodes.labels, graph.nodes.split, graph.nodes.features
     assert labels is not None and split is not None and features is not None
-    rows, neighbours, _ = (
-        np.concatenate(parts) if parts[0] is not None else None for parts in zip(*graph.relation.edges())
-    )
+    parts = [(row, neighbour) for row, neighbour, _ in graph.relation.edges()]
+    rows, neighbours = (np.concatenate(column) for column in zip(*parts, strict=True))
     tables = Tables(
         pa.table({
             "id": np.arange(graph.nodes.count),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -23,4 +27,21 @@ def test_training_measures_every_contestant_and_writes_a_page(tmp_path: Path) ->
     assert results["evaluation"]["runs"][1]["memory"] > 0
     page = out.with_suffix(".md").read_text()
     assert "GAMLP(R) ÷ SGC" in page
+    assert "its figures mean nothing" in page
+
+
+@pytest.mark.skipif(find_spec("pyspark") is None or shutil.which("java") is None, reason="Spark needs pyspark and Java")
+def test_spark_measures_ours_beside_a_shuffle_and_writes_a_page(tmp_path: Path) -> None:
+    out = tmp_path / "spark.json"
+    command = [sys.executable, str(BENCHMARKS / "spark.py"), "--quick", "--rounds", "1", "--hops", "4"]
+    options = ["--parts", "contest", "--work", str(tmp_path), "--out", str(out)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    contest = json.loads(out.read_text())["contest"]
+    for kind in ("ours", "shuffle of rows", "shuffle of packed rows"):
+        assert contest[kind]["cpu"] > 0
+        assert contest[kind]["read"] > 0
+        assert contest[kind]["memory"]["executors' Java"] > 0
+    page = out.with_suffix(".md").read_text()
+    assert "| shuffle of rows ÷ ours | ≥ 3 |" in page
     assert "its figures mean nothing" in page

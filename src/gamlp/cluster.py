@@ -44,6 +44,10 @@ class SparkSettings:
             conf[key.strip()] = value.strip()
         return cls(master, conf)
 
+    def with_defaults(self, conf: dict[str, str]) -> SparkSettings:
+        """Options for a session of our own that nobody gave; those of spark-submit stay."""
+        return self if _submitted() else SparkSettings(self.master, conf | self.conf)
+
 
 @contextmanager
 def session(settings: SparkSettings | None = None) -> Iterator[Any]:

@@ -105,7 +105,7 @@ def test_after_a_killed_driver_the_next_one_goes_on(cluster, graph, expected, tm
 
 
 def test_a_full_disk_is_told_and_after_room_is_made_the_run_goes_on(spark, graph, expected, tmp_path, capsys):
-    with small_disk(tmp_path / "disk", "220k") as disk:
+    with small_disk(tmp_path / "disk", "320k") as disk:
         with pytest.raises(GamlpError, match="no space left on the device"):
             ToldEngine(4).run(Graph.open(graph), PLAN, disk / "store")
         assert "hop 1 of 3: [0, 1, 2, 3]" in capsys.readouterr().out  # it had begun

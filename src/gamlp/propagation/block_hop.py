@@ -10,6 +10,7 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.kernel import NUMPY, HopTask, hop, scale
 from gamlp.propagation.blocks import Needs
+from gamlp.propagation.state import allocate
 from gamlp.row_arrays import open_rows
 from gamlp.storage import Place
 
@@ -53,7 +54,7 @@ class BlockHop:
 
     def _at_once(self, sources: Sources, dst: Array, dtype: str) -> tuple[int, int]:
         """All needed rows beside each other, as they are stored: one call of the kernel."""
-        src = np.empty((len(self.needed), dst.shape[1]), dst.dtype)
+        src = allocate(len(self.needed), dst.shape[1], dtype)
         read = self._pull(0, len(self.bounds) - 1, sources, src, dtype, dtype)
         factors = np.empty(self.own + len(self.step), np.float32)
         factors[self.own :] = self.step

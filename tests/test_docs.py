@@ -7,9 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
+from gamlp.cluster import check_java
+from gamlp.errors import GamlpError
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -24,21 +28,49 @@ def commands(block: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "--engine spark" in page.read_text():
+        needs_spark()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     session: dict[str, object] = {}  # a page's Python blocks are one session
-    for kind, block in _FENCE.findall(page.read_text()):
-        assert kind in ("sh", "python"), f"{page.name}: a {kind} block is run by nobody"
-        if kind == "python":
-            exec(compile(block, page.name, "exec"), session)
-            continue
-        for words in commands(block):
-            if words[0] == "make":  # what it would run; running it here would never end
-                words = ["make", "--dry-run", "--directory", str(ROOT), *words[1:]]
-            else:
-                assert words[0] == "gamlp", f"{page.name}: '{words[0]}' is run by nobody"
-            done = subprocess.run(words, capture_output=True, text=True)
-            assert done.returncode == 0, f"{page.name}: {shlex.join(words)}\n{done.stderr[-2000:]}"
+    with ExitStack() as servers:
+        for kind, block in _FENCE.findall(page.read_text()):
+            assert kind in ("sh", "python"), f"{page.name}: a {kind} block is run by nobody"
+            if kind == "python":
+                exec(compile(block, page.name, "exec"), session)
+                continue
+            for words in commands(block):
+                run(words, page.name, servers)
+
+
+def run(words: list[str], page: str, servers: ExitStack) -> None:
+    """One command of a page; what ends with & stays until the page ends."""
+    if words[-1] == "&":
+        assert words[0] == "spark-class", f"{page}: '{words[0]}' is started by nobody"
+        server = subprocess.Popen(
+            words[:-1],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        )
+        servers.callback(server.wait, 30)
+        servers.callback(server.terminate)
+        return
+    if words[0] == "make":  # what it would run; running it here would never end
+        words = ["make", "--dry-run", "--directory", str(ROOT), *words[1:]]
+    else:
+        assert words[0] == "gamlp", f"{page}: '{words[0]}' is run by nobody"
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, f"{page}: {shlex.join(words)}\n{done.stderr[-2000:]}"
+
+
+def needs_spark() -> None:
+    """Skip where Java or pyspark is absent."""
+    pytest.importorskip("pyspark")
+    try:
+        check_java()
+    except GamlpError as error:
+        pytest.skip(str(error))
 
 
 def test_commands_of_other_kinds_would_be_noticed() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import socketserver
 import subprocess
@@ -62,7 +63,14 @@ def launch_processes(
     written.write_text(job.model_dump_json(), encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", f"--nproc-per-node={processes}"]
     command += ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", f"--rdzv-id={uuid.uuid4().hex}"]
-    command += ["--local-addr=127.0.0.1", f"--max-restarts={restarts}", "-m", "gamlp.training.job", str(written)]
+    command += [
+        "--local-addr=127.0.0.1",
+        f"--max-restarts={restarts}",
+        f"--log-dir={written.parent}",
+        "-m",
+        "gamlp.training.job",
+        str(written),
+    ]
     # The working folder is not searched for modules: what a job needs of it is in its sources.
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), DRIVER: str(os.getpid()), "PYTHONSAFEPATH": "1"}
     with log.open("wb") as said:
@@ -157,7 +165,14 @@ def _attempt(spark: Any, job: TrainingJob, processes: int, gpu: bool, follow: _F
 
 def spark_worker(text: str) -> None:
     """What each of TorchDistributor's processes runs."""
-    run_job(TrainingJob.model_validate_json(text), World.from_environment())
+    try:
+        run_job(TrainingJob.model_validate_json(text), World.from_environment())
+    finally:
+        # torchrun's folder of logs, which nobody asked for and nobody would remove.
+        logs = (place for place in Path(os.environ.get("TORCHELASTIC_ERROR_FILE", "")).parents)
+        for place in logs:
+            if place.name.startswith("torchelastic_"):
+                shutil.rmtree(place, ignore_errors=True)
 
 
 @contextmanager
@@ -166,7 +181,6 @@ def _unheard() -> Iterator[None]:
     distributor: Any = import_module("pyspark.ml.torch.distributor")
     reader: Any = import_module("pyspark.ml.torch.log_communication").WriteLogToStdout
     logger, server = logging.getLogger("TorchDistributor"), distributor.LogStreamingServer
-    level = logger.level
 
     class Kept(reader):  # type: ignore[misc]
         def handle(self) -> None:
@@ -187,13 +201,13 @@ def _unheard() -> Iterator[None]:
             if listening is not None:
                 listening.server_close()
 
-    logger.setLevel(logging.ERROR)
+    logger.disabled = True  # its level is set anew by every TorchDistributor
     distributor.LogStreamingServer = Quiet
     try:
         yield
     finally:
         distributor.LogStreamingServer = server
-        logger.setLevel(level)
+        logger.disabled = False
 
 
 def _check_room(spark: Any, processes: int) -> None:

@@ -42,9 +42,10 @@ def _expected(results: dict[str, Any]) -> list[str]:
         ours = contest["ours"]["cpu"]
         for kind in ("shuffle of rows", "shuffle of packed rows"):
             lines.append(_verdict(f"{kind} ÷ ours", contest[kind]["cpu"] / ours, 3.0, more=True))
-        lines.append(_verdict("ours ÷ local engine", ours / max(contest["local"]["cpu"], 1e-9), 2.5, more=False))
-        workers = contest["ours"]["by role"]["Python workers"]
-        lines.append(_plain("of it, ours without Java ÷ local engine", workers / max(contest["local"]["cpu"], 1e-9)))
+        if local := contest["local"]["cpu"]:  # on a small graph the clock is too coarse for it
+            lines.append(_verdict("ours ÷ local engine", ours / local, 2.5))
+            workers = contest["ours"]["by role"]["Python workers"]
+            lines.append(_plain("of it, ours without Java ÷ local engine", workers / local))
     if naive := results.get("naive"):
         lines.append(_plain("naive joins ÷ ours, small graph", naive["naive"]["cpu"] / naive["ours"]["cpu"]))
     if growth := results.get("growth"):

@@ -51,9 +51,11 @@ class Measured(SparkEngine):
     def workers(self) -> Iterator[Workers]:
         with super().workers() as workers:
 
-            def tasks(work: Any, numbers: Sequence[int], stage: str, progress: Progress) -> list[dict[str, Any]]:
+            def tasks(
+                work: Any, numbers: Sequence[int], stage: str, progress: Progress, together: int = 1
+            ) -> list[dict[str, Any]]:
                 before = usage()
-                answers = workers.tasks(work, numbers, stage, progress)
+                answers = workers.tasks(work, numbers, stage, progress, together)
                 moved = {name: sum(answer.get(name, 0) for answer in answers) for name in ("read", "written")}
                 tell(stage=stage, **usage().since(before), **moved)
                 return answers

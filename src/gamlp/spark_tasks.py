@@ -26,8 +26,9 @@ def run_tasks(
     numbers: Sequence[int],
     stage: str = "",
     progress: Progress = silent,
+    together: int = 1,
 ) -> list[Answer]:
-    """`work(number)` for every number, each in a task of its own on the executors; answers in the order of numbers.
+    """`work(number)` for every number on the executors, `together` of them in a task; answers in the order of numbers.
 
     `work` may be called twice for a number, even at once: it must write the same bytes, and let them appear whole.
     A GamlpError is an answer too: it is not tried again, and raised here as it was.
@@ -45,8 +46,9 @@ def run_tasks(
             settle()
             yield pa.RecordBatch.from_pydict({"place": pa.array(places, pa.int64()), "answer": pa.array(answers)})
 
-    frame = spark.range(0, len(chosen), 1, len(chosen)).mapInArrow(run, "place long, answer string")
-    found = collect_answers(spark, frame, stage, len(chosen), progress)
+    tasks = -(-len(chosen) // max(1, together))
+    frame = spark.range(0, len(chosen), 1, tasks).mapInArrow(run, "place long, answer string")
+    found = collect_answers(spark, frame, stage, len(chosen), progress, tasks)
     answers = {row["place"]: answer for row, answer in found}
     return [answers[place] for place in range(len(chosen))]
 
@@ -58,10 +60,10 @@ def settle() -> None:
 
 
 def collect_answers(
-    spark: Any, frame: Any, stage: str = "", total: int = 1, progress: Progress = silent
+    spark: Any, frame: Any, stage: str = "", total: int = 1, progress: Progress = silent, tasks: int | None = None
 ) -> list[tuple[Any, Answer]]:
-    """Rows of a frame whose column `answer` is what `answered` gave, and what it says."""
-    with told(), status(spark, stage, total, progress):
+    """Rows of a frame whose column `answer` is what `answered` gave, and what it says; `total` blocks in `tasks`."""
+    with told(), status(spark, stage, total, progress, tasks):
         rows = frame.collect()
     found = [(row, json.loads(row["answer"])) for row in rows]
     for _, answer in found:
@@ -149,12 +151,12 @@ def first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def status(spark: Any, stage: str, total: int, progress: Progress) -> Iterator[None]:
-    """Tell how many tasks are done, by Spark's own status; over Connect there is none."""
+def status(spark: Any, stage: str, total: int, progress: Progress, tasks: int | None = None) -> Iterator[None]:
+    """Tell how much is done, by Spark's own status of its tasks; over Connect there is none."""
     context = None
     with suppress(Exception):  # Connect has no context, and says so with an error of its own
         context = spark.sparkContext
-    if context is None or progress is silent:
+    if context is None:
         yield
         return
     group, ended = f"gamlp-{uuid.uuid4().hex[:8]}", threading.Event()
@@ -165,11 +167,12 @@ def status(spark: Any, stage: str, total: int, progress: Progress) -> Iterator[N
             with suppress(Exception):
                 stages = [tracker.getStageInfo(each) for each in _stages(tracker, group)]
                 done = sum(info.numCompletedTasks for info in stages if info is not None)
-                progress(stage, min(done, total), total, "blocks")
+                progress(stage, min(done * total // (tasks or total), total), total, "blocks")
 
     context.setJobGroup(group, stage or "gamlp", interruptOnCancel=True)
     thread = threading.Thread(target=look, daemon=True)
-    thread.start()
+    if progress is not silent:
+        thread.start()
     try:
         yield
     except KeyboardInterrupt:
@@ -177,7 +180,8 @@ def status(spark: Any, stage: str, total: int, progress: Progress) -> Iterator[N
         raise
     finally:
         ended.set()
-        thread.join()
+        if thread.is_alive():
+            thread.join()
         context.setLocalProperty("spark.jobGroup.id", None)
 
 

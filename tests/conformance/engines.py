@@ -28,7 +28,7 @@ class BlocksHere(BlockEngine):
 
 
 def _one_after_the_other(
-    work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str, progress: Progress
+    work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str, progress: Progress, together: int = 1
 ) -> list[dict[str, Any]]:
     answers = {}
     for number in sorted(numbers, key=lambda number: -number):

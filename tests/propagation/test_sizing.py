@@ -9,7 +9,7 @@ import pytest
 
 from gamlp.graph import Graph
 from gamlp.propagation import FeatureSignal, Plan
-from gamlp.propagation.sizing import Sizing, full_rounds, least_blocks
+from gamlp.propagation.sizing import Sizing, full_rounds, least_blocks, small_blocks_together
 from tests.conformance.engines import BlocksHere
 
 
@@ -31,7 +31,7 @@ def test_what_is_pulled_and_written_stays_within_the_figures(tmp_path: Path) -> 
             def noted():  # type: ignore[no-untyped-def]
                 with BlocksHere.workers(self) as workers:
 
-                    def tasks(work, numbers, stage, progress):  # type: ignore[no-untyped-def]
+                    def tasks(work, numbers, stage, progress, together):  # type: ignore[no-untyped-def]
                         found = workers.tasks(work, numbers, stage, progress)
                         answers.append((stage, found))
                         return found
@@ -61,3 +61,10 @@ def test_halves_need_less_storage_and_kept_rows_less_still() -> None:
     half = Sizing(10_000_000, 200_000_000, 128, 5, "float16")
     few = Sizing(10_000_000, 200_000_000, 128, 5, kept=100_000)
     assert half.storage < whole.storage and few.storage < whole.storage and few.shards < whole.shards
+
+
+def test_small_blocks_share_tasks_and_large_ones_do_not() -> None:
+    assert small_blocks_together(8, 1 << 20, 2) == 4  # no slot is idle
+    assert small_blocks_together(100, 1 << 30, 2) == 4  # enough to do
+    assert small_blocks_together(100, 64 << 30, 2) == 1
+    assert small_blocks_together(1, 0, 8) == 1

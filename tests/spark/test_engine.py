@@ -99,12 +99,12 @@ def test_an_interrupted_run_goes_on_after_its_last_whole_hop(
     LocalEngine().run(graph, plan, tmp_path / "local")
     stages: list[str] = []
 
-    def until_hop_three(spark: Any, work: Any, numbers: Any, stage: str, progress: Any) -> Any:
+    def until_hop_three(spark: Any, work: Any, numbers: Any, stage: str, *rest: Any) -> Any:
         stages.append(stage)
         if stage == "hop 3 of 4":
-            run(spark, work, list(numbers)[:2], stage, progress)  # two blocks of it are done
+            run(spark, work, list(numbers)[:2], stage, *rest)  # two blocks of it are done
             raise KeyboardInterrupt
-        return run(spark, work, numbers, stage, progress)
+        return run(spark, work, numbers, stage, *rest)
 
     monkeypatch.setattr(engine, "run_tasks", until_hop_three)
     with pytest.raises(KeyboardInterrupt):
@@ -113,9 +113,9 @@ def test_an_interrupted_run_goes_on_after_its_last_whole_hop(
         HopStore.open(tmp_path / "spark")
     again: dict[str, int] = {}
 
-    def noted(spark: Any, work: Any, numbers: Any, stage: str, progress: Any) -> Any:
+    def noted(spark: Any, work: Any, numbers: Any, stage: str, *rest: Any) -> Any:
         again[stage] = len(numbers)
-        return run(spark, work, numbers, stage, progress)
+        return run(spark, work, numbers, stage, *rest)
 
     monkeypatch.setattr(engine, "run_tasks", noted)
     SparkEngine(blocks=4).run(graph, plan, tmp_path / "spark")

@@ -25,7 +25,14 @@ from gamlp.propagation.passes import Pass, Piece, plan_passes
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Statistics
 from gamlp.propagation.shards import Shard
 from gamlp.propagation.signals import Signal, folds_of, outline, statistics_of, training_rows
-from gamlp.propagation.sizing import MEMORY, full_rounds, least_blocks, state_row_bytes, whole_bytes
+from gamlp.propagation.sizing import (
+    MEMORY,
+    full_rounds,
+    least_blocks,
+    small_blocks_together,
+    state_row_bytes,
+    whole_bytes,
+)
 from gamlp.propagation.store import HopStore
 from gamlp.propagation.writing import PLAN, StoreWriter, writing
 from gamlp.row_arrays import put_rows
@@ -40,7 +47,12 @@ class Tasks(Protocol):
     """Runs `work(number)` for every number, somewhere; see `gamlp.cluster.run_tasks`."""
 
     def __call__(
-        self, work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str, progress: Progress
+        self,
+        work: Callable[[int], dict[str, Any]],
+        numbers: Sequence[int],
+        stage: str,
+        progress: Progress,
+        together: int = 1,
     ) -> list[dict[str, Any]]: ...
 
 
@@ -152,9 +164,15 @@ class _Run:
         for signal in self.signals:
             self._write(signal, stored[signal.name])
 
-    def _tasks(self, work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str) -> list[dict[str, Any]]:
-        seen = (self.writer.place / PLAN, self.place / "graph.json")
-        return self.workers.tasks(partial(where_seen, seen, work), numbers, stage, self.progress)
+    def _tasks(
+        self, work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str, width: int | None = None
+    ) -> list[dict[str, Any]]:
+        """A task for each number; with the `width` of a state, of blocks so small that some may share one."""
+        seen, together = (self.writer.place / PLAN, self.place / "graph.json"), 1
+        if width is not None:
+            moved = self.graph.relation.entries * width * 4 // len(self.blocks)
+            together = small_blocks_together(len(numbers), moved, self.workers.slots)
+        return self.workers.tasks(partial(where_seen, seen, work), numbers, stage, self.progress, together)
 
     def _graph_place(self) -> Place:
         """Where tasks find the graph: its folder, or a copy beside the store of one that is in memory alone."""
@@ -235,9 +253,9 @@ class _Run:
         done = _whole_hops(moved)
         for k in range(done + 1, moved.depth + 1):
             if k == 1:
-                self._tasks(moved.enter, moved.missing(0), "first values")
+                self._tasks(moved.enter, moved.missing(0), "first values", spec.width)
             stage = f"hop {k} of {moved.depth}"
-            self._tasks(partial(moved.hop, k), moved.missing(k), stage)
+            self._tasks(partial(moved.hop, k), moved.missing(k), stage, moved.width(k))
             if all(each.rows is not None for each in moved.moving(k - 1)):
                 (folder / f"hop{k - 1}").remove()  # what is kept of it lies beside
         return moved

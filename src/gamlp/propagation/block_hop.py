@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from gamlp.row_arrays import open_rows
 from gamlp.storage import Place
 
 Array = np.ndarray[Any, Any]
+_ROOM = 1 << 20  # memory is asked for in such pieces
 Sources = Callable[[int], Place]  # the file of a block of the hop before
 
 
@@ -54,7 +56,7 @@ class BlockHop:
 
     def _at_once(self, sources: Sources, dst: Array, dtype: str) -> tuple[int, int]:
         """All needed rows beside each other, as they are stored: one call of the kernel."""
-        src = allocate(len(self.needed), dst.shape[1], dtype)
+        src = _room(len(self.needed), dst.shape[1], dtype)
         read = self._pull(0, len(self.bounds) - 1, sources, src, dtype, dtype)
         factors = np.empty(self.own + len(self.step), np.float32)
         factors[self.own :] = self.step
@@ -110,6 +112,20 @@ class BlockHop:
                 _copy(values, rows, into[begin - low : end - low], dtype, storage)
                 read += len(rows) * into.shape[1] * values.itemsize
         return read
+
+
+_kept = threading.local()
+
+
+def _room(rows: int, columns: int, storage: str) -> Array:
+    """A matrix whose memory stays for the next block of this worker: fresh pages cost a third of a hop."""
+    dtype = np.dtype(NUMPY[storage])
+    size = rows * columns * dtype.itemsize
+    whole: Array | None = getattr(_kept, "memory", None)
+    if whole is None or len(whole) < size:
+        _kept.memory = whole = None  # before the new one: never two at once
+        _kept.memory = whole = allocate(-(-size // _ROOM) or 1, _ROOM // 4, "float32").view(np.uint8).reshape(-1)
+    return whole[:size].view(dtype).reshape(rows, columns)
 
 
 def _opened(place: Place, rows: int, width: int, dtype: str) -> Array:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gamlp.cluster.tasks import run_tasks
 from gamlp.graph import Graph
 from gamlp.propagation import Operator
 from gamlp.propagation.block_hop import BlockHop
 from gamlp.propagation.blocks import Blocks, Needs
 from gamlp.propagation.operator import factors_of
 from gamlp.row_arrays import new_rows, open_rows
-from gamlp.spark_tasks import run_tasks
 from gamlp.storage import Place
 
 Array = np.ndarray[Any, Any]

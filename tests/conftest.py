@@ -10,6 +10,14 @@ import pytest
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of Spark go first and to one process, so that sessions and clusters are started once and early."""
+    of_spark = [item for item in items if "tests/spark/" in item.nodeid]
+    for item in of_spark:
+        item.add_marker(pytest.mark.xdist_group("spark"))
+    items[:] = [*of_spark, *(item for item in items if item not in set(of_spark))]
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Raw files in PyG's layout: GAMLP_DATA, or ../shared/data beside the repository."""

@@ -51,7 +51,7 @@ def from_tables(
     else:
         how = IngestOptions(Path(edges), Path(nodes), folder, memory=resources.memory, name=out.name)
         if spark is not None:
-            from gamlp.graph.spark_ingest import ingest_on_spark
+            from gamlp.graph.spark.ingest import ingest_on_spark
 
             ingest_on_spark(spark, edges, nodes, folder, how, resources.blocks, progress)
         else:
@@ -96,7 +96,7 @@ def _predict(out: Path, trust: str, resources: Resources, progress: Progress) ->
     target = out / "predictions.parquet"
     if resources.spark is None:
         return predict(out, target, trust=trust, resources=resources, progress=progress)
-    from gamlp.spark_writing import predict_on_spark
+    from gamlp.spark.writing import predict_on_spark
 
     if (target / "_SUCCESS").exists():  # of a run that was interrupted later
         return None

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph.edge_checks import EdgeChecks, edge_entries, edge_keys, rows_of_range
-from gamlp.graph.node_checks import NodeChecks, checked_nodes
-from gamlp.graph.table_notes import Notes, id_key
+from gamlp.graph.spark.edge_checks import EdgeChecks, edge_entries, edge_keys, rows_of_range
+from gamlp.graph.spark.node_checks import NodeChecks, checked_nodes
+from gamlp.graph.spark.notes import Notes, id_key
 
 NUMBER = "every node needs a finite number for every feature; name the feature columns with --features."
 

@@ -10,6 +10,7 @@ import pytest
 
 from gamlp.cluster import SparkSettings, check_java, session
 from gamlp.errors import GamlpError
+from gamlp.propagation.spark import LIGHT_JAVA
 from tests.spark import object_store, standalone
 
 
@@ -54,6 +55,7 @@ def spark(_spark_is_here: None, s3_endpoint: str | None, tmp_path_factory: pytes
         "spark.local.dir": str(place / "local"),
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.sql.adaptive.enabled": "true",
+        **LIGHT_JAVA,  # small data: to compile it well would take longer than to run it
     }
     with session(SparkSettings("local[2]", conf)) as made:
         yield made

@@ -126,7 +126,7 @@ def test_the_numbers_of_the_local_path(fitted: Any, answers: list[Any], tmp_path
 
 
 def test_hops_are_propagated_only_for_a_new_graph(spark: Any, fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gamlp import spark_fit
+    from gamlp.spark import fit as spark_fit
 
     model, nodes, edges = fitted
     propagated: list[str] = []
@@ -258,7 +258,7 @@ def test_what_is_refused(fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         model.transform(nodes.withColumnRenamed("truth", "prediction"), edges)
     with pytest.raises(GamlpError, match="an empty model"):
         _ = GAMLPClassificationModel().bundle
-    monkeypatch.setattr("gamlp.spark_fit.is_here", lambda master: False)
+    monkeypatch.setattr("gamlp.spark.fit.is_here", lambda master: False)
     with pytest.raises(GamlpError, match="need a folder that driver and executors see"):
         GAMLPClassifier(recipe=RECIPE).fit(nodes, edges)
 

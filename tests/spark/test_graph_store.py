@@ -11,8 +11,8 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.folder import damaged_files
 from gamlp.graph.ingest import IngestOptions, ingest
-from gamlp.graph.shared_folder import building
 from gamlp.graph.spark import SparkGraphOptions, read_table, spark_graph
+from gamlp.graph.spark.shared_folder import building
 from gamlp.lease import lease
 from gamlp.storage import Place
 from tests.spark.graph_tables import assert_same, random_tables

@@ -13,7 +13,6 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from gamlp import spark_prediction
 from gamlp.cluster import SparkSettings
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Ids, Split
@@ -23,8 +22,9 @@ from gamlp.prediction import chances, choose_rows, write_predictions
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
 from gamlp.runs import predict, train
-from gamlp.spark_prediction import asked, predictions, ranges_of
-from gamlp.spark_writing import predict_on_spark, write_spark_predictions
+from gamlp.spark import prediction as spark_prediction
+from gamlp.spark.prediction import asked, predictions, ranges_of
+from gamlp.spark.writing import predict_on_spark, write_spark_predictions
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.preparing import plan_of
 from gamlp.training.source import open_source

@@ -111,7 +111,7 @@ def _ingest(
     )
     with display.progress(as_json) as progress:
         if spark is not None:
-            from gamlp.graph.spark_ingest import ingest_on_spark
+            from gamlp.graph.spark.ingest import ingest_on_spark
 
             report = ingest_on_spark(spark, edges, nodes, out, how, blocks, progress)
         else:

@@ -100,7 +100,7 @@ def _predict(
     with display.progress(as_json) as progress, one_application(spark):
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
         if spark is not None:
-            from gamlp.spark_writing import predict_on_spark
+            from gamlp.spark.writing import predict_on_spark
 
             written = predict_on_spark(
                 run, out, resources=resources, graph=other, rows=rows, each_class=probabilities, trust=trust,

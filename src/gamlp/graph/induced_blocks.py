@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.block_files import FileFacts
 from gamlp.graph.folder import open_edges, open_features, open_graph
 from gamlp.graph.graph import Array, Graph
 from gamlp.graph.induced import check_rows, inside, source_of
@@ -27,7 +26,8 @@ from gamlp.graph.manifest import (
     nodes_folder,
     read_manifest,
 )
-from gamlp.graph.shared_folder import building
+from gamlp.graph.spark.block_files import FileFacts
+from gamlp.graph.spark.shared_folder import building
 from gamlp.row_arrays import Tallied, open_rows, put_rows
 from gamlp.storage import Place
 

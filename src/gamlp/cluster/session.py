@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from gamlp.cluster.tasks import first_line
 from gamlp.errors import GamlpError, MissingExtra
-from gamlp.spark_tasks import first_line, run_tasks, sentence, told
 
 OLDEST_JAVA = 17
 _LOOPBACK = "127.0.0.1"
 _CONNECT_PORT = 15002  # where the address names none
 _ANSWERS = 20.0  # seconds within which a server must
-__all__ = ["SparkSettings", "check_java", "is_here", "keeping", "run_tasks", "sentence", "session", "told"]
 
 
 @dataclass(frozen=True)

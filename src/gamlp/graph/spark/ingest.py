@@ -6,7 +6,8 @@ from pathlib import Path
 
 from gamlp.cluster import SparkSettings, session
 from gamlp.graph.ingest import IngestOptions, IngestReport
-from gamlp.graph.spark import SparkGraphOptions, read_table, spark_graph
+from gamlp.graph.spark.build import SparkGraphOptions, spark_graph
+from gamlp.graph.spark.tables import read_table
 from gamlp.progress import Progress, silent
 
 

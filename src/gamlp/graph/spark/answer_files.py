@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gamlp.files import npy_header
-from gamlp.graph.block_files import Rows, staged
 from gamlp.graph.graph import ROLES, UNKNOWN, Array, Labels, Split
 from gamlp.graph.manifest import nodes_folder
+from gamlp.graph.spark.block_files import Rows, staged
 from gamlp.graph.splits import random_split
 from gamlp.row_arrays import Tallied, put_rows
 from gamlp.storage import Place

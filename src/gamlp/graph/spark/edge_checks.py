@@ -26,9 +26,9 @@ from gamlp.graph.edges_table import (
 from gamlp.graph.folder import check_name
 from gamlp.graph.graph import Array
 from gamlp.graph.ids import as_text
-from gamlp.graph.node_checks import note_batch, without_ragged
 from gamlp.graph.nodes_table import check_ids
-from gamlp.graph.table_notes import NotedRows, Notes, id_key
+from gamlp.graph.spark.node_checks import note_batch, without_ragged
+from gamlp.graph.spark.notes import NotedRows, Notes, id_key
 
 _PACK = 1 << 20  # entries of a task that are put into packs at a time
 PACKS = pa.schema(

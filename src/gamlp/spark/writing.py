@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.cluster import session
+from gamlp.cluster.tasks import status, told
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.pipeline import Resources
@@ -14,8 +15,7 @@ from gamlp.prediction import SUFFIXES, Written
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.runs import opened
-from gamlp.spark_prediction import asked
-from gamlp.spark_tasks import status, told
+from gamlp.spark.prediction import asked
 from gamlp.storage import Place
 from gamlp.training.bundle import Bundle
 

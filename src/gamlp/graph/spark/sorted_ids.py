@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gamlp.cluster.tasks import answered
 from gamlp.files import npy_header
-from gamlp.graph.block_files import Rows
 from gamlp.graph.columns import shown
 from gamlp.graph.manifest import nodes_folder
+from gamlp.graph.spark.block_files import Rows
 from gamlp.row_arrays import Tallied
-from gamlp.spark_tasks import answered
 from gamlp.storage import Place
 
 _BATCH = 1 << 16  # ids of a record batch

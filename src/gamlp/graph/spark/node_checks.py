@@ -21,7 +21,7 @@ from gamlp.graph.ids import as_integers
 from gamlp.graph.label_column import LabelColumn, split_roles, trimmed
 from gamlp.graph.nodes_table import check_ids
 from gamlp.graph.precision import cannot_hold, store_as, too_large
-from gamlp.graph.table_notes import NotedRows, Notes, id_key
+from gamlp.graph.spark.notes import NotedRows, Notes, id_key
 
 _MOST_BYTES = 1 << 30  # of features in a batch: Arrow counts the bytes of a column by 32 bits
 

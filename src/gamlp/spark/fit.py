@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.cluster import SparkSettings, is_here
+from gamlp.cluster.tasks import run_tasks
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
@@ -21,9 +22,8 @@ from gamlp.pipeline import Resources, best_seed, bundle_of, evaluate_rows, hops_
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.spark_params import GAMLPParams
-from gamlp.spark_prediction import bytes_of, importable, loaded
-from gamlp.spark_tasks import run_tasks
+from gamlp.spark.params import GAMLPParams
+from gamlp.spark.prediction import bytes_of, importable, loaded
 from gamlp.storage import Place
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes

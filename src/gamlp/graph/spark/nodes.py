@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gamlp.cluster.tasks import answered, collect_answers, run_tasks
 from gamlp.errors import GamlpError
-from gamlp.graph.block_files import NodeBlocks, Rows
 from gamlp.graph.columns import OnBad
 from gamlp.graph.graph import FloatName
 from gamlp.graph.label_column import MOST_CLASSES, too_many_classes
-from gamlp.graph.node_checks import NodeChecks, checked_nodes
 from gamlp.graph.nodes_table import NodeNames, choose, feature_names
-from gamlp.graph.sorted_ids import SortedIds, put_sorted
-from gamlp.graph.spark_tables import SparkTable
-from gamlp.graph.table_notes import Notes
+from gamlp.graph.spark.block_files import NodeBlocks, Rows
+from gamlp.graph.spark.node_checks import NodeChecks, checked_nodes
+from gamlp.graph.spark.notes import Notes
+from gamlp.graph.spark.sorted_ids import SortedIds, put_sorted
+from gamlp.graph.spark.tables import SparkTable
 from gamlp.kernel.csr import MOST_NODES
 from gamlp.progress import Progress
-from gamlp.spark_tasks import answered, collect_answers, run_tasks
 from gamlp.storage import Place
 
 IDS_PER_TASK = 1 << 20

@@ -8,16 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from gamlp.graph.block_files import CsrBlocks, FileFacts, Rows
+from gamlp.cluster.tasks import answered, collect_answers, run_tasks
 from gamlp.graph.columns import OnBad
-from gamlp.graph.edge_checks import EdgeChecks, edge_entries, edge_keys, rows_of_range
 from gamlp.graph.edges_table import MOST_RELATIONS, ONE_RELATION, EdgeNames, too_many_relations
 from gamlp.graph.nodes_table import choose
-from gamlp.graph.sorted_ids import SortedIds
-from gamlp.graph.spark_tables import SparkTable
-from gamlp.graph.table_notes import Notes
+from gamlp.graph.spark.block_files import CsrBlocks, FileFacts, Rows
+from gamlp.graph.spark.edge_checks import EdgeChecks, edge_entries, edge_keys, rows_of_range
+from gamlp.graph.spark.notes import Notes
+from gamlp.graph.spark.sorted_ids import SortedIds
+from gamlp.graph.spark.tables import SparkTable
 from gamlp.progress import Progress
-from gamlp.spark_tasks import answered, collect_answers, run_tasks
 from gamlp.storage import Place
 
 _NOTES = -1  # in place of a block

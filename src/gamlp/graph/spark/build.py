@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.cluster.tasks import run_tasks, told
 from gamlp.errors import GamlpError
-from gamlp.graph.answer_files import AnswerFiles
-from gamlp.graph.block_files import FileFacts, NodeBlocks, Rows
 from gamlp.graph.columns import OnBad
 from gamlp.graph.edges_table import EdgeNames
 from gamlp.graph.graph import FloatName
@@ -30,17 +29,17 @@ from gamlp.graph.manifest import (
     RelationEntry,
 )
 from gamlp.graph.nodes_table import NodeNames
-from gamlp.graph.shared_folder import Building, building
-from gamlp.graph.sorted_ids import SortedIds
-from gamlp.graph.spark_edges import Relations, build_relations, chosen_columns, edge_checks
-from gamlp.graph.spark_nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes
-from gamlp.graph.spark_tables import SparkTable, read_table
+from gamlp.graph.spark.answer_files import AnswerFiles
+from gamlp.graph.spark.block_files import FileFacts, NodeBlocks, Rows
+from gamlp.graph.spark.edges import Relations, build_relations, chosen_columns, edge_checks
+from gamlp.graph.spark.nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes
+from gamlp.graph.spark.shared_folder import Building, building
+from gamlp.graph.spark.sorted_ids import SortedIds
+from gamlp.graph.spark.tables import SparkTable
 from gamlp.graph.splits import check_fractions
 from gamlp.progress import Progress, silent
-from gamlp.spark_tasks import run_tasks, told
 from gamlp.storage import Place
 
-__all__ = ["SparkGraphOptions", "SparkTable", "read_table", "spark_graph"]
 BLOCK_BYTES = 256 << 20
 _UNKNOWN_PARALLELISM = 8
 _ENTRY = 16  # bytes of an entry while a block is sorted

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gamlp.cluster.tasks import told
 from gamlp.errors import GamlpError
-from gamlp.spark_tasks import told
 from gamlp.storage import is_url
 
 RAGGED = "gamlp_ragged_row"

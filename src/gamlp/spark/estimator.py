@@ -1,11 +1,4 @@
-"""GAMLP for people who live in Spark: `GAMLPClassifier().fit(nodes, edges).transform(nodes, edges)`.
-
-from gamlp.spark import GAMLPClassifier
-
-model = GAMLPClassifier(labelCol="subject", workDir="/shared/work").fit(nodes, edges)
-model.transform(nodes, edges).select("id", "prediction", "probability").show()
-model.write().overwrite().save("/shared/model")
-"""
+"""`GAMLPClassifier().fit(nodes, edges).transform(nodes, edges)`, in Spark ML's manner."""
 
 from __future__ import annotations
 
@@ -24,23 +17,15 @@ try:
 except ImportError as error:
     raise MissingExtra("pyspark", "spark") from error
 
+from gamlp.cluster.tasks import told
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
-from gamlp.spark_fit import Home, build, fitted, hops_of, work_place
-from gamlp.spark_params import GAMLPParams
-from gamlp.spark_prediction import bytes_of, loaded, predictions
-from gamlp.spark_tasks import told
-from gamlp.spark_writing import predict_on_spark, write_spark_predictions
+from gamlp.spark.fit import Home, build, fitted, hops_of, work_place
+from gamlp.spark.params import GAMLPParams
+from gamlp.spark.prediction import bytes_of, loaded, predictions
 from gamlp.storage import Place
 from gamlp.training.bundle import Bundle
 
-__all__ = [
-    "GAMLPClassificationModel",
-    "GAMLPClassifier",
-    "predict_on_spark",
-    "predictions",
-    "write_spark_predictions",
-]
 _METADATA, _BUNDLE = "metadata/part-00000", "bundle.safetensors"
 
 

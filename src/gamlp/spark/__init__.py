@@ -1,0 +1,28 @@
+"""GAMLP for people who live in Spark: an estimator over DataFrames, and predictions as one.
+
+from gamlp.spark import GAMLPClassifier
+
+model = GAMLPClassifier(labelCol="subject", workDir="/shared/work").fit(nodes, edges)
+model.transform(nodes, edges).select("id", "prediction", "probability").show()
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_PLACES = {
+    "GAMLPClassifier": "gamlp.spark.estimator",
+    "GAMLPClassificationModel": "gamlp.spark.estimator",
+    "predictions": "gamlp.spark.prediction",
+    "predict_on_spark": "gamlp.spark.writing",
+    "write_spark_predictions": "gamlp.spark.writing",
+}
+__all__ = ["GAMLPClassificationModel", "GAMLPClassifier", "predict_on_spark", "predictions", "write_spark_predictions"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when it is asked for: tasks that predict need no estimator, and no pyspark.ml."""
+    if name not in _PLACES:
+        raise AttributeError(f"module '{__name__}' has no '{name}'")
+    return getattr(import_module(_PLACES[name]), name)

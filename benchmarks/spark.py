@@ -1,6 +1,6 @@
 """Propagation on Spark against a shuffle, naive joins and the local engine, all in one run, as ratios.
 
-    python benchmarks/spark.py               # a million entries a block; about ten minutes on two idle cores
+    python benchmarks/spark.py               # a million edges a block; about twelve minutes on two idle cores
     python benchmarks/spark.py --quick       # small: does it run? its figures mean nothing
 
 Writes a page and JSON (--out). Every contestant runs in a process of its own with two executors of one core; what
@@ -32,7 +32,7 @@ from spark_usage import Peaks
 HERE = Path(__file__).parent
 WARM = 2  # hops at the beginning, while Java compiles, that are told apart
 FULL = {
-    "main": {"nodes": 200_000, "edges": 4_000_000, "features": 64},
+    "main": {"nodes": 200_000, "edges": 8_000_000, "features": 64},  # a million edges a block, stored both ways
     "small": {"nodes": 10_000, "edges": 50_000, "features": 32},
     "growth": {"nodes": 50_000, "edges": 1_000_000, "features": 64},
 }

@@ -45,3 +45,11 @@ def test_spark_measures_ours_beside_a_shuffle_and_writes_a_page(tmp_path: Path) 
     page = out.with_suffix(".md").read_text()
     assert "| shuffle of rows ÷ ours | ≥ 3 |" in page
     assert "its figures mean nothing" in page
+
+
+def test_the_page_of_sizes_is_what_its_command_writes(tmp_path: Path) -> None:
+    out = tmp_path / "sizing.md"
+    command = [sys.executable, str(BENCHMARKS / "spark_sizing.py"), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert out.read_text() == (BENCHMARKS.parent / "docs" / "results" / "spark-sizing.md").read_text()

@@ -63,6 +63,11 @@ class Sizing:
         return full_rounds(least_blocks(self.nodes, self.entries, row_bytes, self.memory), self.slots)
 
     @property
+    def task_bytes(self) -> int:
+        """What a task holds at least: 2 · n / B rows of sums, and its entries."""
+        return whole_bytes(self.nodes, self.entries, state_row_bytes(self.columns, self.dtype)) // self.blocks
+
+    @property
     def state(self) -> int:
         """Bytes of one hop of all nodes on shared storage."""
         return self.nodes * self.columns * self.item

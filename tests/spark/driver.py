@@ -41,8 +41,10 @@ class ToldEngine(SparkEngine):
     def workers(self) -> Iterator[Workers]:
         with super().workers() as workers:
 
-            def tasks(work: Work, numbers: Sequence[int], stage: str, progress: Progress) -> list[dict[str, Any]]:
-                print(f"{stage}: {list(numbers)}", flush=True)
+            def tasks(
+                work: Work, numbers: Sequence[int], stage: str, progress: Progress, together: int = 1
+            ) -> list[dict[str, Any]]:
+                print(f"{stage}: {list(numbers)}", flush=True)  # each block in a task of its own, however small
                 return workers.tasks(self.fault(stage, work), numbers, stage, progress)
 
             yield Workers(tasks, workers.slots)

@@ -11,11 +11,20 @@ _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of Spark go first and to one process, so that sessions and clusters are started once and early."""
-    of_spark = [item for item in items if "tests/spark/" in item.nodeid]
-    for item in of_spark:
-        item.add_marker(pytest.mark.xdist_group("spark"))
-    items[:] = [*of_spark, *(item for item in items if item not in set(of_spark))]
+    """Tests of Spark go first, to two processes: one keeps a session, the other starts clusters and drivers."""
+    of_spark = {item: group for item in items if (group := _group(item.nodeid))}
+    for item, group in of_spark.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    items[:] = [*of_spark, *(item for item in items if item not in of_spark)]
+
+
+def _group(test: str) -> str | None:
+    if any(
+        name in test
+        for name in ("test_clusters.py", "test_faults.py", "test_docs.py::test_a_page_does_what_it_says[spark")
+    ):
+        return "spark: clusters"
+    return "spark: one session" if "tests/spark/" in test else None
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,9 @@ import gc
 import json
 import re
 import threading
+import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -17,6 +19,8 @@ from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
 
 _POLL = 0.2  # seconds between two looks at Spark's status
+WAITING = 30.0  # seconds without a task after which it is told that there is nobody to run one
+_NO_EXECUTORS = "Spark has begun no task yet: it waits for executors; see --master and --spark-conf spark.executor.…"
 Answer = dict[str, Any]
 
 
@@ -163,16 +167,20 @@ def status(spark: Any, stage: str, total: int, progress: Progress, tasks: int | 
     tracker = context.statusTracker()
 
     def look() -> None:
+        begun, warned = time.monotonic(), False
         while not ended.wait(_POLL):
             with suppress(Exception):
-                stages = [tracker.getStageInfo(each) for each in _stages(tracker, group)]
-                done = sum(info.numCompletedTasks for info in stages if info is not None)
+                stages = [info for each in _stages(tracker, group) if (info := tracker.getStageInfo(each)) is not None]
+                done = sum(info.numCompletedTasks for info in stages)
                 progress(stage, min(done * total // (tasks or total), total), total, "blocks")
+                idle = done == 0 and not any(info.numActiveTasks for info in stages)
+                if idle and not warned and time.monotonic() - begun > WAITING:
+                    warned = True
+                    warnings.warn(_NO_EXECUTORS, stacklevel=2)
 
     context.setJobGroup(group, stage or "gamlp", interruptOnCancel=True)
     thread = threading.Thread(target=look, daemon=True)
-    if progress is not silent:
-        thread.start()
+    thread.start()
     try:
         yield
     except KeyboardInterrupt:
@@ -180,11 +188,19 @@ def status(spark: Any, stage: str, total: int, progress: Progress, tasks: int | 
         raise
     finally:
         ended.set()
-        if thread.is_alive():
-            thread.join()
+        thread.join()
         context.setLocalProperty("spark.jobGroup.id", None)
 
 
 def _stages(tracker: Any, group: str) -> list[int]:
     jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
     return [stage for job in jobs if job is not None for stage in job.stageIds]
+
+
+def slots(spark: Any) -> int:
+    """Tasks that run at once; over Connect only the settings tell, and without them it is a guess."""
+    with suppress(Exception):  # Connect has no context, and says so with an error of its own
+        return int(spark.sparkContext.defaultParallelism)
+    with suppress(Exception):
+        return int(spark.conf.get("spark.default.parallelism"))
+    return 8

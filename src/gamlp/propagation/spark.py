@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from gamlp.cluster import SparkSettings, run_tasks, session
+from gamlp.cluster import SparkSettings, run_tasks, session, slots
 from gamlp.propagation.block_engine import BlockEngine, Workers
 
 # Java only hands out tasks here: to compile it well costs more than it saves (8 tasks: 1.6 against 0.9 s of CPU).
@@ -29,12 +28,4 @@ class SparkEngine(BlockEngine):
     @contextmanager
     def workers(self) -> Iterator[Workers]:
         with session(self.settings.with_defaults(LIGHT_JAVA)) as spark:
-            yield Workers(partial(run_tasks, spark), _slots(spark))
-
-
-def _slots(spark: Any) -> int:
-    """Tasks that run at once; over Connect a guess."""
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # Connect has no context, and says so with an error of its own
-        return 8
+            yield Workers(partial(run_tasks, spark), slots(spark))

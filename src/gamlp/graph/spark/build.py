@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gamlp.cluster.tasks import run_tasks, told
+from gamlp.cluster.tasks import run_tasks, slots, told
 from gamlp.errors import GamlpError
 from gamlp.graph.columns import OnBad
 from gamlp.graph.edges_table import EdgeNames
@@ -135,7 +134,7 @@ class _Build:
             entries = self.edges.frame.count() * (1 if self.options.directed else 2)
             item = 4 if self.options.dtype == "float32" else 2
             need = max(entries * _ENTRY, count * (width or 0) * item)
-            wanted = max(_parallelism(self.spark), -(-need // BLOCK_BYTES))
+            wanted = max(slots(self.spark), -(-need // BLOCK_BYTES))
         elif wanted < 1:
             raise GamlpError(f"{wanted} blocks are none", hint="--blocks is a number above zero")
         return Rows(count, max(1, -(-count // min(wanted, count))))
@@ -195,13 +194,6 @@ class _Build:
             report.bad_rows[kind] = report.bad_rows.get(kind, 0) + count
         if made.given == 0:
             report.warn("the graph has no edges")
-
-
-def _parallelism(spark: Any) -> int:
-    """Tasks at once; over Connect only the settings tell."""
-    with suppress(Exception):
-        return int(spark.sparkContext.defaultParallelism)
-    return int(spark.conf.get("spark.default.parallelism", None) or _UNKNOWN_PARALLELISM)
 
 
 def _last(name: str) -> str:

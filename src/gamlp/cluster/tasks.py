@@ -59,7 +59,7 @@ def run_tasks(
 
 @lru_cache(maxsize=1)
 def settle() -> None:
-    """Once for each worker: Spark's looks for garbage after every task, among all that was ever imported (40 ms)."""
+    """Once for each worker: Spark's looks for garbage after every task, among all that was ever imported."""
     gc.freeze()
 
 

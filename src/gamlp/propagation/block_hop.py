@@ -118,7 +118,7 @@ _kept = threading.local()
 
 
 def _room(rows: int, columns: int, storage: str) -> Array:
-    """A matrix whose memory stays for the next block of this worker: fresh pages cost a third of a hop."""
+    """A matrix whose memory stays for the next block of this worker: fresh pages cost as much as to fill them."""
     dtype = np.dtype(NUMPY[storage])
     size = rows * columns * dtype.itemsize
     whole: Array | None = getattr(_kept, "memory", None)

@@ -9,7 +9,7 @@ from gamlp.propagation.shards import SHARD_BYTES
 MEMORY = 1 << 30  # of a task, where nothing is said
 BYTES_OF_ENTRY = 12  # a place among the needed rows, and room to sort them by source
 _OF_NEEDED = 4  # bytes of a row number
-_OF_A_TASK = 4 << 30  # bytes that a task's neighbours move, so that its own cost hardly counts
+_OF_A_TASK = 4 << 30  # bytes of neighbours' rows that make a task worth its cost: about a second of work
 
 
 def state_row_bytes(columns: int, dtype: str) -> int:
@@ -28,10 +28,7 @@ def full_rounds(blocks: int, slots: int) -> int:
 
 
 def small_blocks_together(blocks: int, moved: int, slots: int) -> int:
-    """Blocks that share a task of Spark's: a task costs 50 ms of its own, and a block that moves 1 GiB half a second.
-
-    Never so many that a slot would be idle.
-    """
+    """Blocks that share a task of Spark's, so that its own cost hardly counts; never so many that a slot is idle."""
     return max(1, min(-(-blocks // max(1, slots)), _OF_A_TASK // max(1, moved)))
 
 

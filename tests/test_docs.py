@@ -30,6 +30,8 @@ def commands(block: str) -> list[list[str]]:
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "--engine spark" in page.read_text():
         needs_spark()
+        # Java that lives for seconds: to compile it well would take longer than to run it.
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     session: dict[str, object] = {}  # a page's Python blocks are one session

@@ -43,6 +43,5 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "local, out of core": lambda: LocalEngine(memory=TINY, threads=2),
     "local, checkpoint each hop": lambda: LocalEngine(checkpoint_seconds=0.0),
     "blocks": lambda: BlocksHere(),
-    "blocks, one": lambda: BlocksHere(blocks=1),
     "blocks, little memory": lambda: BlocksHere(memory=6000),  # needed rows come some sources at a time
 }

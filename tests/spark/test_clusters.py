@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.processes import CONF, SCRIPT, Driver, driver, fingerprints, local_bytes, running, save_graph, wait_for
+from tests.spark.processes import CONF, Driver, driver, fingerprints, local_bytes, running, save_graph, wait_for
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'gamlp[spark]'")
 BIN = Path(pyspark.__file__).parent / "bin"
@@ -38,37 +38,18 @@ def test_local_cluster_writes_the_local_bytes_and_leaves_nothing(graph, expected
         assert [path.name for path in run.out.parent.iterdir() if path.name.startswith("gamlp-")] == []
 
 
-def test_spark_submit_to_a_standalone_master(cluster, graph, expected, tmp_path):
-    """The master, and all options, are spark-submit's: the engine is told none."""
-    command = [*SUBMIT, *QUIET, "--master", cluster.address, str(SCRIPT), str(graph), str(tmp_path / "store")]
-    with running(Driver(command, tmp_path, HERE)) as run:
-        run.ends_well()
-        assert fingerprints(tmp_path / "store") == expected
-        assert run.left() == []
-    for worker in ("worker-1", "worker-2"):
-        assert list((cluster.folder / worker).glob("app-*")), f"{worker} had no executor"
-
-
-def test_the_verb_through_spark_submit(graph, expected, tmp_path):
+def test_the_verb_through_spark_submit_to_a_standalone_master(cluster, graph, expected, tmp_path):
+    """The master, and all options, are spark-submit's: the verb is told none."""
     import gamlp.cli.main
 
-    options = [
-        "--hops",
-        "3",
-        "--label-hops",
-        "2",
-        "--engine",
-        "spark",
-        "--blocks",
-        "3",
-        "--out",
-        str(tmp_path / "store"),
-    ]
+    store = str(tmp_path / "store")
+    options = ["--hops", "3", "--label-hops", "2", "--engine", "spark", "--blocks", "3", "--out", store]
     verb = [gamlp.cli.main.__file__, "propagate", str(graph), *options]
-    with running(Driver([*SUBMIT, *QUIET, "--master", "local[2]", *verb], tmp_path, HERE)) as run:
+    with running(Driver([*SUBMIT, *QUIET, "--master", cluster.address, *verb], tmp_path, HERE)) as run:
         run.ends_well()
         assert fingerprints(tmp_path / "store") == expected
         assert run.left() == []
+    assert any(list((cluster.folder / worker).glob("app-*")) for worker in ("worker-1", "worker-2"))
 
 
 @pytest.fixture(scope="module")

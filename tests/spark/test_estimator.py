@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -272,12 +271,11 @@ def test_work_behind_a_url(fitted: Any, answers: list[Any], s3_bucket: str) -> N
     assert GAMLPClassificationModel.load(f"{s3_bucket}/model").bundle.classes == model.classes
 
 
-@pytest.mark.skipif("GAMLP_DATA" not in os.environ, reason="GAMLP_DATA names no folder of datasets")
-def test_cora_as_tables(spark: Any, tmp_path: Path) -> None:
+def test_cora_as_tables(spark: Any, data_dir: Path, tmp_path: Path) -> None:
     from gamlp.graph.datasets import open_or_load
     from gamlp.graph.graph import ROLES
 
-    graph = open_or_load("cora", os.environ["GAMLP_DATA"])
+    graph = open_or_load("cora", data_dir)
     labels, split, features = graph.nodes.labels, graph.nodes.split, graph.nodes.features
     assert labels is not None and split is not None and features is not None
     parts = [(row, neighbour) for row, neighbour, _ in graph.relation.edges()]

@@ -66,7 +66,7 @@ def main() -> None:
 
 def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
     shapes = QUICK if options.quick else FULL
-    command = " ".join(["python benchmarks/spark.py", *(["--quick"] if options.quick else [])])
+    command = " ".join(["python benchmarks/spark.py", *sys.argv[1:]])
     results: dict[str, Any] = {
         "command": command,
         "date": time.strftime("%Y-%m-%d"),

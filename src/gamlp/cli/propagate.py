@@ -101,13 +101,14 @@ def _propagate(
       gamlp propagate s3://bucket/graph --out s3://bucket/hops --engine spark --master spark://host:7077
     """
     from gamlp.graph.datasets import open_or_load
-    from gamlp.propagation import FeatureSignal, LabelSignal, Operator, Plan
+    from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Operator, Plan
+    from gamlp.propagation.spark import SparkEngine
     from gamlp.sizes import parse_size
-    from gamlp.training.preparing import Resources
 
     budget = None if memory is None else parse_size(memory)
     spark = spark_of(engine, master, spark_conf, blocks)
-    chosen = Resources(budget, threads, spark=spark, blocks=blocks).engine()
+    here = LocalEngine(memory=budget, threads=threads)
+    chosen = here if spark is None else SparkEngine(blocks=blocks, memory=budget, settings=spark)
     begun = time.monotonic()
     with display.progress(as_json) as progress:
         opened = open_or_load(graph, data_dir, seed, progress)

@@ -28,10 +28,9 @@ from gamlp.graph.manifest import (
     nodes_folder,
     read_manifest,
 )
+from gamlp.graph.precision import STORED
 from gamlp.row_arrays import RowShards, open_rows
 from gamlp.storage import Place
-
-_NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
 
 class GraphWriter:
@@ -54,7 +53,7 @@ class GraphWriter:
         """Reserve `[count, width]` and return it mapped for writing (bfloat16 as uint16 bits)."""
         entry = self._nodes[kind]
         entry.features = FeaturesEntry(width=width, dtype=dtype)
-        return create_array(self._nodes_file(kind, "features"), (entry.count, width), _NUMPY[dtype])
+        return create_array(self._nodes_file(kind, "features"), (entry.count, width), STORED[dtype])
 
     def reserve_labels(self, many: bool, classes: Sequence[str], kind: str = "node") -> Array:
         """Reserve `[count]` int32 or, for many labels a node, `[count, classes]` int8, mapped for writing."""
@@ -223,7 +222,7 @@ def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
 
 def open_features(folder: Place, kind: str, count: int, entry: FeaturesEntry) -> Features:
     """Features of a node type: one file, mapped; several, or behind a URL, read where they are asked for."""
-    dtype = np.dtype(_NUMPY[entry.dtype])
+    dtype = np.dtype(STORED[entry.dtype])
     places = [folder / name for name in features_files(kind, entry.shards)]
     if folder.local is None or entry.shards is not None:
         stops = [count] if entry.shards is None else entry.shards

@@ -9,6 +9,9 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Array, FloatName
 
+# How arrays on disk hold them: bfloat16, which numpy lacks, as the uint16 of its bits.
+STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+
 
 def store_as(values: Array, dtype: FloatName) -> Array:
     """Finite float32 values as float32, float16 or the uint16 bits of bfloat16, rounded to nearest even.

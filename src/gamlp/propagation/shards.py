@@ -14,6 +14,7 @@ import numpy as np
 from gamlp.direct import DirectWriter
 from gamlp.errors import GamlpError
 from gamlp.files import checksum, npy_header
+from gamlp.graph.precision import STORED
 from gamlp.kernel import NUMPY, scale
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.signals import Signal
@@ -24,7 +25,6 @@ Array = np.ndarray[Any, Any]
 SHARD_BYTES = 128 << 20
 PART = ".part"
 _PIECE_BYTES = 2 << 20  # interleaved, checksummed and written while it is in the cache
-_STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Assembly:
         path = self.folder / shard.name
         shape = (self.signal.hops + 1, self.signal.width)
         # float16 is stored as numpy's own float16; bfloat16, which numpy lacks, as uint16 bits.
-        header = npy_header((shard.stop - shard.start, *shape), _STORED[self.signal.dtype])
+        header = npy_header((shard.stop - shard.start, *shape), STORED[self.signal.dtype])
         whole = len(header) + (shard.stop - shard.start) * self._row_bytes()
         if path.exists() and path.stat().st_size == whole:
             return Shard(shard.name, shard.start, shard.stop, whole, checksum(path))

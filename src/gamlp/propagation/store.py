@@ -14,6 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.files import checksum, map_array
 from gamlp.graph.graph import Labels, Split
 from gamlp.graph.manifest import FileName
+from gamlp.graph.precision import STORED
 from gamlp.propagation.workers import each, usable_cores
 from gamlp.row_arrays import open_rows
 from gamlp.storage import Place
@@ -107,7 +108,7 @@ class StoredSignal:
             entry, shard = self.entry, self.entry.shards[index]
             place = self._place / shard.name
             values = map_array(place.fetched()) if self._copies or place.local is not None else open_rows(place)
-            expected = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}[entry.dtype]
+            expected = STORED[entry.dtype]
             shape = (shard.stop - shard.start, entry.hops + 1, entry.width)
             if tuple(values.shape) != shape or values.dtype != expected:
                 found = f"{values.dtype} of shape {tuple(values.shape)}, not {np.dtype(expected)} of shape {shape}"

@@ -15,11 +15,11 @@ from gamlp.graph.csr import csr_block
 from gamlp.graph.edges_table import too_heavy
 from gamlp.graph.graph import UNKNOWN, Array, FloatName
 from gamlp.graph.manifest import block_folder, features_files
+from gamlp.graph.precision import STORED
 from gamlp.row_arrays import open_rows, put_rows
 from gamlp.storage import Place
 
 FileFacts = dict[str, list[int]]  # name in the graph → bytes and CRC-32
-NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class NodeBlocks:
         assert self.width is not None
         place = np.full(len(column), -1, np.int64)
         place[order] = np.arange(len(order))
-        values: Array = np.empty((len(order), self.width), NUMPY[self.dtype])
+        values: Array = np.empty((len(order), self.width), STORED[self.dtype])
         at = 0
         for chunk in column.chunks:
             some = place[at : at + len(chunk)]

@@ -5,168 +5,22 @@ from __future__ import annotations
 import difflib
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
+from gamlp.sections import Attention, Model, Propagation, Relations, Section, Smoothing, Training
 from gamlp.settings_file import load_yaml, parse_changes, parse_value, read_yaml
 
-Attention = Literal["recursive", "jk"]
 _LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
 _CHANNEL_READERS = ("sign-xl",)  # the same
-__all__ = ["Attention", "Model", "Propagation", "Recipe", "Smoothing", "Training", "described", "shipped"]
+__all__ = ["Attention", "Model", "Propagation", "Recipe", "Relations", "Smoothing", "Training", "described", "shipped"]
 __all__ += ["parse_changes", "parse_value", "read_yaml"]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class Propagation(_Section):
-    """What is propagated: X^(0..hops) and, where the label branch is on, Y^(0..label_hops)."""
-
-    hops: int = Field(default=5, ge=0, le=1000, description="K, hops of features")
-    r: float = Field(default=0.5, ge=0, le=1, description="Â = D^(r-1) Ã D^(-r)")
-    also_r: tuple[float, ...] = Field(
-        default=(), max_length=16, description="r of further operators, each a channel of its own (sign-xl)"
-    )
-    loops: bool = Field(default=True, description="one self-loop a node")
-    scaling: Literal["none", "row", "l2", "standard"] = Field(
-        default="none", description="of features, before propagation"
-    )
-    dtype: Literal["float32", "float16", "bfloat16"] = Field(default="float32", description="how hops are stored")
-    label_hops: int = Field(default=5, ge=0, le=1000, description="L, hops of training labels")
-    label_r: float | None = Field(default=None, ge=0, le=1, description="r for labels; null: the same as r")
-    folds: int = Field(default=0, ge=0, le=100, description="folds of cross-fitted labels; 0: the paper's way")
-    fold_seed: int = Field(default=0, ge=0, description="of the folds")
-    rows: str = Field(
-        default="all", description="rows to keep: all, labelled, split, train, valid, test, joined by '+'"
-    )
-
-    @field_validator("also_r", mode="before")
-    @classmethod
-    def _operators(cls, also_r: Any) -> Any:
-        return tuple(also_r) if isinstance(also_r, list) else also_r
-
-    @model_validator(mode="after")
-    def _operators_differ(self) -> Propagation:
-        if any(not 0 <= r <= 1 for r in self.also_r):
-            raise ValueError("every operator of 'propagation.also_r' has an r from 0 to 1")
-        if len({self.r, *self.also_r}) <= len(self.also_r):
-            raise ValueError("'propagation.also_r' are further operators: each differs from the others and from r")
-        return self
-
-    @field_validator("folds")
-    @classmethod
-    def _one_fold_is_none(cls, folds: int) -> int:
-        if folds == 1:
-            raise ValueError("one fold leaves no labels for the others: use 0 or at least 2")
-        return folds
-
-
-class Model(_Section):
-    """GAMLP's options; a peer takes those it knows, a module of your own takes `options`."""
-
-    name: str = Field(
-        default="gamlp",
-        description="gamlp, a peer (gamlp bench methods), or your own torch module as package.module:Class",
-    )
-    attention: Attention = Field(default="recursive", description="how hops of features are weighed")
-    hidden: int = Field(default=256, ge=1, le=1 << 16, description="width of every MLP")
-    layers: int = Field(default=3, ge=1, le=1000, description="depth of the output MLP")
-    jk_layers: int = Field(default=2, ge=1, le=64, description="depth of the reference MLP of jk attention")
-    activation: Literal["sigmoid", "relu", "leaky_relu"] = Field(
-        default="leaky_relu", description="δ, around hop scores"
-    )
-    reference: Literal["jk", "origin", "noise", "none"] = Field(
-        default="jk", description="what jk attention compares with"
-    )
-    input_dropout: float = Field(default=0.0, ge=0, lt=1, description="on hops, features and labels")
-    attention_dropout: float = Field(default=0.0, ge=0, lt=1, description="on hop weights")
-    dropout: float = Field(default=0.5, ge=0, lt=1, description="inside every MLP")
-    batch_norm: bool = Field(default=False, description="batch norm in every MLP")
-    hop_mlp: bool = Field(default=False, description="a layer of its own for every hop before attention")
-    residual: bool = Field(default=False, description="add a linear map of X^(0) to what attention gives")
-    initial_residual: float = Field(
-        default=0.0, ge=0, le=1, description="share of the first layer in the output MLP's others"
-    )
-    beta: float = Field(default=1.0, ge=0, description="weight of the label branch; 0: no labels")
-    label_attention: Attention | None = Field(
-        default=None, description="how hops of labels are weighed; null: as attention"
-    )
-    label_layers: int = Field(default=2, ge=1, le=64, description="depth of the label branch's MLP")
-    last_residual: Literal["cosine", "linear", "fixed", "none", "uniform"] = Field(
-        default="cosine", description="α of labels"
-    )
-    label_zero: bool = Field(
-        default=False, description="whether a training row's own answer, Y^(0), is among the label hops"
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="what a peer takes beside these (heads, alpha …); keyword arguments of your own module",
-    )
-
-
-class Training(_Section):
-    """How a model is fitted: on training rows, chosen by validation rows."""
-
-    setting: Literal["transductive", "inductive"] = Field(
-        default="transductive", description="inductive: training rows see only each other"
-    )
-    epochs: int = Field(default=200, ge=1, description="at most")
-    patience: int = Field(default=50, ge=0, description="epochs without a better validation score; 0: never stop early")
-    monitor: Literal["score", "loss", "both"] = Field(
-        default="score", description="of validation rows: what the best epoch is best in; both: no worse in either"
-    )
-    keep: Literal["best", "last"] = Field(
-        default="best", description="whose weights: the best validation epoch's, or after all epochs the last's"
-    )
-    batch_size: int = Field(default=10_000, ge=1)
-    optimizer: Literal["adam", "adamw"] = "adam"
-    learning_rate: float = Field(default=0.01, gt=0)
-    weight_decay: float = Field(default=0.0, ge=0)
-    schedule: Literal["constant", "cosine", "linear"] = Field(
-        default="constant", description="of the learning rate, over epochs"
-    )
-    warmup: int = Field(default=0, ge=0, description="epochs of rising learning rate")
-    class_weights: Literal["none", "balanced"] = Field(
-        default="none", description="balanced: rare classes weigh more in the loss"
-    )
-    reuse: int = Field(
-        default=0, ge=0, le=100, description="rounds in which predictions of rows without labels come back as labels"
-    )
-    seeds: tuple[int, ...] = Field(default=(0,), min_length=1, description="one model is trained for each")
-
-    @field_validator("seeds", mode="before")
-    @classmethod
-    def _as_tuple(cls, seeds: Any) -> Any:
-        return tuple(seeds) if isinstance(seeds, list) else seeds
-
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 1 << 63:
-            raise ValueError("seeds are different numbers from 0 to 2^63 - 1")
-        return seeds
-
-
-class Smoothing(_Section):
-    """Correct & Smooth after a model: first its errors on training rows spread, then what it says and their labels."""
-
-    correct_alpha: float = Field(default=0.8, ge=0, lt=1, description="α of correct: how far errors spread")
-    correct_steps: int = Field(default=50, ge=0, le=1000, description="steps of correct; 0: leave it out")
-    smooth_alpha: float = Field(default=0.8, ge=0, lt=1, description="α of smooth: how far predictions spread")
-    smooth_steps: int = Field(default=50, ge=0, le=1000, description="steps of smooth; 0: leave it out")
-    autoscale: bool = Field(
-        default=True, description="errors as large as the training rows' mean; false: as they spread, times scale"
-    )
-    scale: float = Field(default=1.0, ge=0, description="of spread errors, where autoscale is false")
-    r: float = Field(default=0.5, ge=0, le=1, description="Â = D^(r-1) A D^(-r), without self-loops")
-
-
-class Recipe(_Section):
+class Recipe(Section):
     """Everything that decides a result, beside the data.
 
     >>> Recipe.of({"model": {"attention": "jk"}}).model.attention
@@ -174,6 +28,7 @@ class Recipe(_Section):
     """
 
     propagation: Propagation = Propagation()
+    relations: Relations = Relations()
     model: Model = Model()
     training: Training = Training()
     smoothing: Smoothing | None = Field(default=None, description="Correct & Smooth after the model; null: none")
@@ -235,7 +90,8 @@ class Recipe(_Section):
                 target = target[section]
                 if not isinstance(target, dict):
                     raise GamlpError(
-                        f"'{section}' is no section of a recipe", hint="propagation, model, training, smoothing are"
+                        f"'{section}' is no section of a recipe",
+                        hint="propagation, relations, model, training, smoothing are",
                     )
             target[name] = value
         return self._checked(content, None)
@@ -246,13 +102,11 @@ class Recipe(_Section):
 
     def to_yaml(self) -> str:
         """Every setting, defaults included: the exact recipe."""
-        text: str = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-        return text
+        return _dumped(self.model_dump(mode="json"))
 
     def explicit_yaml(self) -> str:
         """What was said, without the defaults: a recipe to keep."""
-        text: str = yaml.safe_dump(self.explicit(), sort_keys=False, allow_unicode=True, width=100)
-        return text
+        return _dumped(self.explicit(), width=100)
 
     @classmethod
     def _checked(cls, content: Any, path: Path | None) -> Recipe:
@@ -264,6 +118,13 @@ class Recipe(_Section):
             return cls.model_validate(content)
         except ValidationError as error:
             raise _sentence(error, path) from error
+
+
+def _dumped(content: dict[str, Any], **layout: Any) -> str:
+    # YAML folds these line breaks into spaces where they stand as they are: such a text is escaped.
+    plain = not any(mark in str(content.get("about", "")) for mark in ("\x85", "\u2028", "\u2029"))
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=plain, **layout)
+    return text
 
 
 def shipped() -> list[str]:

@@ -18,21 +18,33 @@ _TRAIN = ROLES.index("train")
 
 def structure(graph: Graph) -> str:
     """Changes with any edge, weight or direction; not with features, labels or split."""
-    relations: dict[str, Any] = {}
-    for name, relation in graph.relations.items():
-        files = _files(graph, f"relations/{name}/") or [
-            [_crc(block.offsets), _crc(block.neighbours), None if block.weights is None else _crc(block.weights)]
-            for block in relation.blocks
-        ]
-        relations[name] = [relation.source, relation.target, relation.directed, files]
+    relations = {name: _relation(graph, name) for name in graph.relations}
     return digest({"nodes": {kind: nodes.count for kind, nodes in graph.node_types.items()}, "relations": relations})
 
 
-def features(graph: Graph) -> str:
-    """Changes with any feature of the target type."""
-    values = graph.nodes.features
+def relation(graph: Graph, name: str) -> str:
+    """Changes with any edge of one relation; two relations that hold the same edges have the same."""
+    found = _relation(graph, name)
+    prefix = len(f"relations/{name}/")
+    files = [[file[0][prefix:], *file[1:]] if isinstance(file[0], str) else file for file in found[3]]
+    return digest([*found[:3], files])
+
+
+def _relation(graph: Graph, name: str) -> list[Any]:
+    relation = graph.relations[name]
+    files = _files(graph, f"relations/{name}/") or [
+        [_crc(block.offsets), _crc(block.neighbours), None if block.weights is None else _crc(block.weights)]
+        for block in relation.blocks
+    ]
+    return [relation.source, relation.target, relation.directed, files]
+
+
+def features(graph: Graph, kind: str | None = None) -> str:
+    """Changes with any feature of a type: the target, unless another is named."""
+    kind = kind or graph.target
+    values = graph.node_types[kind].features
     assert values is not None
-    files = _files(graph, f"{nodes_folder(graph.target)}/features")  # one file, or a folder of shards
+    files = _files(graph, f"{nodes_folder(kind)}/features")  # one file, or a folder of shards
     return digest([values.dtype, values.width, files or _crc(values.values)])
 
 

@@ -85,12 +85,19 @@ class GraphWriter:
             writer.write_table(table.combine_chunks())
 
     def relation(
-        self, *, directed: bool, weighted: bool, name: str = "edge", source: str = "node", target: str = "node"
+        self,
+        *,
+        directed: bool,
+        weighted: bool,
+        name: str = "edge",
+        source: str = "node",
+        target: str = "node",
+        reverse: str | None = None,
     ) -> None:
         """Declare a relation; its blocks follow in order of rows."""
         check_name(name)
         self._relations[name] = RelationEntry(
-            source=source, target=target, directed=directed, weighted=weighted, blocks=[]
+            source=source, target=target, directed=directed, weighted=weighted, blocks=[], reverse=reverse
         )
 
     def block(self, block: Block, relation: str = "edge") -> None:
@@ -157,6 +164,7 @@ def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
                 name=name,
                 source=relation.source,
                 target=relation.target,
+                reverse=relation.reverse,
             )
             for block in relation.blocks:
                 writer.block(block, name)
@@ -269,7 +277,7 @@ def open_edges(folder: Place, name: str, entry: RelationEntry) -> Relation:
             raise GamlpError("block does not fit its manifest", file=place, hint="build the graph again")
         blocks.append(Block(block.start, block.stop, offsets, neighbours, weights))
         row = block.stop
-    return Relation(name, entry.source, entry.target, entry.directed, tuple(blocks))
+    return Relation(name, entry.source, entry.target, entry.directed, tuple(blocks), entry.reverse)
 
 
 def check_name(name: str) -> None:

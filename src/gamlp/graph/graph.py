@@ -139,13 +139,17 @@ class Block:
 
 @dataclass(frozen=True)
 class Relation:
-    """Row = target node, neighbours = source nodes: an edge src → dst carries src's row to dst."""
+    """Row = target node, neighbours = source nodes: an edge src → dst carries src's row to dst.
+
+    `reverse` names the relation that holds the same edges the other way, where there is one.
+    """
 
     name: str
     source: str
     target: str
     directed: bool
     blocks: tuple[Block, ...]
+    reverse: str | None = None
 
     @property
     def entries(self) -> int:
@@ -200,9 +204,33 @@ class Graph:
             names = ", ".join(self.relations)
             raise GamlpError(
                 f"graph '{self.name}' has {len(self.relations)} relations ({names}) where one is expected",
-                hint="several relations at once come later; ingest with --relation '' to treat them as one",
+                hint="ingest with --relation '' to treat them as one",
             )
         return next(iter(self.relations.values()))
+
+    @property
+    def heterogeneous(self) -> bool:
+        """Whether there are several relations, or one between different types."""
+        return len(self.relations) != 1 or len(self.node_types) != 1
+
+    @property
+    def links(self) -> dict[str, tuple[str, ...]]:
+        """Relations that are one link, by the name of the first: a relation alone, or with its reverse."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, relation in self.relations.items():
+            if relation.reverse is None:
+                found[name] = (name,)
+            elif relation.reverse not in found:
+                found[name] = (name, relation.reverse)
+        return found
+
+    def degrees(self) -> Array:
+        """Number of stored neighbours of every target row, over all relations that lead to it."""
+        degrees = np.zeros(self.nodes.count, np.int64)
+        for relation in self.relations.values():
+            if relation.target == self.target and relation.blocks:
+                degrees += relation.degrees()
+        return degrees
 
     @property
     def trainable(self) -> bool:
@@ -219,6 +247,13 @@ class Graph:
         gone = tuple(f"/{name}.npy" for name in answers)
         checksums = {name: value for name, value in self.checksums.items() if not name.endswith(gone)}
         return replace(self, node_types={**self.node_types, self.target: nodes}, checksums=checksums)
+
+    def with_features(self, **features: Features | None) -> Graph:
+        """With other features of some node types; what is replaced is no longer what the folder holds."""
+        types = {kind: replace(self.node_types[kind], features=values) for kind, values in features.items()}
+        gone = tuple(f"nodes/{kind}/features" for kind in features)
+        checksums = {name: value for name, value in self.checksums.items() if not name.startswith(gone)}
+        return replace(self, node_types={**self.node_types, **types}, checksums=checksums)
 
     @classmethod
     def from_arrays(

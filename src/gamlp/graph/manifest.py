@@ -51,11 +51,14 @@ class BlockEntry(_Strict):
 
 
 class RelationEntry(_Strict):
+    """`reverse` names the relation that holds the same edges the other way, where there is one."""
+
     source: str
     target: str
     directed: bool
     weighted: bool
     blocks: list[BlockEntry]
+    reverse: str | None = None
 
 
 class FileEntry(_Strict):
@@ -89,6 +92,11 @@ class GraphManifest(_Strict):
             rows = relation.blocks[-1].stop if relation.blocks else 0
             if relation.blocks and rows != self.nodes[relation.target].count:
                 raise ValueError(f"relation '{name}' has {rows} rows, not {self.nodes[relation.target].count}")
+            other = None if relation.reverse is None else self.relations.get(relation.reverse)
+            if relation.reverse is not None and (
+                other is None or (other.source, other.target, other.reverse) != (relation.target, relation.source, name)
+            ):
+                raise ValueError(f"relation '{name}' is not the reverse of '{relation.reverse}'")
         return self
 
 

@@ -16,10 +16,11 @@ _JSON = typer.Option("--json", help="Report as JSON.")
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb and its two graphs."""
+    """Add the verb and its graphs."""
     verb = typer.Typer(no_args_is_help=True, help=_HELP, rich_markup_mode="rich")
     verb.command("communities")(_communities)
     verb.command("short-video")(_short_video)
+    verb.command("mag-like")(_mag_like)
     app.add_typer(verb, name="generate")
 
 
@@ -28,6 +29,8 @@ _HELP = """Make a synthetic graph of any size.
   gamlp generate communities --nodes 100000 --edges 1000000 --out graph
 
   gamlp generate short-video --scale 0.1 --out graph
+
+  gamlp generate mag-like --scale 0.01 --out graph
 """
 
 
@@ -83,4 +86,56 @@ def _short_video(
 
     with display.progress(as_json) as progress:
         graph = short_video(out, scale=scale, seed=seed, progress=progress)
+    show_graph(graph, as_json)
+
+
+def _mag_like(
+    out: Annotated[Path, _OUT],
+    scale: Annotated[float, typer.Option(help="1 is ogbn-mag's size: 1.94 million nodes, 21.1 million edges.")] = 0.01,
+    metapath: Annotated[
+        str,
+        typer.Option(help="What carries the labels: paper-field, paper-author, paper-paper, paper-author-institution."),
+    ] = "paper-field",
+    signal: Annotated[float, typer.Option(help="Share of the ways along it that stay inside a class.")] = 0.8,
+    own: Annotated[
+        float | None,
+        typer.Option(
+            help="Length of a class's centre in the papers' own features; noise has deviation 1. "
+            "(default: 0; 1 with paper-paper)",
+            show_default=False,
+        ),
+    ] = None,
+    features: Annotated[str, typer.Option(help="Which types have features: all, or paper alone as in OGB.")] = "all",
+    width: Annotated[int, typer.Option(help="Features a node.")] = 128,
+    classes: Annotated[
+        int | None,
+        typer.Option(
+            help="Classes of papers. (default: 349; fewer where a class would have under 40 fields)",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, _SEED] = 0,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Papers, authors, institutions and fields in ogbn-mag's shape; one metapath carries the labels.
+
+      gamlp generate mag-like --scale 0.01 --metapath paper-author-institution --out graph
+
+    Along all other relations, and in all other features, there is noise alone.
+    """
+    from gamlp.graph.synthetic_types import mag_like
+
+    with display.progress(as_json) as progress:
+        graph = mag_like(
+            out,
+            scale=scale,
+            metapath=metapath,
+            signal=signal,
+            own=own,
+            features=features,
+            width=width,
+            classes=classes,
+            seed=seed,
+            progress=progress,
+        )
     show_graph(graph, as_json)

@@ -272,6 +272,14 @@ DATASETS: dict[str, Dataset] = {
             "5k / 10k / 30k by seed",
             "short-video",
         ),
+        Dataset(
+            "mag-like",
+            "generated",
+            Counts(19_397, 211_111, 128, 15),
+            "ogbn-mag's shares by seed",
+            "mag-like",
+            target="paper",
+        ),
     )
 }
 

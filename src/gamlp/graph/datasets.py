@@ -14,7 +14,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.files import told_when_full
-from gamlp.graph import bundled, synthetic
+from gamlp.graph import bundled, synthetic, synthetic_types
 from gamlp.graph.catalogue import DATASETS, Counts, Dataset, find
 from gamlp.graph.folder import open_graph, writing
 from gamlp.graph.graph import ROLES, Graph, Split
@@ -208,7 +208,12 @@ def _short_video(folder: Path, counts: Counts, seed: int, progress: Progress) ->
     return synthetic.short_video(folder, seed=seed, progress=progress)
 
 
+def _mag_like(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:
+    return synthetic_types.mag_like(folder, seed=seed, progress=progress)
+
+
 GENERATED: dict[str, Callable[[Path, Counts, int, Progress], Graph]] = {
     "communities": _communities,
     "short-video": _short_video,
+    "mag-like": _mag_like,
 }

@@ -24,8 +24,8 @@ from gamlp.graph.csr import csr_block
 from gamlp.graph.graph import Array, Block
 
 BLOCK_ENTRIES = 8_000_000  # entries a block: about 300 MB while it is built
-_BLOCK_ROWS = 1 << 22  # float32 has 24 bits: beyond this some ranks would never be drawn
-_PACKET = 1 << 16  # edges drawn at a time: the arrays stay in the second-level cache
+BLOCK_ROWS = 1 << 22  # float32 has 24 bits: beyond this some ranks would never be drawn
+PACKET = 1 << 16  # edges drawn at a time: the arrays stay in the second-level cache
 _NODES, _EDGES = 0, 1  # what a stream of random numbers is for
 
 
@@ -109,7 +109,7 @@ class Planted:
         start = 0
         for number, group in enumerate(self.groups):
             entries = self.edges if self.between else 2 * self.edges
-            blocks = max(1, -(-entries // BLOCK_ENTRIES), -(-group.count // _BLOCK_ROWS))
+            blocks = max(1, -(-entries // BLOCK_ENTRIES), -(-group.count // BLOCK_ROWS))
             bounds = np.linspace(start, start + group.count, blocks + 1).round().astype(np.int64)
             for low, high in pairwise(bounds):
                 cells.append(self._cells(len(cells), int(low), int(high), group.steep, number))
@@ -171,7 +171,7 @@ class Planted:
     def _distinct(self, draws: float, sizes: Sequence[float], steep: Sequence[float], own: bool) -> float:
         """Expected distinct edges between two blocks: Σ over pairs of 1 - exp(-draws of the pair)."""
         c = self.classes
-        (wa, pa), (wb, pb) = (_rank_weights(size / c, gamma) for size, gamma in zip(sizes, steep))
+        (wa, pa), (wb, pb) = (rank_weights(size / c, gamma) for size, gamma in zip(sizes, steep))
         pairs = wa[:, None] * wb[None, :]
         chance = pa[:, None] * pb[None, :]
         same = draws * (self.homophily / c + (1 - self.homophily) / c**2)
@@ -189,8 +189,8 @@ class Planted:
         for other in self.cells:
             pair = (mine, other) if mine.index <= other.index else (other, mine)
             total = round(self.draws * self._share(*pair) / self._shares)
-            for packet, begin in enumerate(range(0, total, _PACKET)):
-                size = min(_PACKET, total - begin)
+            for packet, begin in enumerate(range(0, total, PACKET)):
+                size = min(PACKET, total - begin)
                 packets.append((other, packet, size, at))
                 at += 2 * size if other is mine else size
         rows, columns = np.empty(at, np.int32), np.empty(at, np.int32)
@@ -214,14 +214,14 @@ class Planted:
         """Fill u with nodes of block a and v with nodes of block b."""
         random = generator(self.seed, _EDGES, a.index, b.index, packet)
         same = round(len(u) * self.homophily)
-        alike = _apportion(random, same, a.sizes)
+        alike = apportion(random, same, a.sizes)
         a.pick(random, alike, u[:same])
         b.pick(random, alike, v[:same])
         a.pick_any(random, u[same:])
         b.pick_any(random, v[same:])
 
 
-def _apportion(random: np.random.Generator, total: int, weights: Array) -> Array:
+def apportion(random: np.random.Generator, total: int, weights: Array) -> Array:
     """Whole numbers in proportion to the weights that add up to `total`; a random phase is fair."""
     ends = np.cumsum(weights) * (total / weights.sum())
     ends[-1] = total
@@ -230,7 +230,7 @@ def _apportion(random: np.random.Generator, total: int, weights: Array) -> Array
     return np.diff(np.minimum(cuts, total), prepend=0)
 
 
-def _rank_weights(size: float, steep: float) -> tuple[Array, Array]:
+def rank_weights(size: float, steep: float) -> tuple[Array, Array]:
     """(how many ranks, chance of each) in geometric bins of the ranks of a cell."""
     bounds = np.unique(np.concatenate([[0], np.geomspace(1, max(size, 1.0), 40).round()]))
     mass = np.diff(bounds ** (1 / steep)) / bounds[-1] ** (1 / steep)

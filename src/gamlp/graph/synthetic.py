@@ -69,12 +69,12 @@ def communities(
         }
         writer.nodes(nodes)
         labels = plan.labels()
-        _write_features(writer, labels, features, classes, signal, seed, _threads(threads), progress)
-        writer.labels(_named(labels, classes))
+        write_features(writer, labels, class_centres(features, classes, signal, seed), seed, threads, progress)
+        writer.labels(named(labels, classes))
         chance = generator(seed, _SPLIT).random(nodes, dtype=np.float32)
         writer.split(Split(np.digitize(chance, [train, train + valid]).astype(np.int8) + np.int8(1)))
         del labels, chance
-        _write_edges(writer, plan, _threads(threads), progress)
+        _write_edges(writer, plan, thread_count(threads), progress)
     return open_graph(Path(out))
 
 
@@ -107,44 +107,52 @@ def short_video(
         }
         writer.nodes(videos + users)
         labels = plan.labels()
-        _write_features(writer, labels, _WIDTH, _CLASSES, 2.0, seed, _threads(threads), progress)
+        write_features(writer, labels, class_centres(_WIDTH, _CLASSES, 2.0, seed), seed, threads, progress)
         roles = np.zeros(videos + users, np.int8)
         chosen = generator(seed, _SPLIT).permutation(videos)
         ends = np.cumsum([max(1, round(scale * number)) for number in _VIDEO_SPLIT])
         for role, rows in enumerate(np.split(chosen, ends)[:3], start=1):
             roles[rows] = role
-        writer.labels(_named(np.where(roles > 0, labels, np.int32(UNKNOWN)), _CLASSES))
+        writer.labels(named(np.where(roles > 0, labels, np.int32(UNKNOWN)), _CLASSES))
         writer.split(Split(roles))
         del labels, chosen
-        _write_edges(writer, plan, _threads(threads), progress)
+        _write_edges(writer, plan, thread_count(threads), progress)
     return open_graph(Path(out))
 
 
-def _write_features(
+def class_centres(width: int, classes: int, length: float, seed: int) -> Array:
+    """A random direction for every class, `[classes, width]`, each of this length."""
+    drawn = generator(seed, _CENTRES).standard_normal((classes, width), dtype=np.float32)
+    drawn *= length / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return drawn
+
+
+def write_features(
     writer: GraphWriter,
     labels: Array,
-    width: int,
-    classes: int,
-    signal: float,
+    centres: Array,
     seed: int,
-    threads: int,
+    threads: int | None,
     progress: Progress,
+    *,
+    kind: str = "node",
+    stream: tuple[int, ...] = (),
 ) -> None:
-    """x = centre of the class + normal noise, by ranges of rows that each have their own random numbers."""
-    centres = generator(seed, _CENTRES).standard_normal((classes, width), dtype=np.float32)
-    centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
-    values = writer.features(width)
+    """x = centre of the class + noise, by ranges of rows that each have their own random numbers."""
+    width = centres.shape[1]
+    values = writer.features(width, kind=kind)
 
     def fill(part: int) -> int:
         rows = slice(part * _ROWS, min((part + 1) * _ROWS, len(labels)))
-        made = _noise(generator(seed, _FEATURES, part), (rows.stop - rows.start, width))
+        made = _noise(generator(seed, _FEATURES, *stream, part), (rows.stop - rows.start, width))
         made += centres.take(labels[rows], axis=0)
         values[rows] = made
         return rows.stop
 
-    with ThreadPoolExecutor(threads) as pool:
+    stage = "features" if kind == "node" else f"features of {kind}"
+    with ThreadPoolExecutor(thread_count(threads)) as pool:
         for done in pool.map(fill, range(-(-len(labels) // _ROWS))):
-            progress("features", done, len(labels), "rows")
+            progress(stage, done, len(labels), "rows")
 
 
 def _noise(random: np.random.Generator, shape: tuple[int, int]) -> Array:
@@ -168,11 +176,13 @@ def _write_edges(writer: GraphWriter, plan: Planted, threads: int, progress: Pro
         progress("edges", stored / 2, plan.edges, "edges")
 
 
-def _named(labels: Array, classes: int) -> Labels:
+def named(labels: Array, classes: int) -> Labels:
+    """Labels whose classes are named by their numbers."""
     return Labels(labels, tuple(str(number) for number in range(classes)))
 
 
-def _threads(threads: int | None) -> int:
+def thread_count(threads: int | None) -> int:
+    """The number given, or all cores."""
     return threads or os.cpu_count() or 1
 
 

@@ -26,11 +26,18 @@ def bucket_count(entries: int, rows: int, weighted: bool, memory: int) -> int:
 
 
 class Buckets:
-    """(row, neighbour, weight) entries of one relation, appended in order, kept in files by range of rows."""
+    """(row, neighbour, weight) entries of one relation, appended in order, kept in files by range of rows.
 
-    def __init__(self, folder: Path, rows: int, weighted: bool, count: int, memory: int) -> None:
+    `others`: neighbours are not among the rows, but nodes of another type, so many; then no entry is a self-loop.
+    """
+
+    def __init__(
+        self, folder: Path, rows: int, weighted: bool, count: int, memory: int, others: int | None = None
+    ) -> None:
         self.folder = folder
         self.rows = rows
+        self._drop_loops = others is None
+        self._neighbours = rows if others is None else others
         self.weighted = weighted
         self.entries = 0
         self._width = max(1, -(-rows // count))
@@ -72,7 +79,11 @@ class Buckets:
             if high - low == 1 and len(rows) > self._most:
                 yield self._hub(rows, neighbours, weights, low)
             else:
-                yield csr_block(rows, neighbours, weights, start=low, stop=high, symmetric=False)
+                yield self._block(rows, neighbours, weights, low, high)
+
+    def _block(self, rows: Array, neighbours: Array, weights: Array | None, start: int, stop: int) -> Block:
+        options = {"symmetric": False, "drop_loops": self._drop_loops}
+        return csr_block(rows, neighbours, weights, start=start, stop=stop, **options)
 
     def _ranges(self, rows: Array, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Cut a bucket that is too large for memory where its entries say so."""
@@ -95,12 +106,12 @@ class Buckets:
         size = sum(int(np.count_nonzero(rows[at : at + _CHUNK] == row)) for at in range(0, len(rows), _CHUNK))
         passes = -(-size // self._most)
         if passes <= 1:
-            return csr_block(rows, neighbours, weights, start=row, stop=row + 1, symmetric=False)
+            return self._block(rows, neighbours, weights, row, row + 1)
         found, sums = [], []
-        step = -(-self.rows // passes)
-        for low in range(0, self.rows, step):
-            high = min(self.rows, low + step)
-            picked, picked_weights = _pick(rows, neighbours, weights, row, low, high)
+        step = -(-self._neighbours // passes)
+        for low in range(0, self._neighbours, step):
+            high = min(self._neighbours, low + step)
+            picked, picked_weights = _pick(rows, neighbours, weights, row, low, high, self._drop_loops)
             offsets, _, merged = build_csr(
                 picked,
                 np.zeros_like(picked),
@@ -141,13 +152,15 @@ class Buckets:
 
 
 def _pick(
-    rows: Array, neighbours: Array, weights: Array | None, row: int, low: int, high: int
+    rows: Array, neighbours: Array, weights: Array | None, row: int, low: int, high: int, drop_loops: bool
 ) -> tuple[Array, Array | None]:
     """Neighbours in [low, high) of one row, with their weights, in order."""
     parts, part_weights = [], []
     for at in range(0, len(rows), _CHUNK):
         chunk = slice(at, at + _CHUNK)
         inside = (rows[chunk] == row) & (neighbours[chunk] >= low) & (neighbours[chunk] < high)
+        if drop_loops:
+            inside &= neighbours[chunk] != row
         parts.append(neighbours[chunk][inside])
         if weights is not None:
             part_weights.append(weights[chunk][inside])

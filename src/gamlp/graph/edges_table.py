@@ -1,25 +1,26 @@
-"""The edge table → entries (row, neighbour, weight) in buckets, relation by relation."""
+"""An edge table → edges by the rows of their ends, relation by relation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.buckets import Buckets
 from gamlp.graph.columns import BadRows, Column, Rows, is_null, is_text, numbers, shown
 from gamlp.graph.graph import Array
 from gamlp.graph.ids import IdMap, missing
+from gamlp.graph.joins import ONE_RELATION, Join, Joins, a
 from gamlp.graph.nodes_table import check_ids, choose
 from gamlp.graph.tables import Table
+from gamlp.kernel.ids import UNKNOWN_ROW
 from gamlp.progress import Progress
 
-ONE_RELATION = "edge"
 MOST_RELATIONS = 1000
+End = Literal["source", "target"]
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,60 @@ class EdgeNames:
     relation: str | None = None
 
 
+class Entries(Protocol):
+    """Where the edges of a relation go."""
+
+    def add(self, sources: Array, targets: Array, weights: Array | None) -> None:
+        """Append edges by the rows of their ends."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Relations of a batch and which of them each edge is of (`of=None`: all are of the first).
+
+    A relation that is not declared is None, and its edges are bad.
+    """
+
+    joins: list[Join | None]
+    of: Array | None = None
+
+    def join(self, edge: int) -> Join | None:
+        return self.joins[0 if self.of is None else self.of[edge]]
+
+    def inside(self) -> Array | bool:
+        """Edges within one type, the only ones that can be self-loops."""
+        within = np.asarray([join is not None and join.inside for join in self.joins], bool)
+        return bool(within[0]) if self.of is None else within[self.of]
+
+    def parts(self, good: Array) -> Iterator[tuple[Join, Array]]:
+        """Relations with good edges, and which edges these are."""
+        for number, join in enumerate(self.joins):
+            picked = good if self.of is None else good & (self.of == number)
+            if join is not None and picked.any():
+                yield join, picked
+
+    def rows(self, column: Column, end: End, ids: Mapping[str, IdMap]) -> Array:
+        """Rows of ids in the type that each edge's relation joins at this end."""
+        types = [None if join is None else str(getattr(join, end)) for join in self.joins]
+        if types[0] is not None and (self.of is None or len(set(types)) == 1):
+            return ids[types[0]].rows(column)
+        assert self.of is not None
+        rows = np.full(len(column), UNKNOWN_ROW, np.int32)
+        for kind in {kind for kind in types if kind is not None}:
+            picked = np.isin(self.of, [number for number, other in enumerate(types) if other == kind])
+            rows[picked] = ids[kind].rows(column.filter(pa.array(picked)))
+        return rows
+
+
 @dataclass
 class EdgesTable:
-    """An edge table with the columns that were chosen from it."""
+    """An edge table with the columns that were chosen from it; `name`: the one relation that all of it is."""
 
     table: Table
     names: EdgeNames
-    directed: bool
+    joins: Joins = field(default_factory=Joins)
+    name: str | None = None
     weight: str | None = field(init=False)
     relation: str | None = field(init=False)
     read: int = 0
@@ -46,77 +94,109 @@ class EdgesTable:
 
     def __post_init__(self) -> None:
         self.weight = choose(self.table, self.names.weight, "weight")
-        self.relation = choose(self.table, self.names.relation, "relation")
+        self.relation = None if self.name else choose(self.table, self.names.relation, "relation")
         self.table.need([self.names.src, self.names.dst])
 
-    def entries_at_most(self) -> int:
-        """A guess at the number of entries, to choose a number of buckets by."""
-        return self.table.count_at_most() * (1 if self.directed else 2)
-
     def spill(
-        self, ids: IdMap, create: Callable[[str], Buckets], bad: BadRows, size: int, progress: Progress
-    ) -> dict[str, Buckets]:
-        """Map ids to rows and append entries to the buckets of their relation; `create(name)` makes them."""
-        relations: dict[str, Buckets] = {}
+        self,
+        ids: Mapping[str, IdMap],
+        create: Callable[[Join], Entries],
+        bad: BadRows,
+        size: int,
+        progress: Progress,
+    ) -> None:
+        """Map ids to rows of the types that are joined, and append edges to what `create` makes of their relation."""
+        relations: dict[str, Entries] = {}
         columns = [name for name in (self.names.src, self.names.dst, self.weight, self.relation) if name]
         total = self.table.count()
+        stage = "edges" if self.name is None else f"edges: {self.name}"
         for batch in self.table.batches(list(dict.fromkeys(columns)), size, bad.ragged()):
             rows = Rows(batch, bad)
-            sources, targets = self._ends(rows, ids)
+            # Where there are several types, a relation says in which of them ids are looked up.
+            typed = self._kinds(rows) if self.joins.alone is None else None
+            sources, targets = self._ends(rows, ids, typed)
             weights = read_weights(rows, self.weight) if self.weight else None
-            kinds, kind_of = read_relations(rows, self.relation) if self.relation else ([ONE_RELATION], None)
-            loops = (sources == targets) & rows.good
+            kinds = self._kinds(rows) if typed is None else typed
+            loops = (sources == targets) & rows.good & kinds.inside()
             self.loops += int(np.count_nonzero(loops))
             self.read += batch.columns.num_rows
-            kept = rows.good & ~loops
-            for number, name in enumerate(kinds):
-                picked = rows.good if kind_of is None else rows.good & (kind_of == number)
-                if name not in relations and picked.any():
-                    relations[name] = self._create(create, name, len(relations), rows, picked)
-                chosen = kept if kind_of is None else kept & picked
-                if chosen.any():
-                    self._add(relations[name], sources, targets, weights, chosen)
-            progress("edges", self.read, total, "edges")
-        return relations
+            for join, picked in kinds.parts(rows.good):
+                if join.name not in relations:
+                    relations[join.name] = self._create(create, join, len(relations), rows, picked)
+                _add(relations[join.name], sources, targets, weights, picked & ~loops)
+            progress(stage, self.read, total, "edges")
 
-    def _ends(self, rows: Rows, ids: IdMap) -> tuple[Array, Array]:
-        ends = []
-        for name in (self.names.src, self.names.dst):
-            ends.append((name, check_ids(rows, name, of="node")))
-        columns = [column for _, column in ends]
-        if ids.by_hash and columns[0].type == columns[1].type:  # one lookup: it builds a hash table
-            both = ids.rows(pa.concat_arrays(columns))
+    def _kinds(self, rows: Rows) -> Kinds:
+        if self.relation is None:
+            return Kinds([self.joins.of(self.name or ONE_RELATION)])
+        names, kind_of = read_relations(rows, self.relation)
+        joins = [self.joins.of(name) for name in names]
+        undeclared = np.asarray([join is None for join in joins], bool)[kind_of]
+        rows.refuse(
+            "relation without --join",
+            undeclared,
+            self.relation,
+            lambda i: f"no --join says which types relation '{names[kind_of[i]]}' joins",
+            "add --join NAME=SOURCE:TARGET",
+        )
+        return Kinds(joins, kind_of)
+
+    def _ends(self, rows: Rows, ids: Mapping[str, IdMap], typed: Kinds | None) -> tuple[Array, Array]:
+        names = (self.names.src, self.names.dst)
+        columns = [check_ids(rows, name, of="node") for name in names]
+        if typed is not None:
+            ends: tuple[End, End] = ("source", "target")
+            found = [typed.rows(column, end, ids) for end, column in zip(ends, columns)]
+            for name, end, column, row_of in zip(names, ends, columns, found):
+                _refuse_strangers(rows, name, column, row_of < 0, typed, end, ids)
+            return found[0], found[1]
+        (known,) = ids.values()
+        if known.by_hash and columns[0].type == columns[1].type:  # one lookup: it builds a hash table
+            both = known.rows(pa.concat_arrays(columns))
             found = [both[: len(columns[0])], both[len(columns[0]) :]]
         else:
-            found = [ids.rows(column) for column in columns]
-        for (name, column), row_of in zip(ends, found):
+            found = [known.rows(column) for column in columns]
+        for name, column, row_of in zip(names, columns, found):
             refuse_unknown(rows, name, column, row_of < 0)
         return found[0], found[1]
 
-    def _create(self, create: Callable[[str], Buckets], name: str, number: int, rows: Rows, picked: Array) -> Buckets:
+    def _create(self, create: Callable[[Join], Entries], join: Join, number: int, rows: Rows, picked: Array) -> Entries:
         row = rows.batch.row(int(np.argmax(picked)))
         if number >= MOST_RELATIONS:
             raise too_many_relations(file=rows.batch.file, row=row, column=self.relation)
         try:
-            return create(name)
+            return create(join)
         except GamlpError as error:  # a name that cannot be one
             raise GamlpError(
                 error.problem, file=rows.batch.file, row=row, column=self.relation, hint=error.hint
             ) from error
 
-    def _add(self, buckets: Buckets, sources: Array, targets: Array, weights: Array | None, chosen: Array) -> None:
-        if not chosen.all():
-            sources, targets = sources[chosen], targets[chosen]
-            weights = None if weights is None else weights[chosen]
-        if self.directed:
-            buckets.add(targets, sources, weights)
-            return
-        # Both directions of an edge one after the other: duplicates then add up in the order of the table.
-        buckets.add(
-            np.stack([targets, sources], 1).ravel(),
-            np.stack([sources, targets], 1).ravel(),
-            None if weights is None else np.repeat(weights, 2),
-        )
+
+def _add(entries: Entries, sources: Array, targets: Array, weights: Array | None, chosen: Array) -> None:
+    if not chosen.any():
+        return
+    if not chosen.all():
+        sources, targets = sources[chosen], targets[chosen]
+        weights = None if weights is None else weights[chosen]
+    entries.add(sources, targets, weights)
+
+
+def _refuse_strangers(
+    rows: Rows, name: str, column: Column, unknown: Array, kinds: Kinds, end: End, ids: Mapping[str, IdMap]
+) -> None:
+    """An end that is no node of the type its relation joins makes the edge bad, though another type may have it."""
+
+    def problem(edge: int) -> str:
+        join = kinds.join(edge)
+        assert join is not None
+        expected, told = str(getattr(join, end)), shown(column, edge)
+        one = column.slice(edge, 1)
+        other = next((kind for kind, known in ids.items() if int(known.rows(one)[0]) >= 0), None)
+        if other is None:
+            return f"node '{told}' is not in the table of type '{expected}', which relation '{join.name}' expects"
+        return f"'{told}' is {a(other)}, where relation '{join.name}' expects {a(expected)}"
+
+    rows.refuse("unknown node", unknown, name, problem)
 
 
 def refuse_unknown(rows: Rows, name: str, column: Column, unknown: Array) -> None:

@@ -16,6 +16,7 @@ from gamlp.graph.columns import BadRows, Column, Rows, shown
 from gamlp.graph.feature_columns import ArrayFeatures, ColumnFeatures, FeatureSource
 from gamlp.graph.graph import Array, FloatName, Labels
 from gamlp.graph.ids import IdColumn, first_rows, is_id, missing
+from gamlp.graph.joins import ONE_TYPE
 from gamlp.graph.label_column import LabelColumn, split_roles
 from gamlp.graph.precision import cannot_hold, store_as, too_large
 from gamlp.graph.tables import Batch, Table, is_csv
@@ -31,6 +32,7 @@ class NodeNames:
     split: str | None = None
     features: str | None = None  # columns, comma-separated, or a path to a .npy
     separator: str | None = None  # of many labels in one text
+    left_out: tuple[str, ...] = ()  # columns that are not features, whatever they hold
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class NodesTable:
     bad: BadRows
     size: int  # bytes of a batch
     progress: Progress
+    kind: str = ONE_TYPE
     features: FeatureSource | None = field(init=False)
     label: str | None = field(init=False)
     split: str | None = field(init=False)
@@ -97,7 +100,7 @@ class NodesTable:
                 labels.add(found)
             if role is not None:
                 roles.append(role)
-            self.progress("nodes", places.count, total, "nodes")
+            self.progress(self._stage("nodes"), places.count, total, "nodes")
         if places.count == 0:
             raise GamlpError("no nodes: the table has no rows", file=self.table.place)
         if isinstance(self.features, ArrayFeatures):
@@ -134,7 +137,7 @@ class NodesTable:
                 raise cannot_hold(values[row, feature], dtype, file=file, row=number, column=column)
             out[done : done + len(stored)] = stored
             done, at = done + len(stored), at + len(values)
-            self.progress("features", done, nodes.count, "nodes")
+            self.progress(self._stage("features"), done, nodes.count, "nodes")
 
     def _features(self) -> FeatureSource | None:
         given = self.names.features
@@ -146,7 +149,7 @@ class NodesTable:
 
     def _other_columns(self) -> list[str]:
         """Every column but id, label and split; a label that is left out must not come back as a feature."""
-        taken = {self.names.id, self.label or "label", self.split or "split"}
+        taken = {self.names.id, self.label or "label", self.split or "split", *self.names.left_out}
         names = [name for name in self.table.schema().names if name not in taken]
         for file in self.table.files:
             more = [name for name in self.table.schema(file).names if name not in taken and name not in names]
@@ -157,6 +160,9 @@ class NodesTable:
                     hint="name the feature columns with --features",
                 )
         return names
+
+    def _stage(self, name: str) -> str:
+        return name if self.kind == ONE_TYPE else f"{name}: {self.kind}"
 
     def _most_rows(self) -> int:
         """Rows whose features fit a batch, where the table does not say how wide they are."""

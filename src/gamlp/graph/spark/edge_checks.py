@@ -17,7 +17,6 @@ from gamlp.errors import GamlpError
 from gamlp.graph.columns import Column, OnBad, is_null, numbers, plain, shown
 from gamlp.graph.edges_table import (
     MOST_RELATIONS,
-    ONE_RELATION,
     read_relations,
     read_weights,
     refuse_unknown,
@@ -26,6 +25,7 @@ from gamlp.graph.edges_table import (
 from gamlp.graph.folder import check_name
 from gamlp.graph.graph import Array
 from gamlp.graph.ids import as_text
+from gamlp.graph.joins import ONE_RELATION
 from gamlp.graph.nodes_table import check_ids
 from gamlp.graph.spark.node_checks import note_batch, without_ragged
 from gamlp.graph.spark.notes import NotedRows, Notes, id_key

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from gamlp.cluster.tasks import answered, collect_answers, run_tasks
 from gamlp.graph.columns import OnBad
-from gamlp.graph.edges_table import MOST_RELATIONS, ONE_RELATION, EdgeNames, too_many_relations
+from gamlp.graph.edges_table import MOST_RELATIONS, EdgeNames, too_many_relations
+from gamlp.graph.joins import ONE_RELATION
 from gamlp.graph.nodes_table import choose
 from gamlp.graph.spark.block_files import CsrBlocks, FileFacts, Rows
 from gamlp.graph.spark.edge_checks import EdgeChecks, edge_entries, edge_keys, rows_of_range

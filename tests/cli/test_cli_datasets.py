@@ -64,6 +64,7 @@ def test_a_dataset_is_saved_as_a_graph_folder(tmp_path: Path) -> None:
         (("datasets", "cora", "--data-dir", "data"), "cora is missing: put ind.cora.x"),
         (("generate", "communities", "--edges", "0", "--out", "graph"), "edges is 0"),
         (("generate", "short-video", "--scale", "-1", "--out", "graph"), "scale -1"),
+        (("generate", "mag-like", "--metapath", "paper-venue", "--out", "graph"), "metapath 'paper-venue'"),
     ],
 )
 def test_errors_are_one_sentence_with_exit_code_2(words: tuple[str, ...], told: str, tmp_path: Path) -> None:
@@ -82,10 +83,27 @@ def test_generate_writes_what_was_asked_for(tmp_path: Path) -> None:
     assert shown["relations"][0]["entries"] == pytest.approx(40_000, rel=0.03)
     shown = answer(gamlp("generate", "short-video", "--scale", "0.002", "--out", "b", "--json", folder=tmp_path))
     assert shown["nodes"][0]["nodes"] == 2000 and shown["nodes"][0]["classes"] == 253
+    words = "generate mag-like --scale 0.005 --metapath paper-author --classes 4 --width 16 --features paper --out c"
+    shown = answer(gamlp(*words.split(), "--signal", "0.5", "--own", "1", "--json", folder=tmp_path))
+    assert [(kind["type"], kind["nodes"], kind["features"]) for kind in shown["nodes"]] == [
+        ("paper", 3682, 16),
+        ("author", 5673, 0),
+        ("institution", 44, 0),
+        ("field", 300, 0),
+    ]
+    asked = {"metapath": "paper-author", "classes": 4, "signal": 0.5, "own": 1.0, "scale": 0.005}
+    assert asked.items() <= shown["source"].items()
 
 
 @pytest.mark.parametrize(
-    "words", [("datasets",), ("generate",), ("generate", "communities"), ("generate", "short-video")]
+    "words",
+    [
+        ("datasets",),
+        ("generate",),
+        ("generate", "communities"),
+        ("generate", "short-video"),
+        ("generate", "mag-like"),
+    ],
 )
 def test_help_teaches_with_an_example(words: tuple[str, ...], tmp_path: Path) -> None:
     ran = gamlp(*words, "--help", folder=tmp_path, COLUMNS="120")

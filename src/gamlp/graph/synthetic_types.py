@@ -48,7 +48,7 @@ class _Link:
 
 _LINKS = (
     _Link("author", "affiliated_with", "institution", 1_043_998, (1, 3)),
-    _Link("author", "writes", "paper", 7_145_660, (3, 2)),
+    _Link("author", "writes", "paper", 7_145_660, (2, 2)),
     _Link("paper", "cites", "paper", 5_416_271, (2, 3)),
     _Link("paper", "has_topic", "field", 7_505_078, (2, 3)),
 )
@@ -81,9 +81,10 @@ def mag_like(
 
     A paper's class is hidden in the nodes at the metapath's end: a share `signal` of the ways along it lead to the
     paper's own class (the others to any), and features there are the class's centre + noise. With two relations on
-    the way each keeps a share √signal, and the nodes between have noise alone. All other relations are drawn
-    regardless of class, all other features are noise. `own` is the length of a class's centre in the papers'
-    features: 0, or 1 where papers are the metapath's end. Entries are within 2 % of ogbn-mag's times `scale`.
+    the way each keeps a share √signal, and the nodes between have noise alone (of a popular author even that tells
+    a little: papers of one class share it). All other relations are drawn regardless of class, all other features
+    are noise. `own` is the length of a class's centre in the papers' features: 0, or 1 where papers are the
+    metapath's end. Entries are within 2 % of ogbn-mag's times `scale`, classes equally large.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -115,16 +115,27 @@ def show_graph(graph: Graph, as_json: bool, verified: bool = False) -> None:
             "to": entry.target,
             "kind": ("directed" if entry.directed else "undirected") + (", weighted" if entry.weighted else ""),
             "blocks": len(entry.blocks),
+            "reverse": entry.reverse,
         }
         for name, entry in graph.relations.items()
     ]
     if as_json:
-        content = {"graph": graph.name, "bytes": size, "nodes": nodes, "relations": relations, "verified": verified}
+        content = {
+            "graph": graph.name,
+            "target": graph.target,
+            "bytes": size,
+            "nodes": nodes,
+            "relations": relations,
+            "verified": verified,
+        }
         display.print_json(content | {"source": graph.source})
         return
+    for row in nodes if len(nodes) > 1 else ():
+        row["type"] = f"{row['type']} (target)" if row["type"] == graph.target else row["type"]
     for listing in (nodes, relations):
-        if listing:
-            display.table(*listing[0], rows=[tuple(row.values()) for row in listing])
+        told = [key for key in (listing[0] if listing else ()) if any(row[key] is not None for row in listing)]
+        if told:
+            display.table(*told, rows=[tuple("" if row[key] is None else row[key] for key in told) for row in listing])
     ended = "; every checksum is right" if verified else ""
     display.console.print(
         f"{graph.folder or 'in memory'}: graph '{graph.name}', {format_size(size)}{ended}", soft_wrap=True, markup=False

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gamlp.cli import display
+from gamlp.cli import display, named
 from gamlp.cli.choices import Precision
 from gamlp.cli.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
 from gamlp.errors import GamlpError
+
+if TYPE_CHECKING:
+    from gamlp.graph.edges_table import EdgeNames
+    from gamlp.graph.nodes_table import NodeNames
 
 _COLUMNS = "Columns"
 _SPLIT = "Split, when the table has none"
@@ -32,38 +36,68 @@ def _column(text: str) -> Any:
     return typer.Option(help=text, rich_help_panel=_COLUMNS, metavar="COLUMN")
 
 
-def _table(text: str) -> Any:
-    return typer.Option(help=text, metavar="PATH")
+def _columns(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=_COLUMNS, metavar="[NAME=]COLUMN", show_default=False)
+
+
+def _table(text: str, metavar: str = "PATH") -> Any:
+    return typer.Option(help=text, metavar=metavar)
 
 
 def _ingest(
-    edges: Annotated[str, _table("Edge table: a file or a folder of files; on Spark anything it reads.")],
-    nodes: Annotated[str, _table("Node table: the same.")],
+    edges: Annotated[
+        list[str],
+        _table("Edge table: a file or a folder of files; on Spark anything it reads. By relation.", "[NAME=]PATH"),
+    ],
+    nodes: Annotated[list[str], _table("Node table: the same. By type.", "[NAME=]PATH")],
     out: Annotated[str, _table("Graph folder to write, on Spark also a URL; must not exist.")],
-    directed: Annotated[bool, typer.Option("--directed", help="Keep the direction of edges.")] = False,
+    join: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Types that a relation joins; where there are several.",
+            metavar="NAME=SOURCE:TARGET",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Type whose labels are asked for. (default: the only one with labels)",
+            metavar="TYPE",
+            show_default=False,
+        ),
+    ] = None,
+    directed: Annotated[
+        bool, typer.Option("--directed", help="Keep the direction of edges; relations get no reverse.")
+    ] = False,
     dtype: Annotated[Precision, typer.Option(help="How features are stored.")] = Precision.float32,
     memory: Annotated[
         str | None, typer.Option(help="Memory to use, such as 2GiB; half of what is free by default.")
     ] = None,
     on_bad: Annotated[OnBad, typer.Option(help="At a bad row: stop and name it, or skip and count it.")] = OnBad.stop,
     as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
-    src: Annotated[str, _column("Edge: where it starts.")] = "src",
-    dst: Annotated[str, _column("Edge: where it ends.")] = "dst",
-    weight: Annotated[str | None, _column("Edge: weight. 'weight' if there; '' for none.")] = None,
+    src: Annotated[list[str] | None, _columns("Edge: where it starts. (default: src)")] = None,
+    dst: Annotated[list[str] | None, _columns("Edge: where it ends. (default: dst)")] = None,
+    weight: Annotated[list[str] | None, _columns("Edge: weight. 'weight' if there; '' for none.")] = None,
     relation: Annotated[str | None, _column("Edge: relation. 'relation' if there; '' for none.")] = None,
-    id: Annotated[str, _column("Node: id, integers or strings.")] = "id",
-    label: Annotated[str | None, _column("Node: class, empty if unknown. 'label' if there; '' for none.")] = None,
+    id: Annotated[list[str] | None, _columns("Node: id, integers or strings. (default: id)")] = None,
+    label: Annotated[
+        list[str] | None, _columns("Node: class, empty if unknown. 'label' if there; '' for none.")
+    ] = None,
     many_labels: Annotated[
         str | None,
         typer.Option(help="Separator of many labels in one text.", rich_help_panel=_COLUMNS, metavar="SEPARATOR"),
     ] = None,
-    split: Annotated[str | None, _column("Node: train, valid, test or empty. 'split' if there; '' for none.")] = None,
+    split: Annotated[
+        list[str] | None, _columns("Node: train, valid, test or empty. 'split' if there; '' for none.")
+    ] = None,
     features: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="Columns of numbers or lists, comma-separated, or a .npy file. Default: all others.",
             rich_help_panel=_COLUMNS,
-            metavar="COLUMNS|FILE.npy",
+            metavar="[NAME=]COLUMNS|FILE.npy",
+            show_default=False,
         ),
     ] = None,
     split_fractions: Annotated[str, typer.Option(help="Train, valid, test.", rich_help_panel=_SPLIT)] = "0.6,0.2,0.2",
@@ -85,22 +119,28 @@ def _ingest(
       gamlp ingest --edges follows/ --src user --dst follows --nodes users.csv --id user \\
         --features vectors.npy --memory 2GiB --out graph
 
+    Several types of nodes, a table for each type and relation (docs/your-data.md):
+
+      gamlp ingest --nodes paper=papers.csv --nodes author=authors.csv --edges writes=writes.csv \\
+        --join writes=author:paper --target paper --id author=name --out graph
+
     Tables that Spark reads (files, URLs, format:path, tables of its catalogue), rows numbered by ascending id:
 
       gamlp ingest --edges warehouse.follows --nodes delta:/data/users --out s3://bucket/graph --engine spark
     """
-    from gamlp.graph.edges_table import EdgeNames
     from gamlp.graph.ingest import IngestOptions, ingest
-    from gamlp.graph.nodes_table import NodeNames
     from gamlp.sizes import parse_size
 
     spark = spark_of(engine, master, spark_conf, blocks)
+    edges_at, nodes_at = named.tables("--edges", edges), named.tables("--nodes", nodes)
+    edge_names, edge_names_of = _edge_names(edges_at, src, dst, weight, relation)
+    node_names, names_of = _node_names(nodes_at, id, label, split, features, many_labels)
     how = IngestOptions(
-        edges=Path(edges),
-        nodes=Path(nodes),
+        edges=_paths(edges_at),
+        nodes=_paths(nodes_at),
         out=Path(out),
-        edge_names=EdgeNames(src, dst, weight, relation),
-        node_names=NodeNames(id, label, split, features, many_labels),
+        edge_names=edge_names,
+        node_names=node_names,
         directed=directed,
         dtype=dtype.value,
         memory=None if memory is None else parse_size(memory),
@@ -108,18 +148,73 @@ def _ingest(
         fractions=_fractions(split_fractions),
         stratified=stratified,
         seed=seed,
+        joins=named.joins(join),
+        target=target,
+        names_of=names_of,
+        edge_names_of=edge_names_of,
     )
     with display.progress(as_json) as progress:
         if spark is not None:
             from gamlp.graph.spark.ingest import ingest_on_spark
 
-            report = ingest_on_spark(spark, edges, nodes, out, how, blocks, progress)
+            if not (isinstance(edges_at, str) and isinstance(nodes_at, str)) or join or target:
+                raise GamlpError("Spark ingests graphs of one node type", hint="leave --engine spark out")
+            report = ingest_on_spark(spark, edges_at, nodes_at, out, how, blocks, progress)
         else:
             report = ingest(how, progress)
     if as_json:
         display.print_json(asdict(report))
     else:
         _show(asdict(report))
+
+
+def _paths(tables: str | dict[str, str]) -> Path | dict[str, Path]:
+    return Path(tables) if isinstance(tables, str) else {name: Path(place) for name, place in tables.items()}
+
+
+def _node_names(
+    tables: str | dict[str, str],
+    id: list[str] | None,
+    label: list[str] | None,
+    split: list[str] | None,
+    features: list[str] | None,
+    separator: str | None,
+) -> tuple[NodeNames, dict[str, NodeNames]]:
+    """Columns of all node tables, and of every type."""
+    from gamlp.graph.nodes_table import NodeNames
+
+    types = () if isinstance(tables, str) else tuple(tables)
+    options = {"id": id, "label": label, "split": split, "features": features}
+    given = {part: named.values(f"--{part}", texts, types) for part, texts in options.items()}
+
+    def names(kind: str) -> NodeNames:
+        found = {part: one.of(kind) for part, one in given.items()}
+        return NodeNames(found["id"] or "id", found["label"], found["split"], found["features"], separator)
+
+    return names(""), {kind: names(kind) for kind in types}
+
+
+def _edge_names(
+    tables: str | dict[str, str],
+    src: list[str] | None,
+    dst: list[str] | None,
+    weight: list[str] | None,
+    relation: str | None,
+) -> tuple[EdgeNames, dict[str, EdgeNames]]:
+    """Columns of all edge tables, and of every relation's."""
+    from gamlp.graph.edges_table import EdgeNames
+
+    relations = () if isinstance(tables, str) else tuple(tables)
+    if relations and relation:
+        raise GamlpError(f"--relation {relation} with a table for each relation", hint="leave one of the two out")
+    options = {"src": src, "dst": dst, "weight": weight}
+    given = {part: named.values(f"--{part}", texts, relations) for part, texts in options.items()}
+
+    def names(one: str) -> EdgeNames:
+        found = {part: values.of(one) for part, values in given.items()}
+        return EdgeNames(found["src"] or "src", found["dst"] or "dst", found["weight"], relation)
+
+    return names(""), {name: names(name) for name in relations}
 
 
 def _fractions(text: str) -> list[float]:
@@ -131,7 +226,10 @@ def _fractions(text: str) -> list[float]:
 
 def _show(report: dict[str, Any]) -> None:
     rows: list[tuple[str, Any]] = [("nodes", report["nodes"])]
-    if report["features"]:
+    for kind, one in report["types"].items():
+        about = f"{one['nodes']:,}" + (f", {one['features']} features" if one["features"] else ", no features")
+        rows.append((f"nodes, type {kind}", about + (", target" if kind == report["target"] else "")))
+    if report["features"] and not report["types"]:
         rows.append(("features", f"{report['features']} {report['dtype']}"))
     if report["classes"]:
         rows.append(("classes", report["classes"]))

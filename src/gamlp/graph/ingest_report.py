@@ -48,7 +48,7 @@ class IngestReport:
             self.warn(f"{count} nodes of the split have no label and are left out of it")
 
     def source(self, edges: Any, nodes: Any, seed: int) -> dict[str, Any]:
-        """What the manifest keeps of how the graph was made; `edges`, `nodes`: a file's name, or several by what they hold."""
+        """What the manifest keeps of how the graph was made; of tables the names alone."""
         return {
             "made_by": "ingest",
             "edges": edges,

@@ -106,7 +106,7 @@ def explain_nodes(
 
 def check_kept(store: HopStore, rows: Array, ids: Ids) -> None:
     """Refuse a node whose hops the store does not hold."""
-    kept = store.signals["features"].rows
+    kept = store.kept
     gone = np.zeros(0, np.int64) if kept is None else rows[~np.isin(rows, kept)]
     if len(gone):
         raise GamlpError(

@@ -132,10 +132,10 @@ def explain_opened(read: Opened, ids: Sequence[str] = (), resources: Resources =
     """The same for what is open already."""
     bundle, store, nodes = read.bundle, read.store, read.graph.nodes
     device = choose_device(resources.device)
-    degrees = read.graph.relation.degrees()
+    degrees = read.graph.degrees()
     chosen = rows_by_id(read.graph, ids)
     check_kept(store, chosen, nodes.ids)
-    kept = store.signals["features"].rows
+    kept = store.kept
     source = rows_of(store, bundle.recipe, np.arange(nodes.count) if kept is None else np.asarray(kept))
     model = bundle.model().to(device)
 

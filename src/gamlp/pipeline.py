@@ -147,6 +147,8 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         "train_rows": len(prepared.train),
         "valid_rows": 0 if prepared.valid is None else len(prepared.valid),
     }
+    if prepared.shape.parts:  # what is made where features are missing means something on this graph alone
+        report["structure"] = prepared.store.manifest.structure
     return Bundle(prepared.recipe, prepared.shape, prepared.classes, prepared.many, fitted.weights, report, kept)
 
 

@@ -68,7 +68,7 @@ def choose_rows(store: HopStore, names: str = "all") -> range | Array:
         rows = np.flatnonzero(asked_for(chosen, count, store.labels, store.split))
     if not len(rows):
         raise no_rows(names)
-    kept = store.signals["features"].rows
+    kept = store.kept
     if kept is not None and len(np.setdiff1d(np.asarray(rows), kept, assume_unique=True)):
         raise not_kept(store, names)
     return rows
@@ -103,7 +103,7 @@ def no_rows(names: str) -> GamlpError:
 
 def not_kept(store: HopStore, names: str) -> GamlpError:
     """What is said where hops of a row were not kept."""
-    kept = store.signals["features"].entry.count
+    kept = store.signals[store.channels()[0].signal].entry.count
     return GamlpError(
         f"hops of {kept:,} of {store.manifest.nodes:,} nodes were kept, and others are among '{names}'",
         file=store.folder,

@@ -19,7 +19,6 @@ from gamlp.graph.datasets import open_or_load
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.memory import PeakMemory
-from gamlp.models.shape import Shape
 from gamlp.pipeline import HERE, Resources, evaluate_rows, evaluate_run, hops_for, prepare, summary, train_run
 from gamlp.prediction import Written, check_suffix, choose_rows, write_predictions
 from gamlp.progress import Progress, silent
@@ -33,9 +32,10 @@ from gamlp.training.loop import Observe
 from gamlp.training.preparing import from_store, plan_of, without_folds
 from gamlp.training.run_folder import About, RunFolder
 from gamlp.training.source import Source, settled
+from gamlp.training.typed import expected_shape
 
 Array = np.ndarray[Any, Any]
-_OWN = {"hops", "training-hops", "training-graph", "graph", "seeds", "recipe.yaml", "tables.json"}
+_OWN = {"hops", "made", "training-hops", "training-graph", "graph", "seeds", "recipe.yaml", "tables.json"}
 _IN_RUN = "./"  # an origin that begins so lies inside the run folder, and moves with it
 
 
@@ -129,8 +129,8 @@ def _check_makes(source: Source, recipe: Recipe) -> None:
         return
     graph = source.opened
     check_trainable(graph)
-    labels, split, features = graph.nodes.labels, graph.nodes.split, graph.nodes.features
-    assert labels is not None and split is not None and features is not None
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None
     train = split.train[labels.known()[split.train]]
     if not len(train):
         raise GamlpError(f"no training row of graph '{graph.name}' has a label", hint="mark labelled rows 'train'")
@@ -138,9 +138,7 @@ def _check_makes(source: Source, recipe: Recipe) -> None:
         raise GamlpError(
             f"every training row is '{labels.classes[present[0]]}'", hint="training needs at least two classes"
         )
-    label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
-    channels = 1 + len(recipe.propagation.also_r)
-    make_model(recipe, Shape(features.width, len(labels.classes), recipe.propagation.hops, label_hops, channels))
+    make_model(recipe, expected_shape(graph, recipe))
 
 
 def evaluate(
@@ -269,7 +267,8 @@ def _hops_beside(
     bundle: Bundle, graph: Graph, place: Path, resources: Resources, progress: Progress
 ) -> Iterator[HopStore]:
     """Hops of another graph for as long as they are needed; an interrupted propagation is gone on with."""
-    key = [fingerprint.structure(graph), graph.name, bundle.recipe.model_dump(mode="json")["propagation"]]
+    said = bundle.recipe.model_dump(mode="json")
+    key = [fingerprint.structure(graph), graph.name, said["propagation"], said["relations"]]
     folder = place / f".hops-{digest(key)}"
     try:
         yield hops_for(bundle, graph, folder, resources, progress)

@@ -77,7 +77,7 @@ def _run(
     prepared, _ = prepare_task(task, recipe, Place(work.hops, work.resources))
     device = choose_device(work.resources.device)
     fitted = fit_seed(prepared, seed, machine=Machine(device, work.resources.memory))
-    degrees = task.graph.relation.degrees()
+    degrees = task.graph.degrees()
     return {
         "valid": fitted.valid.get("score"),
         "ranges": [_range(fitted.model, prepared, degrees, bounds, nodes, device) for bounds in ranges],

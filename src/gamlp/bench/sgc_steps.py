@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -72,7 +73,7 @@ class LastHop(HopRows):
 
     last: Array = field(default_factory=lambda: np.zeros((0, 0), np.float32), repr=False)
 
-    def gather(self, positions: Array) -> tuple[Array, Array | None]:
+    def gather(self, positions: Array, views: Sequence[int] | None = None) -> tuple[Array, Array | None]:
         return self.last[positions][:, None, None], None
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from gamlp.models.attention import HopAttention, JKAttention, RecursiveAttention
 from gamlp.models.labels import smooth
 from gamlp.models.mlp import MLP, HopMLP, dropout
-from gamlp.models.shape import Branches, HopWeights, Shape, one_channel
+from gamlp.models.relations import SubsetMixing, mixing_of_features, mixing_of_labels
+from gamlp.models.shape import Branches, HopWeights, Shape, SubsetShares, channels_of, one_channel
 
 
 class GAMLP(nn.Module):
@@ -43,12 +46,15 @@ class GAMLP(nn.Module):
         label_zero: bool = False,
     ) -> None:
         super().__init__()
-        one_channel(shape, "GAMLP")
+        if not shape.parts:
+            one_channel(shape, "GAMLP")
         if beta > 0 and not (shape.label_hops or label_zero):
             raise ValueError("a label branch needs hops of labels to read: give label_hops, label_zero or beta=0")
         self.shape, self.beta, self.input_dropout = shape, beta, input_dropout
         self.last_residual, self.label_zero = last_residual, label_zero
-        width = hidden if hop_mlp else shape.features
+        self.mixing = mixing_of_features(shape, hidden)
+        features = shape.features if self.mixing is None else self.mixing.width
+        width = hidden if hop_mlp else features
 
         def attend(kind: str, width: int, hops: int, first: int) -> HopAttention:
             if kind == "recursive":
@@ -67,10 +73,10 @@ class GAMLP(nn.Module):
             )
 
         self.hop_mlp = (
-            HopMLP(shape.hops + 1, shape.features, hidden, dropout=dropout, batch_norm=batch_norm) if hop_mlp else None
+            HopMLP(shape.hops + 1, features, hidden, dropout=dropout, batch_norm=batch_norm) if hop_mlp else None
         )
         self.attention = attend(attention, width, shape.hops + 1, 1)
-        self.residual = nn.Linear(shape.features, width, bias=False) if residual else None
+        self.residual = nn.Linear(features, width, bias=False) if residual else None
         self.mlp = MLP(
             width,
             hidden,
@@ -81,7 +87,9 @@ class GAMLP(nn.Module):
             initial_residual=initial_residual,
         )
         self.label_attention: HopAttention | None = None
+        self.label_mixing: SubsetMixing | None = None
         if beta > 0:
+            self.label_mixing = mixing_of_labels(shape)
             label_count = shape.label_hops + int(label_zero)
             self.label_attention = attend(
                 label_attention or attention, shape.classes, label_count, 1 if label_zero and shape.label_hops else 0
@@ -90,15 +98,19 @@ class GAMLP(nn.Module):
                 shape.classes, hidden, shape.classes, label_layers, dropout=dropout, batch_norm=batch_norm
             )
 
-    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Logits `[b, classes]` of hops x `[b, 1, hops + 1, features]` and y `[b, 1, label_hops + 1, classes]`."""
-        hops = self._features(x)
+    def forward(self, x: Tensor, y: Tensor | None = None, views: Sequence[int] | None = None) -> Tensor:
+        """Logits `[b, classes]` of hops x `[b, C, hops + 1, features]` and y `[b, S, label_hops + 1, classes]`.
+
+        One channel and view, unless the shape has parts; with `views`, x and y are of these alone and stand for all.
+        """
+        channels = None if views is None else channels_of(self.shape, views)
+        own, hops = self._features(x, channels)
         mixed = self.attention(hops)
         if self.residual is not None:
-            mixed = mixed + self.residual(x[:, 0, 0])
+            mixed = mixed + self.residual(own[:, 0])
         logits: Tensor = self.mlp(mixed)
         if self.label_attention is not None:
-            logits = logits + self.beta * self.label_mlp(self.label_attention(self._labels(y)))
+            logits = logits + self.beta * self.label_mlp(self.label_attention(self._labels(y, views)))
         return logits
 
     @torch.no_grad()
@@ -109,7 +121,8 @@ class GAMLP(nn.Module):
             labels = None
             if self.label_attention is not None:
                 labels = self.label_attention.weights(self._labels(y))
-            return HopWeights(self.attention.weights(self._features(x)), labels, 0 if self.label_zero else 1)
+            _, hops = self._features(x)
+            return HopWeights(self.attention.weights(hops), labels, 0 if self.label_zero else 1)
         finally:
             self.train(was)
 
@@ -118,9 +131,9 @@ class GAMLP(nn.Module):
         """MLP(H_X) and β MLP(H_Y), whose sum are the logits, and MLP(H_X) for H_X = X^(k), hop by hop."""
         was, _ = self.training, self.eval()
         try:
-            hops = self._features(x)
+            first, hops = self._features(x)
             # The residual of a node's own features is no hop's: every hop is read with it, as the mixture is.
-            own = hops.new_zeros(1) if self.residual is None else self.residual(x[:, 0, 0])
+            own = hops.new_zeros(1) if self.residual is None else self.residual(first[:, 0])
             alone = self.mlp.each(hops + own.unsqueeze(-2))
             labels = None
             if self.label_attention is not None:
@@ -129,12 +142,30 @@ class GAMLP(nn.Module):
         finally:
             self.train(was)
 
-    def _features(self, x: Tensor) -> Tensor:
-        hops = dropout(x[:, 0], self.input_dropout, self.training)
-        return hops if self.hop_mlp is None else self.hop_mlp(hops)
+    @torch.no_grad()
+    def subset_shares(self, x: Tensor, y: Tensor | None = None) -> SubsetShares | None:
+        """How much of every hop comes from each channel, of features and labels; None on a graph of one relation."""
+        if not self.shape.parts:
+            return None
+        whole = torch.ones(1, self.shape.hops + 1, device=x.device)
+        features = whole if self.mixing is None else self.mixing.shares(x)
+        labels = None
+        if self.label_mixing is not None and y is not None:
+            labels = self.label_mixing.shares(y)
+        return SubsetShares(features, labels)
 
-    def _labels(self, y: Tensor | None) -> Tensor:
+    def _features(self, x: Tensor, channels: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+        """Hops `[b, hops + 1, features]` of all channels together, as they are and as attention reads them."""
+        if self.mixing is None:
+            own = x[:, 0]
+            hops = dropout(own, self.input_dropout, self.training)
+        else:
+            own = hops = self.mixing(dropout(x, self.input_dropout, self.training), channels)
+        return own, hops if self.hop_mlp is None else self.hop_mlp(hops)
+
+    def _labels(self, y: Tensor | None, views: Sequence[int] | None = None) -> Tensor:
         if y is None:
             raise ValueError("this model listens to hops of labels, and none were given: beta=0 is without them")
-        smoothed = smooth(y[:, 0], self.last_residual, own=self.label_zero)
+        hops = y[:, 0] if self.label_mixing is None else self.label_mixing(y, views)
+        smoothed = smooth(hops, self.last_residual, own=self.label_zero)
         return dropout(smoothed, self.input_dropout, self.training)

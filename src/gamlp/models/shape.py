@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 
 @dataclass(frozen=True)
+class Part:
+    """What one channel of features is: of a view, and of one type of nodes (None: of all), `width` columns wide."""
+
+    view: str
+    kind: str | None
+    width: int
+
+
+@dataclass(frozen=True)
 class Shape:
-    """Of the hops a model reads: x `[b, channels, hops + 1, features]`, y `[b, channels, label_hops + 1, classes]`."""
+    """Of the hops a model reads: x `[b, channels, hops + 1, features]`, y `[b, views, label_hops + 1, classes]`.
+
+    Of a heterogeneous graph, `parts` are x's channels, all channels of a type side by side, and `label_views` y's.
+    """
 
     features: int
     classes: int
     hops: int
     label_hops: int = 0
     channels: int = 1
+    parts: tuple[Part, ...] = ()
+    label_views: tuple[str, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[str | None, ...]:
+        """Types whose features are channels of their own, in the order of channels; (None,): one signal of all."""
+        return tuple(dict.fromkeys(part.kind for part in self.parts)) or (None,)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part.view for part in self.parts)) or self.label_views
 
 
 @dataclass(frozen=True)
@@ -28,6 +52,14 @@ class HopWeights:
     features: Tensor | None
     labels: Tensor | None = None
     first_label_hop: int = 1
+
+
+@dataclass(frozen=True)
+class SubsetShares:
+    """How much of every hop comes from each channel, columns summing to one: features `[C, hops]`, labels or None."""
+
+    features: Tensor
+    labels: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -47,3 +79,9 @@ def one_channel(shape: Shape, name: str) -> None:
     """Refuse several channels for a model that would leave all but the first aside."""
     if shape.channels != 1:
         raise ValueError(f"{name} reads one channel, not {shape.channels}")
+
+
+def channels_of(shape: Shape, views: Sequence[int]) -> list[int]:
+    """Numbers of the channels of features that are of these views (by their number)."""
+    names = {shape.views[number] for number in views}
+    return [number for number, part in enumerate(shape.parts) if part.view in names]

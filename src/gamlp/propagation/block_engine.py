@@ -78,7 +78,7 @@ class BlockEngine:
         with writing(place, graph, signals) as writer:
             missing = writer.begin()
             if missing:
-                groups = plan_passes(missing, graph.nodes.count, _NO_LIMIT)
+                groups = plan_passes(missing, _NO_LIMIT)
                 passes = [spec for group in groups for spec in group]
                 with self.workers() as workers:
                     wanted = self._wanted_blocks(graph, passes, workers.slots)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph.graph import Graph, Relation
+from gamlp.graph.union import union_graphs
 from gamlp.memory import available_memory
 from gamlp.progress import Progress, overall, silent
 from gamlp.propagation.moving import CHECKPOINT_SECONDS, PassRun
@@ -20,6 +21,8 @@ from gamlp.propagation.store import HopStore
 from gamlp.propagation.workers import usable_cores
 from gamlp.propagation.writing import StoreWriter, writing
 from gamlp.storage import Place
+
+VIEWS = "views"  # of the folder of work: edges of several relations as one
 
 
 @dataclass(frozen=True)
@@ -43,28 +46,33 @@ class LocalEngine:
         with writing(store, graph, signals) as writer:
             missing = writer.begin()
             if missing:
-                groups = plan_passes(missing, graph.nodes.count, self.memory or available_memory() // 2)
+                memory = self.memory or available_memory() // 2
+                groups = plan_passes(missing, memory)
                 writer.start()
-                _drop_strangers(writer, graph, groups)
-                hops = sum(spec.depth for passes in groups for spec in passes)
-                counted = overall(progress, hops * max(1, graph.relation.entries))
+                _drop_strangers(writer, groups)
+                relations = _relations(graph, groups, writer, memory, progress)
+                moved = (max(1, relations[spec.view.name].entries) * spec.depth for passes in groups for spec in passes)
+                counted = overall(progress, sum(moved))
                 for passes in groups:
-                    self._run_group(graph, passes, writer, counted)
+                    self._run_group(graph, relations[passes[0].view.name], passes, writer, counted)
             if missing or not writer.up_to_date():
                 writer.finish()
             else:
                 writer.tidy()
         return HopStore.open(store)
 
-    def _run_group(self, graph: Graph, passes: list[Pass], writer: StoreWriter, progress: Progress) -> None:
+    def _run_group(
+        self, graph: Graph, relation: Relation, passes: list[Pass], writer: StoreWriter, progress: Progress
+    ) -> None:
         signals = list({piece.signal.name: piece.signal for spec in passes for piece in spec.pieces}.values())
-        diagonal = factors(graph.relation, passes[0].operator, graph.nodes.count)
+        nodes = passes[0].view.count
+        diagonal = factors(relation, passes[0].operator, nodes)
         sources: dict[str, list[Source]] = {signal.name: [] for signal in signals}
         for index, spec in enumerate(passes):
             label = f"columns {index + 1} of {len(passes)}, " if len(passes) > 1 else ""
             run = PassRun(
-                graph.relation,
-                graph.nodes.count,
+                relation,
+                nodes,
                 diagonal,
                 spec,
                 _path(writer.work),
@@ -101,10 +109,23 @@ class LocalEngine:
         writer.record(signal, shards)
 
 
-def _drop_strangers(writer: StoreWriter, graph: Graph, groups: list[list[Pass]]) -> None:
+def _relations(
+    graph: Graph, groups: list[list[Pass]], writer: StoreWriter, memory: int, progress: Progress
+) -> dict[str, Relation]:
+    """What the hops of every view run on: the graph's own edges, or those of several relations as one, beside."""
+    views = list({passes[0].view.name: passes[0].view for passes in groups}.values())
+    if not graph.heterogeneous:
+        return {view.name: graph.relation for view in views}
+    made = union_graphs(graph, views, _path(writer.work) / VIEWS, memory, progress)
+    return {name: view.relation for name, view in made.items()}
+
+
+def _drop_strangers(writer: StoreWriter, groups: list[list[Pass]]) -> None:
     """Remove half-written files, and slabs that another budget's column blocks left behind."""
     known = {f"{piece.name}-" for passes in groups for spec in passes for piece in spec.pieces}
     for path in _path(writer.work).iterdir():
+        if path.name == VIEWS:
+            continue
         if path.suffix == ".part" or not any(path.name.startswith(name) for name in known):
             path.unlink()
 

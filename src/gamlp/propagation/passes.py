@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gamlp.errors import GamlpError
+from gamlp.graph.views import View
 from gamlp.kernel import LANES
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.signals import Part, Signal
@@ -55,6 +56,12 @@ class Pass:
         return self.pieces[0].signal.hops
 
     @property
+    def view(self) -> View:
+        view = self.pieces[0].signal.view
+        assert view is not None
+        return view
+
+    @property
     def width(self) -> int:
         return sum(piece.padded for piece in self.pieces)
 
@@ -63,18 +70,18 @@ class Pass:
         return tuple(piece for piece in self.pieces if piece.signal.hops >= hop)
 
 
-def plan_passes(signals: Sequence[Signal], count: int, budget: int) -> list[list[Pass]]:
+def plan_passes(signals: Sequence[Signal], budget: int) -> list[list[Pass]]:
     """Groups of passes; a group's signals are complete after its passes.
 
-    Signals of one operator and dtype share a pass where one is narrow and all fit one tile of the kernel: 64 + 16
+    Signals of one view, operator and dtype share a pass where one is narrow and all fit one tile of the kernel: 64 + 16
     columns cost up to 8 % less together than apart. Wider ones gain nothing, and need wider state matrices.
     (Measured by benchmarks/propagation.py, "sharing a pass".)
     """
-    alike: dict[tuple[Operator, str], list[Signal]] = {}
+    alike: dict[tuple[View | None, Operator, str], list[Signal]] = {}
     for signal in signals:
-        alike.setdefault((signal.operator, signal.dtype), []).append(signal)
+        alike.setdefault((signal.view, signal.operator, signal.dtype), []).append(signal)
     groups = []
-    for key, members in alike.items():
+    for members in alike.values():
         together: list[list[Signal]] = []
         for signal in sorted(members, key=_columns, reverse=True):
             rides = together and _columns(signal) <= NARROW and sum(map(_columns, [*together[0], signal])) <= TILE
@@ -82,12 +89,12 @@ def plan_passes(signals: Sequence[Signal], count: int, budget: int) -> list[list
                 together[0].append(signal)
             else:
                 together.insert(0, [signal])
-        groups += [_group(key, shared, count, budget) for shared in together]
+        groups += [_group(shared, budget) for shared in together]
     return groups
 
 
-def _group(key: tuple[Operator, str], signals: list[Signal], count: int, budget: int) -> list[Pass]:
-    operator, dtype = key
+def _group(signals: list[Signal], budget: int) -> list[Pass]:
+    operator, dtype, count = signals[0].operator, signals[0].dtype, signals[0].nodes
     row_bytes = max(1, count) * (4 if dtype == "float32" else 2)
     room = budget - FIXED - 20 * count  # factors: three float32, one float64 while they are made
     widest = room // (STATES * row_bytes) // LANES * LANES

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Labels
+from gamlp.graph.views import View, view_of, whole_view
 from gamlp.propagation.operator import Operator
 
 Array = np.ndarray[Any, Any]
@@ -75,11 +76,25 @@ class LabelSignal(_Frozen):
 
 
 class Plan(_Frozen):
-    """Both signals over the kept rows: names out of ROW_SETS, joined by '+'."""
+    """Both signals on every view, over the kept rows: names out of ROW_SETS, joined by '+'.
+
+    `subsets` of a heterogeneous graph's links are its views; None: one view of all links. `apart`: the features of each
+    type of nodes are a signal of their own. A homogeneous graph is one view, and leaves both aside.
+    """
 
     features: FeatureSignal | None = FeatureSignal()
     labels: LabelSignal | None = None
     rows: str = "all"
+    subsets: tuple[tuple[str, ...], ...] | None = None
+    apart: bool = False
+
+    def views(self, graph: Graph) -> list[View]:
+        """The graphs of one kind of node and edge that hops are computed on."""
+        if not graph.heterogeneous:
+            return [whole_view(graph)]
+        subsets = (tuple(graph.links),) if self.subsets is None else self.subsets
+        found = {view.name: view for view in (view_of(graph, subset) for subset in subsets)}
+        return list(found.values())
 
     def kept_rows(self, graph: Graph) -> Array | None:
         """Row numbers to keep, ascending; None for all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Features, Graph, Split
 from gamlp.graph.manifest import digest
+from gamlp.graph.views import View, whole_view
+from gamlp.graph.views import structure as view_structure
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Statistics
 
@@ -46,6 +48,14 @@ class Signal:
     dtype: str
     rows: Array | None
     parts: tuple[Part, ...]
+    view: View | None = None
+    kinds: tuple[str, ...] = ()  # types whose features are in it
+
+    @property
+    def nodes(self) -> int:
+        """Of the view: rows of a state matrix."""
+        assert self.view is not None
+        return self.view.count
 
 
 def resolve(graph: Graph, plan: Plan) -> list[Signal]:
@@ -55,16 +65,113 @@ def resolve(graph: Graph, plan: Plan) -> list[Signal]:
 
 def outline(graph: Graph, plan: Plan, rows: Array | None, *, readers: bool = True) -> list[Signal]:
     """The plan's signals for kept rows; without `readers` no feature is looked at, and parts cannot be read."""
-    structure = fingerprint.structure(graph)
     signals = []
-    if plan.features is not None:
-        names = plan.features.names
-        signals += [feature_signal(graph, plan.features, rows, structure, name, readers=readers) for name in names]
-    if plan.labels is not None:
-        signals += _labels(graph, plan.labels, rows, structure, readers)
+    first = FirstValues(graph, plan.features, readers)
+    for view in plan.views(graph):
+        structure = view_structure(graph, view)
+        # Other types have no rows to keep: all target rows are some of a view's.
+        kept = rows if rows is not None or view.count == graph.nodes.count else np.arange(graph.nodes.count)
+        if plan.features is not None:
+            signals += [
+                feature_signal(
+                    graph,
+                    plan.features,
+                    rows,
+                    structure,
+                    name,
+                    view=view,
+                    kinds=kinds,
+                    apart=plan.apart,
+                    first=first,
+                    kept=kept,
+                )
+                for name in plan.features.names
+                for kinds in signal_kinds(graph, view, plan.apart)
+            ]
+        if plan.labels is not None:
+            signals += _labels(graph, plan.labels, rows, structure, view, kept, readers)
     if not signals:
         raise GamlpError("the plan has no signal", hint="propagate features, labels or both")
     return signals
+
+
+def signal_kinds(graph: Graph, view: View, apart: bool) -> list[tuple[str, ...]]:
+    """The types whose features make one signal together: all, or each by itself."""
+    have = tuple(kind for kind in view.types if graph.node_types[kind].features is not None)
+    if not have:
+        lacking = " or ".join(view.types)
+        raise GamlpError(
+            f"graph '{graph.name}' has no features of {lacking}"
+            if view.name
+            else f"graph '{graph.name}' has no features",
+            hint="give node features, or propagate labels alone",
+        )
+    if apart and view.name:
+        return [(kind,) for kind in have]
+    widths = {kind: _features(graph, kind).width for kind in have}
+    if len(set(widths.values())) > 1:
+        told = ", ".join(f"{kind} {width}" for kind, width in widths.items())
+        raise GamlpError(f"types have features of different widths ({told})", hint="set relations.apart to yes")
+    return [have]
+
+
+class FirstValues:
+    """X^(0) by type, scaled: looked at once for all views."""
+
+    def __init__(self, graph: Graph, plan: FeatureSignal | None, readers: bool = True) -> None:
+        self._graph, self._plan, self._readers = graph, plan, readers
+        self._scaled: dict[str, Read] = {}
+
+    def of(self, view: View, kinds: tuple[str, ...]) -> Read:
+        """Features of some types at their places in a view; zero rows elsewhere."""
+        if not self._readers:
+            return _unread
+        if view.types == kinds == (self._graph.target,):
+            return self._type(self._graph.target)
+        width = _features(self._graph, kinds[0]).width
+        pieces = [(view.start(kind), self._graph.node_types[kind].count, self._type(kind)) for kind in kinds]
+        return stacked([(start, start + count, read) for start, count, read in pieces], view.count, width)
+
+    def _type(self, kind: str) -> Read:
+        assert self._plan is not None
+        if kind not in self._scaled:
+            plan, features = self._plan, _features(self._graph, kind)
+            self._scaled[kind] = scaled(features, plan.scaling, given_statistics(self._graph, plan, features))
+        return self._scaled[kind]
+
+
+def stacked(pieces: Sequence[tuple[int, int, Read]], count: int, width: int) -> Read:
+    """Rows begin..end of each piece from its reader, zeros elsewhere: `[count, width]` that is never made."""
+
+    def read(rows: Any, columns: slice) -> Array:
+        numbers = np.arange(count)[rows] if isinstance(rows, slice) else np.asarray(rows)
+        out = np.zeros((len(numbers), len(range(*columns.indices(width)))), np.float32)
+        if not len(numbers):
+            return out
+        low, high = int(numbers.min()), int(numbers.max()) + 1
+        for begin, end, piece in pieces:
+            if begin >= high or end <= low:
+                continue
+            if isinstance(rows, slice):
+                inside = slice(max(begin, low) - low, min(end, high) - low)
+                out[inside] = piece(slice(max(begin, low) - begin, min(end, high) - begin), columns)
+            else:
+                places = np.flatnonzero((numbers >= begin) & (numbers < end))
+                out[places] = piece(numbers[places] - begin, columns)
+        return out
+
+    return read
+
+
+def given_statistics(graph: Graph, plan: FeatureSignal, features: Features) -> Statistics | None:
+    """Of `standard` scaling by another graph's mean and deviation; None: by these features' own."""
+    statistics = plan.statistics if plan.scaling == "standard" else None
+    if statistics is not None and len(statistics.mean) != features.width:
+        raise GamlpError(
+            f"statistics of {len(statistics.mean)} columns for {features.width} features of graph '{graph.name}'",
+            hint="give those of a graph with the same features",
+        )
+    return statistics
 
 
 def feature_signal(
@@ -74,23 +181,29 @@ def feature_signal(
     structure: str | None,
     name: str = "features",
     *,
-    readers: bool = True,
+    view: View | None = None,
+    kinds: tuple[str, ...] | None = None,
+    apart: bool = False,
+    first: FirstValues | None = None,
+    kept: Array | None = None,
 ) -> Signal:
     """Features as a signal; without the structure's fingerprint it has no key, and cannot be stored."""
-    features = _features(graph)
+    view = view or whole_view(graph)
+    kinds = kinds or (graph.target,)
+    features = _features(graph, kinds[0])
     operator = plan.names[name]
     settings = {"operator": operator.model_dump(), **plan.model_dump(include={"scaling", "dtype"})}
-    statistics = plan.statistics if plan.scaling == "standard" else None
+    statistics = given_statistics(graph, plan, features)
     if statistics is not None:
-        if len(statistics.mean) != features.width:
-            raise GamlpError(
-                f"statistics of {len(statistics.mean)} columns for {features.width} features of graph '{graph.name}'",
-                hint="give those of a graph with the same features",
-            )
         settings["statistics"] = digest([statistics.mean, statistics.deviation])  # not thousands of numbers
-    key = "" if structure is None else digest([structure, fingerprint.features(graph), settings])
-    part = Part(0, scaled(features, plan.scaling, statistics) if readers else _unread, rows)
-    return Signal(name, key, settings, plan.hops, features.width, operator, plan.dtype, rows, (part,))
+    made = [fingerprint.features(graph, kind) for kind in kinds] if structure is not None else []
+    contents: Any = made[0] if made and not view.name else [[*kinds], made]
+    key = "" if structure is None else digest([structure, contents, settings])
+    read = (first or FirstValues(graph, plan)).of(view, kinds)
+    called = view.called(name, kinds[0] if apart else None)
+    part = Part(0, read, rows if kept is None else kept)
+    width = features.width
+    return Signal(called, key, settings, plan.hops, width, operator, plan.dtype, rows, (part,), view, kinds)
 
 
 def feature_statistics(graph: Graph) -> Statistics:
@@ -99,7 +212,7 @@ def feature_statistics(graph: Graph) -> Statistics:
     >>> feature_statistics(Graph.from_arrays([[0], [1]], [[1.0, 5.0], [3.0, 5.0]]))
     Statistics(mean=(2.0, 5.0), deviation=(1.0, 1.0))
     """
-    return _statistics(_features(graph))
+    return _statistics(_features(graph, graph.target))
 
 
 def scaled(features: Features, scaling: str, statistics: Statistics | None = None) -> Read:
@@ -118,10 +231,11 @@ def scaled(features: Features, scaling: str, statistics: Statistics | None = Non
     return lambda rows, columns: (features.read(rows, columns) - shift[columns]) * factor[columns]
 
 
-def _features(graph: Graph) -> Features:
-    if graph.nodes.features is None:
+def _features(graph: Graph, kind: str) -> Features:
+    features = graph.node_types[kind].features
+    if features is None:
         raise GamlpError(f"graph '{graph.name}' has no features", hint="give node features, or propagate labels alone")
-    return graph.nodes.features
+    return features
 
 
 def _statistics(features: Features) -> Statistics:
@@ -158,19 +272,27 @@ def training_rows(split: Split) -> Array:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str, readers: bool = True) -> list[Signal]:
+def _labels(
+    graph: Graph,
+    plan: LabelSignal,
+    rows: Array | None,
+    structure: str,
+    view: View,
+    kept: Array | None,
+    readers: bool = True,
+) -> list[Signal]:
     labels, split = graph.nodes.labels, graph.nodes.split
     train = np.zeros(0, np.int64) if split is None else training_rows(split)
     if labels is None or split is None or len(train) == 0:
         lacks = "labels" if labels is None else "split" if split is None else "training rows"
         raise GamlpError(f"graph '{graph.name}' has no {lacks}", hint="propagate features alone (--label-hops 0)")
-    count, width = graph.nodes.count, len(labels.classes)
+    count, width = view.count, len(labels.classes)
     if not labels.many and int(labels.values[train].max()) >= width:
         raise GamlpError(
             f"graph '{graph.name}' is damaged: label {labels.values[train].max()} of {width} classes",
             hint="verify the graph with gamlp info, and build it again",
         )
-    said = _features(graph) if plan.soft else None
+    said = _features(graph, graph.target) if plan.soft else None
     if said is not None and said.width != width:
         raise GamlpError(f"soft labels of {said.width} columns for {width} classes of graph '{graph.name}'")
     folds = folds_of(train, plan) if plan.folds > 1 else np.zeros(len(train), np.int64)
@@ -196,7 +318,7 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str,
     if said is not None:
         source.append(fingerprint.features(graph))
     all_labels = Signal(
-        "labels",
+        view.called("labels"),
         digest(source),
         common,
         plan.hops,
@@ -204,7 +326,8 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str,
         plan.operator,
         plan.dtype,
         rows,
-        (Part(0, reader(None), rows),),
+        (Part(0, reader(None), kept),),
+        view,
     )
     if plan.folds < 2:
         return [all_labels]
@@ -214,7 +337,8 @@ def _labels(graph: Graph, plan: LabelSignal, rows: Array | None, structure: str,
         parts.append(Part(fold, reader(fold), train[positions], positions))
     key = digest([*source, plan.folds, plan.fold_seed])
     settings = {**common, "folds": plan.folds, "fold_seed": plan.fold_seed}
-    crossfit = Signal("crossfit", key, settings, plan.hops, width, plan.operator, plan.dtype, train, tuple(parts))
+    name = view.called("crossfit")
+    crossfit = Signal(name, key, settings, plan.hops, width, plan.operator, plan.dtype, train, tuple(parts), view)
     return [all_labels, crossfit]
 
 

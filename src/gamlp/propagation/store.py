@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -67,6 +68,13 @@ class AnswersEntry(_Strict):
     files: list[FileEntry]
 
 
+class ViewEntry(_Strict):
+    """A subset of a graph's links, and the types that they connect with the target, which comes first."""
+
+    links: list[str]
+    types: list[str]
+
+
 class StoreManifest(_Strict):
     format: Literal["gamlp-store"] = "gamlp-store"
     version: Literal[1] = 1
@@ -76,6 +84,16 @@ class StoreManifest(_Strict):
     nodes: NonNegativeInt
     answers: AnswersEntry
     signals: dict[str, SignalEntry]
+    views: dict[str, ViewEntry] = {}
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One stored signal that a model reads beside others: of a view, and of one type's features (None: of all)."""
+
+    signal: str
+    view: str
+    kind: str | None = None
 
 
 @dataclass(frozen=True)
@@ -210,20 +228,44 @@ class HopStore:
             return None
         return Split(map_array((self.place / "split.npy").fetched()))
 
+    @property
+    def kept(self) -> Array | None:
+        """Node numbers whose hops of features are kept; None: all."""
+        return self.signals[self.channels()[0].signal].rows
+
+    def channels(
+        self, views: Sequence[str] | None = None, signal: str = "features", apart: bool | None = None
+    ) -> list[Channel]:
+        """The channels of a signal, type by type and view by view (None: all views; a homogeneous graph has one).
+
+        Features may be stored apart by type, together, or both: None reads those apart where there are any.
+        """
+        if not self.manifest.views:
+            return [Channel(signal, "")] if signal in self.signals else []
+        names = list(self.manifest.views) if views is None else views
+        kinds = dict.fromkeys(kind for name in names for kind in self.manifest.views[name].types)
+        by_type = [Channel(f"{signal}@{name}@{kind}", name, kind) for kind in kinds for name in names]
+        together = [Channel(f"{signal}@{name}", name) for name in names]
+        if apart is None:
+            apart = any(channel.signal in self.signals for channel in by_type)
+        return [channel for channel in (by_type if apart else together) if channel.signal in self.signals]
+
     def gather(
         self, rows: Array, *, hops: int | None = None, label_hops: int | None = None, crossfit: bool = False
     ) -> Hops:
         """A batch of node numbers in any order. With `crossfit`, y comes from the other folds' labels alone."""
         rows = row_numbers(rows)
-        x = self.signals["features"].gather(rows, hops)[:, None] if "features" in self.signals else None
+        x = side_by_side([self.signals[channel.signal].gather(rows, hops) for channel in self.channels()])
         name = "crossfit" if crossfit else "labels"
-        if crossfit and name not in self.signals:
+        if crossfit and not self.channels(signal=name):
             raise GamlpError(
                 "the store has no cross-fitted labels",
                 file=self.folder,
                 hint="propagate with --label-folds 5",
             )
-        y = self.signals[name].gather(rows, label_hops)[:, None] if name in self.signals else None
+        y = side_by_side(
+            [self.signals[channel.signal].gather(rows, label_hops) for channel in self.channels(signal=name)]
+        )
         labels = self.labels
         return Hops(x, y, None if labels is None else labels.values[rows])
 
@@ -235,6 +277,19 @@ class HopStore:
         """Names of files whose bytes are not those that were written."""
         wrong = each(usable_cores() + 2, lambda pair: (pair[0], _crc(pair[0]) != pair[1].crc32), self.files())
         return sorted(place.url[len(self.place.url) + 1 :] for place, damaged in wrong if damaged)
+
+
+def side_by_side(channels: Sequence[Array], width: int = 0) -> Array | None:
+    """`[b, channel, hop, d]` of `[b, hop, d]` each; narrower ones are followed by zeros."""
+    if not channels:
+        return None
+    first, width = channels[0], max(width, *(values.shape[2] for values in channels))
+    if len(channels) == 1 and first.shape[2] == width:
+        return first[:, None]
+    out = np.zeros((len(first), len(channels), first.shape[1], width), np.result_type(*channels))
+    for index, values in enumerate(channels):
+        out[:, index, :, : values.shape[2]] = values
+    return out
 
 
 def row_numbers(rows: Any) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from gamlp.errors import GamlpError
 from gamlp.files import map_array, write_json
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
+from gamlp.graph.views import View
 from gamlp.lease import lease
 from gamlp.propagation.shards import PART, Shard
 from gamlp.propagation.signals import Signal
@@ -24,6 +26,7 @@ from gamlp.propagation.store import (
     ShardEntry,
     SignalEntry,
     StoreManifest,
+    ViewEntry,
     read_manifest,
 )
 from gamlp.row_arrays import put_rows
@@ -32,7 +35,7 @@ from gamlp.storage import Place
 Array = np.ndarray[Any, Any]
 PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is there
 _NAMES = ("features", "labels", "crossfit")
-_SIGNALS = tuple(f"{name}-" for name in _NAMES)
+_SIGNALS = tuple(f"{name}{mark}" for name in _NAMES for mark in "-@")
 _BESIDE = (f".{MANIFEST}.", f".{PLAN}.", ".labels.npy", ".split.npy")  # not yet renamed when a run was killed
 _ROWS = 1 << 20
 
@@ -47,6 +50,7 @@ class StoreWriter:
         self._signals = signals
         self._structure = fingerprint.structure(graph)
         self._entries: dict[str, SignalEntry] = {}
+        self._views: dict[str, ViewEntry] = {}
 
     def begin(self) -> list[Signal]:
         """Signals that are still to be written, after refusing a store of another graph or plan."""
@@ -54,7 +58,7 @@ class StoreWriter:
         if (self.place / MANIFEST).exists():
             manifest = read_manifest(self.place)
             self._refuse_other(manifest.structure, manifest.graph)
-            self._entries = dict(manifest.signals)
+            self._entries, self._views = dict(manifest.signals), dict(manifest.views)
             missing = [signal for signal in self._signals if not self._serves(signal)]
         else:
             missing = list(self._signals)
@@ -98,9 +102,14 @@ class StoreWriter:
             nodes=self._graph.nodes.count,
             answers=self._write_answers(),
             signals=dict(sorted(self._entries.items(), key=lambda entry: _place(entry[0]))),
+            views=self._views | {view.name: _view_entry(view) for view in self._wanted_views()},
         )
         _put_json(self.place / MANIFEST, manifest.model_dump())
         self.tidy()
+
+    def _wanted_views(self) -> list[View]:
+        views = (signal.view for signal in self._signals)
+        return list({view.name: view for view in views if view is not None and view.name}.values())
 
     def tidy(self) -> None:
         """Remove what a finished store does not need, left by this run or by one that was killed at its very end."""
@@ -213,9 +222,13 @@ def _differences(stored: dict[str, Any], asked: dict[str, Any], prefix: str = ""
     return found
 
 
+def _view_entry(view: View) -> ViewEntry:
+    return ViewEntry(links=list(view.links), types=list(view.types))
+
+
 def _kind(name: str) -> str:
-    """`features-r0` are features too, by a further operator."""
-    return name.partition("-")[0]
+    """`features-r0` are features too, by a further operator, and `features@cites` on a view."""
+    return re.split("[-@]", name, maxsplit=1)[0]
 
 
 def _place(name: str) -> tuple[int, str]:

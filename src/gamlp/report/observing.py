@@ -55,7 +55,7 @@ def degrees_of(graph: Graph | None) -> Array | None:
     if graph is None:
         return None
     try:
-        return graph.relation.degrees()
+        return graph.degrees()
     except GamlpError:
         return None
 
@@ -67,7 +67,7 @@ def listening(
     degrees = degrees_of(graph)
     if degrees is None:
         return None
-    kept = store.signals["features"].rows
+    kept = store.kept
     rows = np.arange(store.manifest.nodes) if kept is None else np.asarray(kept)
     device = choose_device(resources.device)
     return weights_by_degree(bundle.model().to(device), rows_of(store, bundle.recipe, rows), degrees, device=device)

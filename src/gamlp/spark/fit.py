@@ -158,7 +158,7 @@ def _test_scores(spark: Any, bundle: Bundle, store: HopStore) -> dict[str, float
             labels, split = opened.labels, opened.split
             assert labels is not None and split is not None
             rows = split.test[labels.known()[split.test]]
-            if (kept := opened.signals["features"].rows) is not None:
+            if (kept := opened.kept) is not None:
                 rows = np.intersect1d(rows, kept)
             if not len(rows):
                 return {}

@@ -121,7 +121,7 @@ class PredictionTask:
     def range_rows(self, store: HopStore, number: int) -> Array:
         """Row numbers of a range that are asked for."""
         begin, end = self.bounds[number]
-        kept = store.signals["features"].rows
+        kept = store.kept
         rows = np.arange(begin, end) if kept is None else np.asarray(kept[begin:end])
         return rows[asked_among(store, self.rows, slice(begin, end) if kept is None else rows)]
 
@@ -200,7 +200,7 @@ def asked(
 def ranges_of(store: HopStore, row_bytes: int) -> tuple[tuple[int, int], ...]:
     """Stored rows in ranges of about RANGE_BYTES, none of which crosses from one shard to the next."""
     size = max(1, RANGE_BYTES // max(1, row_bytes))
-    shards = store.signals["features"].entry.shards
+    shards = store.signals[store.channels()[0].signal].entry.shards
     return tuple(
         (begin, min(begin + size, shard.stop)) for shard in shards for begin in range(shard.start, shard.stop, size)
     )
@@ -221,7 +221,7 @@ def asked_among(store: HopStore, chosen: tuple[str, ...], rows: slice | Array) -
 
 def _count(store: HopStore, chosen: tuple[str, ...], names: str) -> int:
     """Rows that are asked for, counted a part at a time; a set that is empty, or not kept, is refused."""
-    kept, nodes, count = store.signals["features"].rows, store.manifest.nodes, store.manifest.nodes
+    kept, nodes, count = store.kept, store.manifest.nodes, store.manifest.nodes
     if "all" not in chosen:
         parts = (slice(begin, min(begin + _ROWS, nodes)) for begin in range(0, nodes, _ROWS))
         count = sum(int(np.count_nonzero(asked_among(store, chosen, part))) for part in parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gamlp.errors import GamlpError
 from gamlp.memory import available_memory
-from gamlp.propagation.store import HopStore, StoredSignal
+from gamlp.propagation.store import HopStore, StoredSignal, side_by_side
 from gamlp.training.world import World
 
 Array = np.ndarray[Any, Any]
@@ -36,6 +36,7 @@ class Batch:
     share: Tensor | None = None
     whole: int | None = None
     counted: int | None = None
+    views: tuple[int, ...] | None = None  # x and y hold these alone; None: all
 
 
 class Source(Protocol):
@@ -77,7 +78,8 @@ class HopRows:
     """Some rows of a store, as deep as a model reads them. `label_hops` None: no labels are read.
 
     `features_from` is another store of the same nodes, where features are shared by several splits of the labels.
-    `channels` are the signals of features that are read side by side: one for each operator.
+    `channels` are the signals of features that are read side by side: one for each operator, or for each view and
+    type; `views` those whose labels are read.
     """
 
     store: HopStore
@@ -87,6 +89,8 @@ class HopRows:
     crossfit: bool = False
     features_from: HopStore | None = None
     channels: tuple[str, ...] = ("features",)
+    views: tuple[str, ...] = ("",)
+    sample: int = 0  # views that a training step reads, by chance; 0: all
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,18 +99,24 @@ class HopRows:
     def row_bytes(self) -> int:
         """Of one row, held as it is stored (bfloat16 is held as float32)."""
         signals = [(signal, self.hops) for signal in self._features]
-        if self.label_hops is not None:
-            signals.append((self.store.signals["labels"], self.label_hops))
-        size = 0
-        for signal, hops in signals:
-            entry = signal.entry
-            size += (hops + 1) * entry.width * (2 if entry.dtype == "float16" else 4)
+        widest = max(signal.entry.width for signal, _ in signals)
+        size = sum((hops + 1) * widest * _item(signal) for signal, hops in signals)
+        for signal in self._labels:
+            assert self.label_hops is not None
+            size += (self.label_hops + 1) * signal.entry.width * _item(signal)
         return size
 
     @property
     def _features(self) -> list[StoredSignal]:
         store = self.features_from or self.store
         return [store.signals[name] for name in self.channels]
+
+    @property
+    def _labels(self) -> list[StoredSignal]:
+        if self.label_hops is None:
+            return []
+        name = "crossfit" if self.crossfit else "labels"
+        return [self.store.signals[f"{name}@{view}" if view else name] for view in self.views]
 
     @property
     def targets(self) -> Array:
@@ -123,15 +133,34 @@ class HopRows:
     def batches(self, size: int, device: torch.device, memory: int | None = None) -> Batches:
         return Batches(self, size, device, memory)
 
-    def gather(self, positions: Array) -> tuple[Array, Array | None]:
-        """Hops of the rows at these positions, in the store's precision."""
+    def gather(self, positions: Array, views: Sequence[int] | None = None) -> tuple[Array, Array | None]:
+        """Hops of the rows at these positions, in the store's precision; of some views alone where they are named."""
         rows = self.rows[positions]
-        parts = [_gather(signal, rows, self.hops) for signal in self._features]
-        x = parts[0][:, None] if len(parts) == 1 else np.stack(parts, 1)
+        some = range(len(self.channels)) if views is None else self.channels_of(views)
+        width = max(signal.entry.width for signal in self._features)
+        x = side_by_side([_gather(self._features[number], rows, self.hops) for number in some], width)
+        assert x is not None
         if self.label_hops is None:
             return x, None
-        signal = self.store.signals["crossfit" if self.crossfit else "labels"]
-        return x, _gather(signal, rows, self.label_hops)[:, None]
+        chosen = range(len(self.views)) if views is None else views
+        return x, side_by_side([_gather(self._labels[number], rows, self.label_hops) for number in chosen])
+
+    def channels_of(self, views: Sequence[int]) -> list[int]:
+        """Numbers of the channels that are of these views."""
+        names = {self.views[number] for number in views}
+        return [number for number, channel in enumerate(self.channels) if channel.split("@")[1] in names]
+
+    def drawn(self, batches: int, generator: torch.Generator | None) -> list[list[int] | None]:
+        """Views for each batch of an epoch: all, or a sample by the generator."""
+        if generator is None or not 0 < self.sample < len(self.views):
+            return [None] * batches
+        draws = [torch.randperm(len(self.views), generator=generator)[: self.sample] for _ in range(batches)]
+        return [sorted(int(number) for number in draw) for draw in draws]
+
+
+def _item(signal: StoredSignal) -> int:
+    """Bytes of a number as it is held."""
+    return 2 if signal.entry.dtype == "float16" else 4
 
 
 def _gather(signal: StoredSignal, rows: Array, hops: int) -> Array:
@@ -172,34 +201,40 @@ class Batches:
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All rows once: shuffled by the generator, or in order."""
-        return self.of(*parts_of(len(self.source), self.size, generator))
+        parts, still = parts_of(len(self.source), self.size, generator)
+        return self.of(parts, still, self.source.drawn(len(parts), generator))
 
-    def of(self, parts: Iterable[Tensor], still: bool) -> Iterator[Batch]:
-        """A batch for the positions of each part; `still` ones follow each other."""
+    def of(self, parts: Iterable[Tensor], still: bool, views: Sequence[Sequence[int] | None]) -> Iterator[Batch]:
+        """A batch for the positions and views of each part; `still` ones follow each other."""
         parts = list(parts)
         if self.resident:
-            for part in parts:
+            for part, some in zip(parts, views):
+                x, y = self._x, self._y
+                if some is not None:
+                    x, y = x[:, self.source.channels_of(some)], None if y is None else y[:, list(some)]
                 if still and len(part) == len(self.source):  # all rows: nothing is copied
-                    yield self._batch(part.numpy(), self._x, self._y, self.target)
+                    yield self._batch(part.numpy(), x, y, self.target, some)
                     continue
                 pick = slice(int(part[0]), int(part[-1]) + 1) if still else part
-                x, y = _rows(self._x, pick), None if self._y is None else _rows(self._y, pick)
-                yield self._batch(part.numpy(), x, y, self.target[pick])
+                x, y = _rows(x, pick), None if y is None else _rows(y, pick)
+                yield self._batch(part.numpy(), x, y, self.target[pick], some)
             return
+        asked = [(part.numpy(), some) for part, some in zip(parts, views)]
         with ThreadPoolExecutor(1) as ahead:  # the next batch is read while this one is trained on
-            coming: Future[Any] | None = ahead.submit(self.source.gather, parts[0].numpy())
+            coming: Future[Any] | None = ahead.submit(self.source.gather, *asked[0])
             for index, part in enumerate(parts):
                 assert coming is not None
-                x, y = coming.result()
-                following = parts[index + 1].numpy() if index + 1 < len(parts) else None
-                coming = None if following is None else ahead.submit(self.source.gather, following)
-                yield self._batch(
-                    part.numpy(), torch.from_numpy(x), None if y is None else torch.from_numpy(y), self.target[part]
-                )
+                found, labels = coming.result()
+                coming = ahead.submit(self.source.gather, *asked[index + 1]) if index + 1 < len(parts) else None
+                y = None if labels is None else torch.from_numpy(labels)
+                yield self._batch(part.numpy(), torch.from_numpy(found), y, self.target[part], views[index])
 
-    def _batch(self, positions: Array, x: Tensor, y: Tensor | None, target: Tensor) -> Batch:
+    def _batch(
+        self, positions: Array, x: Tensor, y: Tensor | None, target: Tensor, views: Sequence[int] | None = None
+    ) -> Batch:
         placed = None if y is None else self._placed(y)
-        return Batch(self.source.rows[positions], self._placed(x), placed, target.to(self.device))
+        some = None if views is None else tuple(views)
+        return Batch(self.source.rows[positions], self._placed(x), placed, target.to(self.device), views=some)
 
     def _placed(self, values: Tensor) -> Tensor:
         return values.to(self.device, torch.float32, non_blocking=True)
@@ -234,7 +269,8 @@ class OwnBatches:
         parts, still = parts_of(self.count, self.size, generator)
         mine = [part[(part >= self.begin) & (part < self.end)] - self.begin for part in parts]
         given = [own if len(own) else torch.zeros(1, dtype=torch.int64) for own in mine]
-        for part, own, batch in zip(parts, mine, self.own.of(given, still)):
+        views = self.own.source.drawn(len(parts), generator)
+        for part, own, batch in zip(parts, mine, self.own.of(given, still, views)):
             share = torch.full((len(batch.target),), 1 / len(part), dtype=torch.float64, device=self.device)
             share = share if len(own) else torch.zeros_like(share)
             yield replace(batch, share=share, whole=len(part), counted=len(own))

@@ -15,13 +15,21 @@ from torch import nn
 
 from gamlp.errors import GamlpError
 from gamlp.models.registry import build, is_own
-from gamlp.models.shape import Shape
+from gamlp.models.shape import Part, Shape
 from gamlp.recipe import Recipe
 from gamlp.training.checkpoint import Weights, save_tensors, sealed, unsealed
 
 FORMAT = "gamlp-bundle"
 _VERSION = 1
 _NOT_TRUSTED = "a model of its own code is loaded only when you name it"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    view: str
+    kind: str | None
+    width: PositiveInt
 
 
 class _Shape(BaseModel):
@@ -32,6 +40,13 @@ class _Shape(BaseModel):
     hops: NonNegativeInt
     label_hops: NonNegativeInt
     channels: PositiveInt
+    parts: list[_Part] = []
+    label_views: list[str] = []
+
+    def made(self) -> Shape:
+        parts = tuple(Part(**part.model_dump()) for part in self.parts)
+        plain = self.model_dump(exclude={"parts", "label_views"})
+        return Shape(**plain, parts=parts, label_views=tuple(self.label_views))
 
 
 class _Content(BaseModel):
@@ -112,7 +127,7 @@ class Bundle:
             raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again")
         if is_own(recipe.model.name) and recipe.model.name != trust:
             raise GamlpError(_NOT_TRUSTED, file=path, hint=f"if you know it, say --trust {recipe.model.name}")
-        shape = Shape(**content.shape.model_dump())
+        shape = content.shape.made()
         parts: dict[str, Weights] = {"model": {}, "statistics": {}}
         for name, value in tensors.items():
             part, _, rest = name.partition(".")

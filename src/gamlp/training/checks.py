@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
 from gamlp.graph.graph import UNKNOWN, Graph, Labels
+from gamlp.graph.views import name_of
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.training.batches import HopRows
+from gamlp.training.bundle import Bundle
 
 Array = np.ndarray[Any, Any]
 _LACKING = {"features": "propagate them too", "labels": "propagate them too, or set model.beta to 0"}
@@ -18,7 +21,7 @@ _LACKING = {"features": "propagate them too", "labels": "propagate them too, or 
 def check_trainable(graph: Graph) -> None:
     """Labels, training rows, features: what is lacking is told."""
     nodes = graph.nodes
-    if nodes.features is None:
+    if nodes.features is None and not graph.heterogeneous:
         raise GamlpError(f"graph '{graph.name}' has no features", hint="ingest feature columns or --features FILE.npy")
     if nodes.labels is None:
         raise GamlpError(f"graph '{graph.name}' has no labels", hint="ingest a label column")
@@ -35,6 +38,35 @@ def check_width(graph: Graph, width: int) -> None:
             f"graph '{graph.name}' has {width_of(graph)} features where the model expects {width}",
             hint="give the same columns as in training",
         )
+
+
+def check_fits(graph: Graph, bundle: Bundle) -> None:
+    """Features of other widths, types or relations than the model was trained on are refused."""
+    parts = bundle.shape.parts
+    if not parts:
+        if graph.heterogeneous:
+            raise GamlpError(f"graph '{graph.name}' has several relations, and the model was trained on one")
+        check_width(graph, bundle.shape.features)
+        return
+    for kind, width in dict.fromkeys((part.kind, part.width) for part in parts):
+        kinds = graph.node_types if kind is None else [kind]
+        for name in kinds:
+            nodes = graph.node_types.get(name)
+            found = 0 if nodes is None or nodes.features is None else nodes.features.width
+            if found != width and not (kind is None and found == 0):
+                raise GamlpError(
+                    f"graph '{graph.name}' has {found} features of {name} where the model expects {width}",
+                    hint="give the same types and columns as in training",
+                )
+    made = bundle.recipe.relations
+    trained_on = bundle.report.get("structure")
+    if made.missing == "complex" or made.reduce:
+        here = fingerprint.structure(graph)
+        if trained_on is not None and trained_on != here:
+            raise GamlpError(
+                f"features that were made for the graph of training mean nothing on graph '{graph.name}'",
+                hint="train with relations.missing mean or none, and relations.reduce 0, to predict on other graphs",
+            )
 
 
 def width_of(graph: Graph) -> int:
@@ -93,48 +125,73 @@ def check_targets(train: HopRows, labels: Labels) -> None:
 
 def check_store(store: HopStore, wanted: Plan) -> None:
     """Whether a store holds what the recipe reads: the same operator, scaling and labels, and as deep."""
+    views = [""]
+    if wanted.subsets is not None:
+        views = [name_of(subset) for subset in wanted.subsets]
+        for view in views:
+            if view not in store.manifest.views:
+                raise GamlpError(
+                    f"the store has no hops on the relations {view}, which the recipe reads",
+                    file=store.folder,
+                    hint="propagate again, or list the store's subsets in relations.subsets",
+                )
+    for view in views:
+        _check_view(store, wanted, view)
+
+
+def _check_view(store: HopStore, wanted: Plan, view: str) -> None:
+    at = f"@{view}" if view else ""
     read: list[tuple[str, FeatureSignal | LabelSignal, Operator]] = []
-    if wanted.features is not None:
+    if wanted.features is not None and view:
+        channels = store.channels([view], apart=wanted.apart)
+        names = [channel.signal for channel in channels] or [f"features{at}"]
+        read += [(name, wanted.features, wanted.features.operator) for name in names]
+    elif wanted.features is not None:
         read += [(name, wanted.features, operator) for name, operator in wanted.features.names.items()]
     if wanted.labels is not None:
-        read.append(("labels", wanted.labels, wanted.labels.operator))
+        read.append((f"labels{at}", wanted.labels, wanted.labels.operator))
     for name, signal, operator in read:
-        if name not in store.manifest.signals:
-            if name not in _LACKING:  # of a further operator
-                raise GamlpError(
-                    f"the store has no hops of features with r {operator.r}, which propagation.also_r asks for",
-                    file=store.folder,
-                    hint="give the graph instead of a store",
-                )
-            raise GamlpError(
-                f"the store has no hops of {name}, which the recipe reads", file=store.folder, hint=_LACKING[name]
-            )
-        entry = store.manifest.signals[name]
-        if entry.hops < signal.hops:
-            raise GamlpError(
-                f"the store holds {entry.hops} hops of {name}, and the recipe reads {signal.hops}",
-                file=store.folder,
-                hint="propagate further, or read fewer",
-            )
-        asked = {"operator": operator.model_dump()}
-        if isinstance(signal, FeatureSignal):
-            asked["scaling"] = signal.scaling  # type: ignore[assignment]
-        for key, value in asked.items():
-            if entry.settings[key] != value:
-                raise GamlpError(
-                    f"the store's {name} have {key} {_told(entry.settings[key])}, not {_told(value)} as in the recipe",
-                    file=store.folder,
-                    hint="propagate again, or change the recipe's propagation",
-                )
+        _check_signal(store, name, signal, operator)
     if wanted.labels is None or wanted.labels.folds < 2:
         return
-    if "crossfit" not in store.manifest.signals:
+    if f"crossfit{at}" not in store.manifest.signals:
         raise GamlpError("the store has no cross-fitted labels", file=store.folder, hint="propagate with --label-folds")
-    settings = store.manifest.signals["crossfit"].settings
+    settings = store.manifest.signals[f"crossfit{at}"].settings
     for key in ("folds", "fold_seed"):
         if settings.get(key) != (asked_for := getattr(wanted.labels, key)):
             raise GamlpError(
                 f"the store's cross-fitted labels have {key} {settings.get(key)}, not {asked_for} as in the recipe",
+                file=store.folder,
+                hint="propagate again, or change the recipe's propagation",
+            )
+
+
+def _check_signal(store: HopStore, name: str, signal: FeatureSignal | LabelSignal, operator: Operator) -> None:
+    if name not in store.manifest.signals:
+        plain = name.partition("@")[0]
+        if plain not in _LACKING:  # of a further operator
+            raise GamlpError(
+                f"the store has no hops of features with r {operator.r}, which propagation.also_r asks for",
+                file=store.folder,
+                hint="give the graph instead of a store",
+            )
+        raise GamlpError(
+            f"the store has no hops of {name}, which the recipe reads", file=store.folder, hint=_LACKING[plain]
+        )
+    entry = store.manifest.signals[name]
+    if entry.hops < signal.hops:
+        raise GamlpError(
+            f"the store holds {entry.hops} hops of {name}, and the recipe reads {signal.hops}",
+            file=store.folder,
+            hint="propagate further, or read fewer",
+        )
+    asked = {"operator": operator.model_dump()}
+    if isinstance(signal, FeatureSignal):
+        asked["scaling"] = signal.scaling  # type: ignore[assignment]
+    for key, value in asked.items():
+        if entry.settings[key] != value:
+            raise GamlpError(
+                f"the store's {name} have {key} {_told(entry.settings[key])}, not {_told(value)} as in the recipe",
                 file=store.folder,
                 hint="propagate again, or change the recipe's propagation",
             )

@@ -176,7 +176,8 @@ class _Run:
         """Of the batch, or of this rank's part of it: Σ over ranks is the loss of the global batch."""
         for norm in self.norms:
             norm.counted = batch.counted != 0
-        loss = self.loss(self.model(batch.x, batch.y), batch.target, batch.share)
+        some = () if batch.views is None else (batch.views,)  # a sample of views, which the model is told
+        loss = self.loss(self.model(batch.x, batch.y, *some), batch.target, batch.share)
         if self.penalty is None:
             return loss
         part = 1.0 if batch.whole is None or batch.counted is None else batch.counted / batch.whole

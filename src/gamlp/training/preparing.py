@@ -12,7 +12,7 @@ from gamlp.cluster import SparkSettings
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.graph.induced import induced
-from gamlp.models.shape import Shape
+from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent
 from gamlp.propagation import (
     Engine,
@@ -30,6 +30,7 @@ from gamlp.storage import Place
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import (
+    check_fits,
     check_store,
     check_targets,
     check_trainable,
@@ -38,6 +39,7 @@ from gamlp.training.checks import (
     width_of,
     with_classes,
 )
+from gamlp.training.typed import ready, views_of, with_features
 
 Array = np.ndarray[Any, Any]
 
@@ -97,10 +99,13 @@ def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: boo
         folds=wanted.folds,
         fold_seed=wanted.fold_seed,
     )
+    subsets = recipe.relations.subsets
     return Plan(
         features=features,
         labels=label_signal if (recipe.labels_used if labels is None else labels) else None,
         rows=wanted.rows,
+        subsets=subsets if isinstance(subsets, tuple) else None,
+        apart=isinstance(subsets, tuple) and recipe.relations.apart == "yes",
     )
 
 
@@ -116,6 +121,7 @@ def prepare(
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph)
     engine = resources.engine()
+    graph, recipe = ready(graph, recipe, folder, progress)
     if valid_graph is not None:
         return _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
     if recipe.training.setting == "inductive":
@@ -213,6 +219,7 @@ def prepare_split(
 ) -> Prepared:
     """One of several splits of a graph: features come from a store that all splits share, labels from their own."""
     check_trainable(graph)
+    graph, recipe = ready(graph, recipe, folder, progress)
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None and split is not None
     plan = plan_of(recipe)
@@ -222,19 +229,25 @@ def prepare_split(
         own = plan.model_copy(update={"features": None, "rows": rows})
         store = resources.engine().run(graph, own, folder, progress)
     known = labels.known()
-    shared = replace(rows_of(store, recipe, split.train[known[split.train]]), features_from=features)
-    train = replace(shared, crossfit=recipe.labels_used and recipe.propagation.folds > 1)
+    shared = rows_of(store, recipe, split.train[known[split.train]], features)
+    train = _to_train_on(shared, recipe)
     check_targets(train, labels)
     valid = replace(shared, rows=split.valid[known[split.valid]])
     return Prepared(recipe, train, valid, store, _shape(features, recipe), labels.classes, labels.many)
 
 
-def rows_of(store: HopStore, recipe: Recipe, rows: Array) -> HopRows:
+def rows_of(store: HopStore, recipe: Recipe, rows: Array, features_from: HopStore | None = None) -> HopRows:
     """Chosen rows, as a trained model reads them: label hops from all training labels."""
     features = plan_of(recipe, labels=False).features
     assert features is not None
     label_hops = recipe.propagation.label_hops if recipe.labels_used else None
-    return HopRows(store, rows, recipe.propagation.hops, label_hops, channels=tuple(features.names))
+    views = views_of(recipe)
+    if views is None:
+        names = tuple(features.names)
+        return HopRows(store, rows, recipe.propagation.hops, label_hops, False, features_from, names)
+    found = (features_from or store).channels(views, apart=recipe.relations.apart == "yes")
+    names = tuple(channel.signal for channel in found)
+    return HopRows(store, rows, recipe.propagation.hops, label_hops, False, features_from, names, views)
 
 
 def _rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
@@ -242,25 +255,38 @@ def _rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
     assert labels is not None and split is not None
     rows = split.rows(role)
     rows = rows[labels.known()[rows]]
-    crossfit = role == "train" and recipe.labels_used and recipe.propagation.folds > 1
-    return replace(rows_of(store, recipe, rows), crossfit=crossfit)
+    found = rows_of(store, recipe, rows)
+    return _to_train_on(found, recipe) if role == "train" else found
+
+
+def _to_train_on(rows: HopRows, recipe: Recipe) -> HopRows:
+    """Cross-fitted, and some views a step, where the recipe says so."""
+    crossfit = recipe.labels_used and recipe.propagation.folds > 1
+    return replace(rows, crossfit=crossfit, sample=recipe.training.subset_sample if rows.views != ("",) else 0)
 
 
 def _shape(store: HopStore, recipe: Recipe) -> Shape:
     labels = store.labels
     assert labels is not None
     label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
-    width = store.manifest.signals["features"].width
-    channels = 1 + len(recipe.propagation.also_r)
-    return Shape(width, len(labels.classes), recipe.propagation.hops, label_hops, channels)
+    signals, views = store.manifest.signals, views_of(recipe)
+    hops, classes = recipe.propagation.hops, len(labels.classes)
+    if views is None:
+        width = signals["features"].width
+        return Shape(width, classes, hops, label_hops, 1 + len(recipe.propagation.also_r))
+    channels = store.channels(views, apart=recipe.relations.apart == "yes")
+    parts = tuple(Part(channel.view, channel.kind, signals[channel.signal].width) for channel in channels)
+    width = max(part.width for part in parts)
+    return Shape(width, classes, hops, label_hops, len(parts), parts, views if recipe.labels_used else ())
 
 
 def hops_for(
     bundle: Bundle, graph: Graph, folder: Path | Place, resources: Resources = HERE, progress: Progress = silent
 ) -> HopStore:
     """Hops of another graph, as the bundle's model reads them."""
-    check_width(graph, bundle.shape.features)
     graph = with_classes(graph, bundle.classes)
+    graph = with_features(graph, bundle.recipe, folder, progress)
+    check_fits(graph, bundle)
     if bundle.recipe.labels_used and not graph.trainable:
         raise GamlpError(
             f"the model listens to known labels, and graph '{graph.name}' has no training rows",

@@ -15,6 +15,7 @@ from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped
 from gamlp.storage import Place, is_url
 from gamlp.training.run_folder import Origin
+from gamlp.training.typed import settled_relations
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def default_recipe(source: Source) -> str | None:
 def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:
     """The recipe as it will be used: what it leaves open is taken from a store; and what was changed, in sentences."""
     check_one_model(recipe)
-    notes = []
+    notes: list[str] = []
     if source.store is not None:
         if valid is not None or recipe.training.setting == "inductive":
             asked = "a validation graph" if valid is not None else "training.setting inductive"
@@ -69,6 +70,8 @@ def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple
                 hint="give the graph folder instead",
             )  # fmt: skip
         recipe = _as_stored(recipe, source.store)
+    else:
+        recipe, notes = settled_relations(source.opened, recipe)
     if valid is not None and recipe.labels_used and not valid.trainable:
         recipe = recipe.changed({"model.beta": 0.0})
         notes.append(
@@ -93,17 +96,21 @@ def check_one_model(recipe: Recipe) -> None:
 def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:
     signals = store.manifest.signals
     found: dict[str, Any] = {}
-    if "features" in signals:
-        entry = signals["features"]
+    if channels := store.channels():
+        entry = signals[channels[0].signal]
         found |= {"hops": entry.hops, "scaling": entry.settings["scaling"], "dtype": entry.dtype}
         found |= {"r": entry.settings["operator"]["r"], "loops": entry.settings["operator"]["loops"]}
-    if "labels" in signals:
-        found |= {"label_hops": signals["labels"].hops, "label_r": signals["labels"].settings["operator"]["r"]}
-    if "crossfit" in signals:
-        settings = signals["crossfit"].settings  # stores of the first release do not say these
+    if labels := store.channels(signal="labels"):
+        entry = signals[labels[0].signal]
+        found |= {"label_hops": entry.hops, "label_r": entry.settings["operator"]["r"]}
+    if crossfit := store.channels(signal="crossfit"):
+        settings = signals[crossfit[0].signal].settings  # stores of the first release do not say these
         found |= {key: settings[key] for key in ("folds", "fold_seed") if key in settings}
     said = recipe.propagation.model_fields_set
     changes = {f"propagation.{key}": value for key, value in found.items() if key not in said}
-    if "labels" not in signals and "beta" not in recipe.model.model_fields_set:
+    if store.manifest.views and not isinstance(recipe.relations.subsets, tuple):
+        changes["relations.subsets"] = [view.links for view in store.manifest.views.values()]
+        changes["relations.apart"] = "yes" if any(channel.kind for channel in channels) else "no"
+    if not labels and "beta" not in recipe.model.model_fields_set:
         changes["model.beta"] = 0.0
     return recipe.changed(changes)

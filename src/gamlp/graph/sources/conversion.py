@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,27 @@ from gamlp.errors import GamlpError
 from gamlp.graph.buckets import Buckets, bucket_count
 from gamlp.graph.csr import csr_block
 from gamlp.graph.folder import GraphWriter
-from gamlp.graph.graph import UNKNOWN, Array, Labels
+from gamlp.graph.graph import UNKNOWN, Array, Block, Labels
+from gamlp.graph.joins import REVERSE
 from gamlp.progress import Progress, silent
 
 _DENSE = 64 << 20  # bytes of a sparse matrix made dense at a time
 _LABELS = 1 << 20  # labels converted at a time
+
+
+@dataclass(frozen=True)
+class Links:
+    """Edges of one relation by the rows of their ends, source → target: (type, nodes) of both."""
+
+    name: str
+    source: tuple[str, int]
+    target: tuple[str, int]
+    edges: tuple[Array, Array]
+    weights: Array | None = None
+
+    def turned(self) -> Links:
+        """The same edges the other way."""
+        return Links(REVERSE + self.name, self.target, self.source, self.edges[::-1], self.weights)
 
 
 @dataclass(frozen=True)
@@ -71,22 +87,67 @@ class Conversion:
         finally:
             buckets.close()
 
-    def write_relation(
-        self,
-        name: str,
-        source: tuple[str, int],
-        target: tuple[str, int],
-        edges: tuple[Array, Array],
-        weights: Any = None,
-    ) -> None:
-        """One relation of a heterogeneous graph, directed as the data has it: (type, nodes) at both ends."""
-        _check_nodes(self.raw, source[1], edges[0])
-        _check_nodes(self.raw, target[1], edges[1])
-        self.writer.relation(directed=True, weighted=weights is not None, name=name, source=source[0], target=target[0])
+    def write_relations(self, relations: Sequence[Links]) -> None:
+        """Relations of a heterogeneous graph, directed as the data has them, each with its reverse.
+
+        That is the one of them which holds the same edges the other way, found by content; where there is none it is
+        made. A relation inside a type that is its own reverse has no direction.
+        """
+        forward = {links.name: self._block(links) for links in relations}
+        reverse: dict[str, str | None] = {}
+        for links in relations:
+            name, backward = links.name, None
+            if name not in reverse:
+                backward = self._block(links.turned())
+                reverse |= _paired(links, backward, relations, forward, reverse)
+            directed = reverse[name] is not None
+            self._write(links, forward[name], directed, reverse[name])
+            if backward is not None and reverse[name] == REVERSE + name:
+                self._write(links.turned(), backward, directed, name)
+
+    def _block(self, links: Links) -> Block:
+        for (_, count), end in zip((links.source, links.target), links.edges):
+            _check_nodes(self.raw, count, end)
         # Node 3 of one type and node 3 of another are no self-loop.
-        loops = source[0] == target[0]
-        block = csr_block(edges[1], edges[0], weights, start=0, stop=target[1], symmetric=False, drop_loops=loops)
-        self.writer.block(block, name)
+        options = {"symmetric": False, "drop_loops": links.source == links.target}
+        return csr_block(links.edges[1], links.edges[0], links.weights, start=0, stop=links.target[1], **options)
+
+    def _write(self, links: Links, block: Block, directed: bool, reverse: str | None) -> None:
+        self.writer.relation(
+            directed=directed,
+            weighted=links.weights is not None,
+            name=links.name,
+            source=links.source[0],
+            target=links.target[0],
+            reverse=reverse,
+        )
+        self.writer.block(block, links.name)
+
+
+def _paired(
+    links: Links,
+    backward: Block,
+    relations: Sequence[Links],
+    forward: Mapping[str, Block],
+    taken: Mapping[str, str | None],
+) -> dict[str, str | None]:
+    """Reverses by name: of this relation, and of another where that is it."""
+    if links.source == links.target and _same(forward[links.name], backward):
+        return {links.name: None}
+    for other in relations:
+        turned = (other.source, other.target) == (links.target, links.source)
+        if turned and other.name not in taken and other is not links and _same(forward[other.name], backward):
+            return {links.name: other.name, other.name: links.name}
+    return {links.name: REVERSE + links.name}
+
+
+def _same(one: Block, other: Block) -> bool:
+    """Whether two blocks hold the same entries; weights that were added up in another order may differ a little."""
+    if not (np.array_equal(one.offsets, other.offsets) and np.array_equal(one.neighbours, other.neighbours)):
+        return False
+    if one.weights is None or other.weights is None:
+        return one.weights is other.weights
+    return bool(np.allclose(one.weights, other.weights))
 
 
 def _check_nodes(place: Path, nodes: int, *ends: Array) -> None:

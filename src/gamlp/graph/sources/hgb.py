@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import UNKNOWN, Array, Labels, Split
-from gamlp.graph.sources.conversion import Conversion
+from gamlp.graph.sources.conversion import Conversion, Links
 from gamlp.graph.sources.numbers import parse
 
 _TEXT = 16 << 20  # bytes of features parsed at a time
@@ -28,7 +28,7 @@ class _Type:
 
 
 def read(raw: Conversion) -> None:
-    """Node types, relations as the files have them (both directions are there), train and test rows.
+    """Node types, relations as the files have them (both directions are there, and are told to be), split.
 
     `label.dat` trains and `label.dat.test` tests; rows to validate are taken from the training rows by seed.
     """
@@ -105,19 +105,39 @@ def _write_links(raw: Conversion, types: dict[int, _Type], info: Any, local: Arr
     try:
         # Source, target, relation, weight: all numbers, a few million lines at most.
         table = parse(path.read_bytes(), "\t", np.float64)
-        ends = local[table[:, :2].astype(np.int64)]
+        nodes = table[:, :2].astype(np.int64)
+        ends = local[nodes]
     except (pa.ArrowException, ValueError, IndexError) as error:
         raise GamlpError(f"not a list of links ({error})", file=path, hint="fetch it again") from error
+    type_of = np.full(len(local), -1, np.int64)
+    for number, one in types.items():
+        type_of[one.ids] = number
+    relations = []
     for number, link in info["link.dat"]["link type"].items():
         chosen = table[:, 2] == int(number)
         source, target = types[int(link["start"])], types[int(link["end"])]
+        _check_types(path, link, types, type_of[nodes], nodes, chosen)
         weights = table[chosen, 3].astype(np.float32)
-        raw.write_relation(
-            _relation_name(source.name, link["meaning"], target.name),
-            (source.name, len(source.ids)),
-            (target.name, len(target.ids)),
-            (ends[chosen, 0], ends[chosen, 1]),
-            None if np.allclose(weights, 1) else weights,
+        relations.append(
+            Links(
+                _relation_name(source.name, link["meaning"], target.name),
+                (source.name, len(source.ids)),
+                (target.name, len(target.ids)),
+                (ends[chosen, 0], ends[chosen, 1]),
+                None if np.allclose(weights, 1) else weights,
+            )
+        )
+    raw.write_relations(relations)
+
+
+def _check_types(path: Path, link: Any, types: dict[int, _Type], found: Array, nodes: Array, chosen: Array) -> None:
+    """Refuse a link whose end is a node of another type than its relation joins."""
+    wrong = chosen[:, None] & (found != [int(link["start"]), int(link["end"])])
+    if wrong.any():
+        row, end = (int(at[0]) for at in np.nonzero(wrong))
+        expected = types[int(link[("start", "end")[end]])].name
+        raise GamlpError(
+            f"node {nodes[row, end]} is no {expected}, which '{link['meaning']}' joins", file=path, row=row + 1
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Split
-from gamlp.graph.sources.conversion import Conversion, numbered
+from gamlp.graph.sources.conversion import Conversion, Links, numbered
 from gamlp.graph.sources.members import Npz
 from gamlp.graph.sources.numbers import named, table, tables
 
@@ -47,7 +47,7 @@ def read_binary(raw: Conversion) -> None:
 
 
 def read_types(raw: Conversion) -> None:
-    """ogbn-mag: several node types, relations directed as OGB has them; papers have features and labels."""
+    """ogbn-mag: several node types, relations as OGB has them and their reverses; papers have features and labels."""
     nodes = _counts(raw.file("raw/num-node-dict.csv.gz"))
     target = raw.options["target"]
     for kind, count in nodes.items():
@@ -63,7 +63,8 @@ def read_types(raw: Conversion) -> None:
             raise GamlpError(f"relation '{relation}' joins unknown types {head} and {tail}", file=raw.raw)
         edges = table(raw.file(f"raw/relations/{head}___{relation}___{tail}/edge.csv.gz"))
         ends = (edges[:, 0].astype(np.int32), edges[:, 1].astype(np.int32))
-        raw.write_relation(f"{head}-{relation}-{tail}", (head, nodes[head]), (tail, nodes[tail]), ends)
+        # One at a time: 7 million edges are sorted while no others are in memory.
+        raw.write_relations([Links(f"{head}-{relation}-{tail}", (head, nodes[head]), (tail, nodes[tail]), ends)])
 
 
 def _csv_features(raw: Conversion, path: Path, count: int, kind: str) -> None:

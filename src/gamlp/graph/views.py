@@ -1,0 +1,98 @@
+"""A view: some links of a graph as one homogeneous graph over the types they connect with the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest
+
+_LONGEST = 80  # characters of a name that is still a part of file names
+
+
+@dataclass(frozen=True)
+class View:
+    """Nodes are numbered type after type, the target first: type i has the numbers starts[i] .. starts[i + 1].
+
+    A target node's number is its row, so that rows that are kept mean the same in every view. The view of a
+    homogeneous graph has no name.
+    """
+
+    name: str
+    links: tuple[str, ...]
+    relations: tuple[str, ...]
+    types: tuple[str, ...]
+    starts: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return self.starts[-1]
+
+    def start(self, kind: str) -> int:
+        return self.starts[self.types.index(kind)]
+
+    def called(self, signal: str, kind: str | None = None) -> str:
+        """The name of a signal on this view: `features@paper-author@author`; plain on a homogeneous graph."""
+        if not self.name:
+            return signal
+        return f"{signal}@{self.name}" if kind is None else f"{signal}@{self.name}@{kind}"
+
+
+def whole_view(graph: Graph) -> View:
+    """The one view of a homogeneous graph."""
+    name = graph.relation.name
+    return View("", (name,), (name,), (graph.target,), (0, graph.nodes.count))
+
+
+def view_of(graph: Graph, links: Iterable[str]) -> View:
+    """The links of a subset that are connected with the target, and the types they connect."""
+    chosen = [link for link in graph.links if link in set(links)]
+    types = {graph.target}
+    while True:
+        ends = [(graph.relations[link].source, graph.relations[link].target) for link in chosen]
+        reached = {kind for pair in ends if set(pair) & types for kind in pair}
+        if reached <= types:
+            break
+        types |= reached
+    kept = tuple(link for link in chosen if graph.relations[link].source in types)
+    if not touches(graph, kept):
+        raise GamlpError(
+            f"the subset {'+'.join(links)} does not touch {graph.target}", hint="choose relations that lead to it"
+        )
+    ordered = (graph.target, *(kind for kind in graph.node_types if kind in types and kind != graph.target))
+    starts = [0]
+    for kind in ordered:
+        starts.append(starts[-1] + graph.node_types[kind].count)
+    relations = tuple(name for link in kept for name in graph.links[link])
+    return View(name_of(kept), kept, relations, ordered, tuple(starts))
+
+
+def touches(graph: Graph, links: Iterable[str]) -> bool:
+    """Whether some link leads to the target."""
+    return any(graph.relations[name].target == graph.target for link in links for name in graph.links[link])
+
+
+def name_of(links: tuple[str, ...]) -> str:
+    """`paper-author+paper-term`, or a short name where that would be too long for a file's."""
+    name = "+".join(links)
+    return name if len(name) <= _LONGEST else f"{len(links)}-links-{digest(list(links))}"
+
+
+def directed(graph: Graph, view: View) -> bool:
+    """Whether some edge leads one way alone: an undirected relation, or one with its reverse, does not."""
+    return any(graph.relations[name].directed and graph.relations[name].reverse is None for name in view.relations)
+
+
+def weighted(graph: Graph, view: View) -> bool:
+    return any(graph.relations[name].weighted for name in view.relations)
+
+
+def structure(graph: Graph, view: View) -> str:
+    """Changes with any edge of the view; of a homogeneous graph it is the graph's own."""
+    if not view.name:
+        return fingerprint.structure(graph)
+    relations = sorted(fingerprint.relation(graph, name) for name in view.relations)
+    return digest({"types": list(view.types), "starts": list(view.starts), "relations": relations})

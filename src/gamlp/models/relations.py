@@ -1,0 +1,91 @@
+"""Mixing subsets of relations (NARS): one weight for every channel, hop and column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from gamlp.models.shape import Part, Shape
+
+
+class SubsetMixing(nn.Module):
+    """m^(k) = Σ_c w[c, k] ∘ P_t(c) x[c, k]: channels `[b, C, hops, d]` → `[b, hops, width]`.
+
+    P_t is a linear layer for each type t of nodes where types are channels of their own, and nothing where all types
+    share one signal. It has no bias, so that a type that does not reach a node adds nothing to it. Before training
+    every view weighs alike.
+
+    >>> parts = [Part("cites", "paper", 4), Part("cites+writes", "paper", 4), Part("cites+writes", "author", 3)]
+    >>> SubsetMixing(parts, hops=2, width=8)(torch.zeros(5, 3, 2, 4)).shape
+    torch.Size([5, 2, 8])
+    """
+
+    def __init__(self, parts: Sequence[Part], hops: int, width: int) -> None:
+        super().__init__()
+        self.parts = tuple(parts)
+        self.width = width
+        kinds = list(dict.fromkeys(part.kind for part in parts))
+        if any(part.kind != parts[0].kind for part in parts) or parts[0].kind is not None:
+            widths = {part.kind: part.width for part in parts}
+            self.maps = nn.ModuleList(nn.Linear(widths[kind], width, bias=False) for kind in kinds)
+        else:
+            self.maps = nn.ModuleList()
+        self._kind = [kinds.index(part.kind) for part in parts]
+        views = [self._kind.count(kind) for kind in self._kind]
+        first = torch.tensor([1.0 / count for count in views])
+        self.weight = nn.Parameter(first[:, None, None].repeat(1, hops, width))
+
+    def forward(self, x: Tensor, chosen: Sequence[int] | None = None) -> Tensor:
+        """With `chosen`, x holds these channels alone, and stands for all: what they add up to is scaled up."""
+        numbers = range(len(self.parts)) if chosen is None else chosen
+        mixed: Tensor | None = None
+        for at, number in enumerate(numbers):
+            values = x[:, at]
+            if self.maps:
+                kind = self.maps[self._kind[number]]
+                assert isinstance(kind, nn.Linear)
+                values = kind(values[..., : kind.in_features])
+            weight = self.weight[number] * self._scale(number, numbers)
+            mixed = values * weight if mixed is None else torch.addcmul(mixed, values, weight)
+        assert mixed is not None
+        return mixed
+
+    def _scale(self, number: int, numbers: Sequence[int]) -> float:
+        """Channels of this type, by those of them that are there."""
+        kind = self._kind[number]
+        return self._kind.count(kind) / sum(self._kind[other] == kind for other in numbers)
+
+    @torch.no_grad()
+    def shares(self, x: Tensor) -> Tensor:
+        """How much of what a hop says comes from each channel: mean |w[c, k] ∘ P x[c, k]|, `[C, hops]`, summing to one.
+
+        A hop that says nothing (no path of that length) has shares of zero.
+        """
+        sizes = []
+        for number in range(len(self.parts)):
+            values = x[:, number]
+            if self.maps:
+                kind = self.maps[self._kind[number]]
+                assert isinstance(kind, nn.Linear)
+                values = kind(values[..., : kind.in_features])
+            sizes.append((values * self.weight[number]).abs().mean((0, 2)))
+        found = torch.stack(sizes)
+        total = found.sum(0)
+        return torch.where(total > 0, found / total.clamp_min(torch.finfo(found.dtype).tiny), 0.0)
+
+
+def mixing_of_features(shape: Shape, hidden: int) -> SubsetMixing | None:
+    """What brings channels of features to one; None where there is one channel already."""
+    if not shape.parts or (shape.channels == 1 and shape.kinds == (None,)):
+        return None
+    return SubsetMixing(shape.parts, shape.hops + 1, shape.features if shape.kinds == (None,) else hidden)
+
+
+def mixing_of_labels(shape: Shape) -> SubsetMixing | None:
+    """The same of labels, whose width is that of the classes on every view."""
+    if len(shape.label_views) < 2:
+        return None
+    parts = [Part(view, None, shape.classes) for view in shape.label_views]
+    return SubsetMixing(parts, shape.label_hops + 1, shape.classes)

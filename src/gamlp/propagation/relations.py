@@ -1,0 +1,172 @@
+"""Which subsets of a graph's links are views (NARS): all while they are few, a seeded sample, or those of a list."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph
+from gamlp.graph.views import touches, view_of
+from gamlp.sections import Relations
+
+FEW = 16  # subsets: as many as auto takes without choosing
+_COUNTABLE = 12  # links whose subsets are listed; of more, subsets are drawn
+_TRIES = 64  # draws for every subset of a sample, before there seem to be no further ones
+Subset = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Subsets as sorted by the graph's links, and what was left out, in sentences."""
+
+    subsets: tuple[Subset, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a plan looks: hops of features and of labels, and whether sums of columns enter (r > 0)."""
+
+    hops: int
+    label_hops: int = 0
+    columns: bool = True
+
+
+def choose(graph: Graph, wanted: Relations, reach: Reach) -> Chosen:
+    """The subsets of a recipe for a graph; each touches the target, and no two give its rows the same hops."""
+    same = _Sameness(graph, reach)
+    if isinstance(wanted.subsets, tuple):
+        return _listed(graph, wanted.subsets, same)
+    links = list(graph.links)
+    if len(links) > _COUNTABLE:
+        if wanted.subsets == "all":
+            raise GamlpError(
+                f"{len(links)} relations have {2 ** len(links) - 1:,} subsets",
+                hint="set relations.subsets to sample, or to a list",
+            )
+        drawn = _drawn(links, wanted)
+        return _distinct(graph, drawn, same, wanted.count)
+    listed = [tuple(subset) for size in range(1, len(links) + 1) for subset in itertools.combinations(links, size)]
+    found = _distinct(graph, listed, same)
+    if wanted.subsets == "all" or (wanted.subsets == "auto" and len(found.subsets) <= FEW):
+        return found
+    count = min(wanted.count, len(found.subsets))
+    picked = np.random.default_rng(wanted.seed).choice(len(found.subsets), count, replace=False)
+    return Chosen(tuple(found.subsets[index] for index in sorted(picked)), found.notes)
+
+
+def _listed(graph: Graph, subsets: tuple[Subset, ...], same: _Sameness) -> Chosen:
+    links = [tuple(link_of(graph, name) for name in subset) for subset in subsets]
+    for subset in links:
+        view_of(graph, subset)  # refuses one that leaves the target aside
+    return _distinct(graph, links, same)
+
+
+def link_of(graph: Graph, name: str) -> str:
+    """The link a relation belongs to, by its own name or its reverse's."""
+    for link, relations in graph.links.items():
+        if name in relations:
+            return link
+    near = difflib.get_close_matches(name, graph.relations, 1)
+    raise GamlpError(
+        f"graph '{graph.name}' has no relation '{name}'" + (f": did you mean '{near[0]}'?" if near else ""),
+        hint=f"it has {', '.join(graph.links)}",
+    )
+
+
+def _drawn(links: list[str], wanted: Relations) -> Iterator[Subset]:
+    """Subsets by chance, each link in with probability a half."""
+    random = np.random.default_rng(wanted.seed)
+    for _ in range(_TRIES * wanted.count):
+        yield tuple(link for link, inside in zip(links, random.integers(0, 2, len(links))) if inside)
+
+
+def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: int | None = None) -> Chosen:
+    """The first subset of every kind; those that give the same hops are told, once for each that is kept."""
+    kept: dict[frozenset[str], Subset] = {}
+    repeated: dict[Subset, list[Subset]] = {}
+    for subset in subsets:
+        key = same.key(subset)
+        if not touches(graph, key):
+            continue
+        if key in kept:
+            if set(subset) != set(kept[key]) and subset not in repeated.setdefault(kept[key], []):
+                repeated[kept[key]].append(subset)
+            continue
+        kept[key] = tuple(link for link in graph.links if link in set(subset))
+        if len(kept) == most:
+            break
+    if not kept:
+        raise GamlpError(
+            f"no relation of graph '{graph.name}' leads to {graph.target}", hint="give the relations that do"
+        )
+    # Of subsets that are alike the smallest is shown: what it leaves out reaches no target row.
+    smallest = {key: min([subset, *repeated.get(subset, [])], key=len) for key, subset in kept.items()}
+    notes = []
+    for key, subset in kept.items():
+        others = [other for other in [subset, *repeated.get(subset, [])] if other != smallest[key]]
+        if others:
+            told = ", ".join("+".join(other) for other in others[:2]) + (" …" if len(others) > 2 else "")
+            verb = "gives" if len(others) == 1 else "give"
+            notes.append(
+                f"{told} {verb} {graph.target} the same hops as {'+'.join(smallest[key])}: {len(others)} left out"
+            )
+    return Chosen(tuple(smallest.values()), tuple(notes))
+
+
+class _Sameness:
+    """What of a subset reaches the target's rows: two subsets with the same give it the same hops.
+
+    Left aside are links without edges, links that are not connected with the target, links farther away than the
+    hops go, and all but the first of links that hold the same edges.
+    """
+
+    def __init__(self, graph: Graph, reach: Reach) -> None:
+        self._graph, self._reach = graph, reach
+        self._first: dict[str, str] = {}
+        seen: dict[str, str] = {}
+        for link, names in graph.links.items():
+            if not graph.relations[link].entries:
+                continue
+            content = fingerprint.relation(graph, link)
+            # Weights of links that are alike add up; edges without become one.
+            once = not graph.relations[link].weighted and len(names) == len(
+                graph.links.get(seen.get(content, link), ())
+            )
+            self._first[link] = seen.setdefault(content, link) if once else link
+
+    def key(self, subset: Iterable[str]) -> frozenset[str]:
+        links = {self._first[link] for link in subset if link in self._first}
+        distance = {self._graph.target: 0}
+        for step in itertools.count(1):
+            new = {
+                kind
+                for link in links
+                for kind in self._ends(link)
+                if kind not in distance and set(self._ends(link)) & distance.keys()
+            }
+            if not new:
+                break
+            distance |= dict.fromkeys(new, step)
+        return frozenset(
+            link for link in links if self._felt(min(distance.get(end, 1 << 30) for end in self._ends(link)))
+        )
+
+    def _ends(self, link: str) -> tuple[str, str]:
+        relation = self._graph.relations[link]
+        return relation.source, relation.target
+
+    def _felt(self, away: int) -> bool:
+        """Whether an edge whose nearer end is `away` steps from the target changes a hop that is kept.
+
+        Its rows arrive one hop after its nearer end; with r > 0 its share in that end's degree is felt as soon as
+        the end itself. Labels go out to that end and come back.
+        """
+        farther = 0 if self._reach.columns and away > 0 else 1
+        return away + farther <= self._reach.hops or max(2 * away, 1) <= self._reach.label_hops

@@ -1,0 +1,102 @@
+"""Graphs of several types made ready: features for every type, and a recipe whose subsets of relations are settled."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph
+from gamlp.graph.views import name_of, view_of
+from gamlp.models.shape import Part, Shape
+from gamlp.progress import Progress, silent
+from gamlp.propagation.relations import Reach, choose
+from gamlp.recipe import Recipe
+from gamlp.storage import Place
+
+
+def settled_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
+    """The recipe with its subsets as a list, and what was left out, in sentences; done twice it changes nothing."""
+    if not graph.heterogeneous:
+        if isinstance(recipe.relations.subsets, tuple):
+            raise GamlpError(
+                f"graph '{graph.name}' has one relation, and the recipe lists subsets of several",
+                hint="leave relations.subsets out",
+            )
+        return recipe, []
+    if recipe.training.setting == "inductive":
+        raise GamlpError("the inductive setting reads graphs of one relation", hint="set training.setting transductive")
+    if recipe.propagation.also_r:
+        raise GamlpError(
+            "further operators are read on graphs of one relation alone", hint="leave propagation.also_r empty"
+        )
+    wanted = recipe.propagation
+    label_r = wanted.r if wanted.label_r is None else wanted.label_r
+    reach = Reach(wanted.hops, wanted.label_hops if recipe.labels_used else 0, max(wanted.r, label_r) > 0)
+    chosen = choose(graph, recipe.relations, reach)
+    subsets = [list(view_of(graph, subset).links) for subset in chosen.subsets]
+    changes = {"relations.subsets": subsets, "relations.apart": _apart(graph, recipe)}
+    return recipe.changed(changes), list(chosen.notes)
+
+
+def _apart(graph: Graph, recipe: Recipe) -> str:
+    """One signal for all types where their features have one width as they are given, and what is made has it too."""
+    wanted = recipe.relations
+    if wanted.apart != "auto":
+        return wanted.apart
+    widths = {nodes.features.width for nodes in graph.node_types.values() if nodes.features is not None}
+    if len(widths) != 1:
+        return "yes"
+    width = widths.pop()
+    width = min(width, wanted.reduce) if wanted.reduce else width
+    embedded = wanted.missing == "complex" and any(nodes.features is None for nodes in graph.node_types.values())
+    return "yes" if embedded and wanted.dimension not in (0, width) else "no"
+
+
+def with_features(graph: Graph, recipe: Recipe, beside: Path | Place, progress: Progress = silent) -> Graph:
+    """Features for types that have none, and narrower ones; kept with the graph, or `beside` where that cannot be."""
+    if not graph.heterogeneous:
+        return graph
+    from gamlp.graph.embeddings import completed
+
+    place = Place.of(beside)
+    if graph.folder is not None:
+        own = Place.of(graph.folder)
+        if own.local is None or os.access(own.local, os.W_OK):
+            place = own
+    return completed(graph, recipe.relations, place, progress)
+
+
+def ready(graph: Graph, recipe: Recipe, beside: Path | Place, progress: Progress = silent) -> tuple[Graph, Recipe]:
+    """Both; a graph of one relation stays as it is."""
+    recipe, _ = settled_relations(graph, recipe)
+    return with_features(graph, recipe, beside, progress), recipe
+
+
+def views_of(recipe: Recipe) -> tuple[str, ...] | None:
+    """Names of a settled recipe's views; None on a graph of one relation."""
+    subsets = recipe.relations.subsets
+    return tuple(name_of(subset) for subset in subsets) if isinstance(subsets, tuple) else None
+
+
+def expected_shape(graph: Graph, recipe: Recipe) -> Shape:
+    """What a model will be built for, known before anything is propagated; widths that are to be made are guessed."""
+    labels = graph.nodes.labels
+    assert labels is not None
+    label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
+    channels = 1 + len(recipe.propagation.also_r)
+    features = graph.nodes.features
+    width = 1 if features is None else features.width
+    if not graph.heterogeneous:
+        return Shape(width, len(labels.classes), recipe.propagation.hops, label_hops, channels)
+    recipe, _ = settled_relations(graph, recipe)
+    assert isinstance(recipe.relations.subsets, tuple)
+    views = [view_of(graph, subset) for subset in recipe.relations.subsets]
+    kinds = (
+        [None] if recipe.relations.apart == "no" else [*dict.fromkeys(kind for view in views for kind in view.types)]
+    )
+    parts = tuple(
+        Part(view.name, kind, width) for kind in kinds for view in views if kind is None or kind in view.types
+    )
+    names = tuple(view.name for view in views) if label_hops else ()
+    return Shape(width, len(labels.classes), recipe.propagation.hops, label_hops, len(parts), parts, names)

@@ -12,10 +12,11 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph.catalogue import DATASETS
 from gamlp.graph.datasets import load
+from gamlp.graph.graph import Relation
 from gamlp.graph.sources import archive
 
 
-@pytest.mark.parametrize("name", ["acm", "imdb"])
+@pytest.mark.parametrize("name", ["acm", "dblp", "imdb"])
 def test_counts_are_those_of_the_catalogue(name: str, data_dir: Path) -> None:
     graph, counts = load(f"hgb-{name}", data_dir), DATASETS[f"hgb-{name}"].counts
     assert graph.nodes.features is not None and graph.nodes.labels is not None
@@ -54,6 +55,28 @@ def test_acm_reads_as_pyg_reads_it(data_dir: Path, tmp_path: Path) -> None:
     assert np.array_equal(graph.nodes.labels.values, paper.y.numpy())
     assert np.array_equal(split.rows("train", "valid"), np.flatnonzero(paper.train_mask))
     assert np.array_equal(split.test, np.flatnonzero(paper.test_mask))
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("acm", "paper-cite-paper/paper-ref-paper paper-author/author-paper paper-subject/subject-paper "
+                "paper-term/term-paper"),
+        ("dblp", "author-paper/paper-author paper-term/term-paper paper-venue/venue-paper"),
+        ("imdb", "movie-director/director-movie movie-actor/actor-movie movie-keyword/keyword-movie"),
+    ],
+)  # fmt: skip
+def test_both_directions_of_the_files_are_one_link(name: str, pairs: str, data_dir: Path) -> None:
+    graph = load(f"hgb-{name}", data_dir)
+    expected = [tuple(pair.split("/")) for pair in pairs.split()]
+    assert graph.links == {one: (one, other) for one, other in expected}
+    for one, other in expected:
+        assert graph.relations[other].reverse == one
+        assert entries(graph.relations[one]) == {(b, a) for a, b in entries(graph.relations[other])}
+
+
+def entries(relation: Relation) -> set[tuple[int, int]]:
+    return {(int(a), int(b)) for rows, columns, _ in relation.edges() for a, b in zip(rows, columns)}
 
 
 def test_a_fifth_of_the_training_rows_validates_by_seed(data_dir: Path) -> None:
@@ -103,6 +126,43 @@ def test_links_between_types_keep_equal_numbers_and_weights(tmp_path: Path) -> N
     assert graph.nodes.features is not None and graph.nodes.features.values.tolist() == [[1, 2.5], [3, 4]]
 
 
+def links(*kinds: tuple[int, int, str]) -> str:
+    """info.dat with these relations: types at both ends, and what they mean."""
+    described = {str(n): {"start": a, "end": b, "meaning": name} for n, (a, b, name) in enumerate(kinds)}
+    return json.dumps(INFO | {"link.dat": {"link type": described}})
+
+
+def test_a_reverse_is_made_where_the_files_have_none(tmp_path: Path) -> None:
+    graph = load("hgb-acm", make(tmp_path))
+    assert graph.links == {"paper-author": ("paper-author", "rev-paper-author")}
+    made = graph.relations["rev-paper-author"]
+    assert (made.source, made.target, made.directed, made.reverse) == ("author", "paper", True, "paper-author")
+    rows, columns, weights = next(made.edges())
+    assert weights is not None
+    assert (rows.tolist(), columns.tolist(), weights.tolist()) == ([0, 1], [0, 0], [1.0, 2.0])
+
+
+def test_reverses_are_found_by_content_weights_included(tmp_path: Path) -> None:
+    info = links((0, 1, "paper-author"), (1, 0, "author-paper"), (1, 0, "author-likes-paper"))
+    # The first lists the same edges with other weights, the second the same edges with the same weights.
+    turned = "2\t0\t1\t1.0\n2\t1\t1\t9.0\n2\t1\t2\t2.0\n2\t0\t2\t1.0\n"
+    graph = load("hgb-acm", make(tmp_path, **{"info.dat": info, "link.dat": FILES["link.dat"] + turned}))
+    assert graph.links == {
+        "paper-author": ("paper-author", "author-likes-paper"),
+        "author-paper": ("author-paper", "rev-author-paper"),
+    }
+
+
+def test_a_relation_that_is_its_own_reverse_has_no_direction(tmp_path: Path) -> None:
+    info = links((0, 0, "paper-near-paper"), (0, 0, "paper-cite-paper"))
+    both = "0\t1\t0\t1.0\n1\t0\t0\t1.0\n0\t1\t1\t1.0\n"
+    graph = load("hgb-acm", make(tmp_path, **{"info.dat": info, "link.dat": both}))
+    near, cites = graph.relations["paper-near-paper"], graph.relations["paper-cite-paper"]
+    assert (near.directed, near.reverse, entries(near)) == (False, None, {(0, 1), (1, 0)})
+    assert (cites.directed, cites.reverse, entries(cites)) == (True, "rev-paper-cite-paper", {(1, 0)})
+    assert entries(graph.relations["rev-paper-cite-paper"]) == {(0, 1)}
+
+
 def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
     graph = load("hgb-acm", make(tmp_path / "data", inside="../../../../escaped/"))
     assert graph.nodes.count == 2
@@ -126,6 +186,8 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypa
             "some nodes of type 'paper' have no features",
         ),
         ({"link.dat": "0\t9\t0\t1.0\n"}, r"link\.dat: not a list of links"),
+        ({"link.dat": "0\t2\t0\t1.0\n1\t0\t0\t1.0\n"}, r"link\.dat, row 2: node 0 is no author, which 'paper-author'"),
+        ({"link.dat": "2\t2\t0\t1.0\n"}, r"link\.dat, row 1: node 2 is no paper"),
         ({"label.dat": "0\tone\t0\tz\n"}, r"label\.dat, row 1: not a label"),
         ({"info.dat": "{"}, r"info\.dat: not readable JSON"),
     ],

@@ -246,6 +246,13 @@ def test_mag_has_types_and_relations_as_ogb_has_them(arrays: dict[str, Array], t
             assert (relation.source, relation.target, relation.directed) == (head, tail, True)
             wanted = {(a, b) for a, b in pairs.T.tolist() if head != tail or a != b}
             assert stored(graph, f"{head}-{name}-{tail}") == wanted
+            turned = graph.relations[f"rev-{head}-{name}-{tail}"]
+            assert (turned.source, turned.target, turned.reverse) == (tail, head, relation.name)
+            assert stored(graph, turned.name) == {(b, a) for a, b in wanted}
+        assert graph.links == {
+            f"{head}-{name}-{tail}": (f"{head}-{name}-{tail}", f"rev-{head}-{name}-{tail}")
+            for head, name, tail in triplets
+        }
     ogb = pytest.importorskip("ogb.io.read_graph_raw")
     (theirs,) = ogb.read_csv_heterograph_raw(str(raw))
     assert theirs["num_nodes_dict"] == counts

@@ -38,7 +38,7 @@ READERS: dict[str, Callable[[Conversion], None]] = {
     "hgb": hgb.read,
 }
 BUNDLED: dict[str, Callable[[], Graph]] = {"digits": bundled.digits, "karate": bundled.karate}
-# Raised when a reader's result changes, so that older conversions are not used; 1 for all others.
+# Raised when a reader's or generator's result changes, so that what was cached before is not used; 1 for all others.
 _READINGS = {"ogb-types": 2, "hgb": 2}
 
 
@@ -195,7 +195,8 @@ def _with_split(graph: Graph, dataset: Dataset, seed: int) -> Graph:
 
 def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:
     counts = dataset.counts
-    folder = cache_folder() / "graphs" / f"{dataset.name}-{digest([1, dataclasses.asdict(counts), seed])}"
+    key = digest([_READINGS.get(dataset.reader, 1), dataclasses.asdict(counts), seed])
+    folder = cache_folder() / "graphs" / f"{dataset.name}-{key}"
     if folder.is_dir():
         return open_graph(folder)
     return GENERATED[dataset.reader](folder, counts, seed, progress)

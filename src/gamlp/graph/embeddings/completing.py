@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gamlp.errors import MissingExtra
+from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import fingerprint
 from gamlp.graph.embeddings.cache import FOLDER, Cache
 from gamlp.graph.graph import Graph
@@ -24,6 +24,11 @@ def completed(graph: Graph, wanted: Relations, beside: Place | Path, progress: P
     """
     if not graph.heterogeneous:
         return graph
+    if wanted.missing == "complex" and wanted.dimension % 2 and lacking(graph):
+        raise GamlpError(
+            f"relations.dimension is {wanted.dimension}, and half of a ComplEx embedding's columns are imaginary parts",
+            hint="give an even number",
+        )
     cache = Cache(Place.of(beside) / FOLDER)
     graph, names = _reduced(graph, wanted, cache, progress)
     if not lacking(graph) or wanted.missing == "none":

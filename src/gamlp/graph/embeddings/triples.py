@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Array, Graph
 
-Batch = tuple[Array, Array, Array]
-
 
 @dataclass(frozen=True)
 class Triples:
-    """One triple an edge of one direction of each link: 8 bytes each, and the link from where it lies.
+    """One triple an edge of one direction of each link: 8 bytes each; its place says its link.
 
     `heads`, `tails`: int32 entities; those of link i end at `stops[i]`. `starts[i]` and `counts[i]` are the first
     entity and the number of entities of the two types, (head, tail), that link i joins.
@@ -29,21 +29,25 @@ class Triples:
     def __len__(self) -> int:
         return len(self.heads)
 
-    def take(self, rows: Array) -> Batch:
-        """Heads, links and tails, int64."""
-        links = np.searchsorted(self.stops, rows, side="right")
-        return self.heads[rows].astype(np.int64), links, self.tails[rows].astype(np.int64)
+    def batches(self, rows: Array, size: int, draws: np.random.Generator) -> Iterator[tuple[int, Array]]:
+        """(link, rows) of all ascending `rows` in random order, a batch of one link only: its negatives are shared."""
+        bounds = np.searchsorted(rows, np.concatenate([[0], self.stops]))
+        parts = list(pairwise(bounds.tolist()))
+        order = np.concatenate([draws.permutation(rows[begin:end]) for begin, end in parts])
+        cuts = [
+            (link, at, min(at + size, end)) for link, (begin, end) in enumerate(parts) for at in range(begin, end, size)
+        ]
+        for which in draws.permutation(len(cuts)):
+            link, begin, end = cuts[which]
+            yield link, order[begin:end]
 
-    def corrupted(self, batch: Batch, number: int, draws: np.random.Generator) -> tuple[Array, Array]:
-        """Other heads and other tails `[b, number]` for every triple, each of the type that its link joins there."""
-        heads, links, tails = batch
-        return self._others(heads, links, 0, number, draws), self._others(tails, links, 1, number, draws)
-
-    def _others(self, entities: Array, links: Array, end: int, number: int, draws: np.random.Generator) -> Array:
-        start, count = self.starts[links, end, None], self.counts[links, end, None]
-        drawn = draws.integers(0, np.maximum(count - 1, 1), size=(len(entities), number))
-        drawn += drawn >= entities[:, None] - start  # passing over the one that is there: uniform over all others
-        return np.asarray(start + drawn % count)  # a type of one node has no other
+    def others(self, link: int, number: int, draws: np.random.Generator) -> tuple[Array, Array]:
+        """Heads and tails to corrupt triples with: of the types that the link joins, all of them where they are few."""
+        heads, tails = (
+            start + (np.arange(count) if count <= number else draws.integers(0, count, number))
+            for start, count in zip(self.starts[link], self.counts[link])
+        )
+        return heads, tails
 
 
 def entity_starts(graph: Graph) -> dict[str, int]:

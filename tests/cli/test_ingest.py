@@ -70,3 +70,77 @@ def test_help_teaches_with_an_example(gamlp):
     done = gamlp("--help")
     assert done.returncode == 0
     assert "gamlp ingest --edges edges.parquet --nodes nodes.csv --out graph" in done.stdout
+
+
+@pytest.fixture
+def library(gamlp, tmp_path: Path):
+    (tmp_path / "papers.csv").write_text("id,f1,f2,label\np1,1,2,x\np2,3,4,y\np3,5,6,\n")
+    (tmp_path / "authors.csv").write_text("name,h\nada,1\nbob,2\n")
+    (tmp_path / "writes.csv").write_text("who,what\nada,p1\nada,p2\nbob,p2\n")
+    (tmp_path / "cites.csv").write_text("src,dst\np1,p2\np3,p1\n")
+    (tmp_path / "all.csv").write_text("kind,src,dst\nwrites,ada,p1\nwrites,ada,p2\nwrites,bob,p2\ncites,p1,p2\n")
+
+    def run(*arguments: str, edges: tuple[str, ...] = ("writes=writes.csv", "cites=cites.csv")):
+        given = [word for table in ("paper=papers.csv", "author=authors.csv") for word in ("--nodes", table)]
+        given += [word for table in edges for word in ("--edges", table)]
+        return gamlp(*given, "--id", "author=name", "--out", "graph", *arguments)
+
+    return run
+
+
+JOINED = ("--join", "writes=author:paper", "--join", "cites=paper:paper")
+COLUMNS = ("--src", "writes=who", "--dst", "writes=what")
+
+
+def test_several_types_and_relations(library, tmp_path):
+    done = library(*JOINED, *COLUMNS, "--features", "paper=f2")
+    assert done.returncode == 0, done.stderr
+    graph = Graph.open(tmp_path / "graph")
+    assert graph.target == "paper" and list(graph.relations) == ["writes", "rev-writes", "cites"]
+    assert {kind: nodes.features.width for kind, nodes in graph.node_types.items()} == {"paper": 1, "author": 1}
+    assert graph.node_types["author"].ids.take([0, 1]).to_pylist() == ["ada", "bob"]
+    shown = dict(re.findall(r"^(\w[\w ,-]*\w)  +(\S.*?) *$", done.stdout, re.MULTILINE))
+    assert shown["nodes, type paper"] == "3, 1 features, target" and shown["nodes, type author"] == "2, 1 features"
+    assert (shown["stored, relation writes"], shown["stored, relation rev-writes"]) == ("3", "3")
+    assert (shown["edges read"], shown["stored, relation cites"]) == ("5", "4")
+
+
+def test_a_relation_column(library, tmp_path):
+    done = library(*JOINED, "--relation", "kind", "--features", "author=", "--json", edges=("all.csv",))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["entries"] == {"writes": 3, "rev-writes": 3, "cites": 2}
+    assert Graph.open(tmp_path / "graph").node_types["author"].features is None
+
+
+def test_info_shows_types_relations_and_reverses(library, gamlp, tmp_path):
+    assert library(*JOINED, *COLUMNS).returncode == 0
+    command = [sys.executable, "-m", "gamlp.cli.main", "info", "graph"]
+    told, table = (
+        subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for more in (["--json"], [])
+    )
+    shown = json.loads(told)
+    assert shown["target"] == "paper"
+    assert [(row["type"], row["nodes"], row["features"]) for row in shown["nodes"]] == [
+        ("paper", 3, 2), ("author", 2, 1)
+    ]  # fmt: skip
+    assert [
+        (row["relation"], row["from"], row["to"], row["entries"], row["reverse"]) for row in shown["relations"]
+    ] == [
+        ("writes", "author", "paper", 3, "rev-writes"),
+        ("rev-writes", "paper", "author", 3, "writes"),
+        ("cites", "paper", "paper", 4, None),
+    ]
+    assert re.search(r"^paper \(target\) +3 +2 ", table, re.MULTILINE)
+    assert re.search(r"^rev-writes +3 +paper +author +directed +1 +writes *$", table, re.MULTILINE)
+
+
+def test_words_that_do_not_fit_are_told(library, tmp_path):
+    for arguments, told in (
+        ((*JOINED, *COLUMNS, "--relation", "kind"), "--relation kind with a table for each relation"),
+        ((*JOINED, *COLUMNS, "--nodes", "a/b=papers.csv"), "'a/b' cannot name a node type or relation"),
+        ((*JOINED, "--dst", "writes=what", "--src", "who"), "cites.csv: no column 'who'"),
+    ):
+        done = library(*arguments)
+        assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert not (tmp_path / "graph").exists()

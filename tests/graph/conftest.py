@@ -37,3 +37,36 @@ def build(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
         return Graph.open(out), report
 
     return run
+
+
+LIBRARY = {
+    "papers": "id,f1,f2,label,split\n1,1,2,x,train\n2,3,4,y,train\n3,5,6,,\n4,7,8,x,test\n",
+    "authors": "id,h\nada,1\nbob,2\n3,3\n",
+    "venues": "id\nv1\nv2\n",
+    "writes": "src,dst\nada,1\nbob,1\nbob,2\n3,3\n",
+    "cites": "src,dst\n1,2\n4,4\n3,1\n",
+    "appears": "src,dst\n1,v1\n2,v2\n",
+}
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
+    """library(papers="id,…", target=…): ingest three types and three relations, some tables or options changed."""
+    made = 0
+
+    def run(**changed: Any) -> tuple[Graph, IngestReport]:
+        nonlocal made
+        made += 1
+        for name, text in LIBRARY.items():
+            (tmp_path / f"{name}.csv").write_text(changed.pop(name, text))
+        places = {
+            "nodes": {kind: tmp_path / f"{kind}s.csv" for kind in ("paper", "author", "venue")},
+            "edges": {name: tmp_path / f"{name}.csv" for name in ("writes", "cites", "appears")},
+            "joins": {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")},
+            "out": tmp_path / f"graph-{made}",
+        }
+        options = IngestOptions(**(places | changed))
+        report = ingest(options)
+        return Graph.open(options.out), report
+
+    return run

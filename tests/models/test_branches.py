@@ -91,7 +91,7 @@ def test_branches_add_up_to_the_logits(options: dict[str, Any]) -> None:
         weights = model.hop_weights(x, y).labels
         mixed = (weights.unsqueeze(2) * model._labels(y)).sum(1)
         assert torch.allclose(found.labels, model.beta * plain_mlp(model.label_mlp, mixed), atol=1e-10)
-    mixture = (model.hop_weights(x, y).features.unsqueeze(2) * model._features(x)).sum(1)
+    mixture = (model.hop_weights(x, y).features.unsqueeze(2) * model._features(x)[1]).sum(1)
     if model.residual is not None:
         mixture = mixture + x[:, 0, 0] @ model.residual.weight.T
     assert torch.allclose(found.features, plain_mlp(model.mlp, mixture), atol=1e-10)

@@ -52,7 +52,7 @@ def union_graphs(
                 writers[view.name].nodes(view.count)
                 writers[view.name].relation(directed=directed(graph, view), weighted=weighted(graph, view))
             # Blocks follow each other in the order of a view's rows, and types come in the same order in each.
-            for kind in dict.fromkeys(kind for view in missing for kind in sorted(view.types, key=_order(graph))):
+            for kind in (graph.target, *(kind for kind in graph.node_types if kind != graph.target)):
                 for begin, end in row_ranges(graph, kind, missing, memory or _MEMORY):
                     read = {
                         name: entries_of(graph, graph.relations[name], begin, end)
@@ -122,9 +122,3 @@ def row_ranges(graph: Graph, kind: str, views: Sequence[View], memory: int) -> I
         end = max(begin + 1, int(np.searchsorted(upto, upto[begin] + most, side="right")) - 1)
         yield begin, min(end, count)
         begin = end
-
-
-def _order(graph: Graph) -> Any:
-    """The target first, then as the graph has them."""
-    names = [graph.target, *(kind for kind in graph.node_types if kind != graph.target)]
-    return names.index

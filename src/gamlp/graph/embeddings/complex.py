@@ -137,7 +137,8 @@ def _epoch(
         loss, penalty = batch_loss(model, triples, link, some, triples.others(link, NEGATIVES, draws))
         optimizer.zero_grad()
         (loss + PENALTY * penalty).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        with torch.sparse.check_sparse_tensor_invariants(False):  # type: ignore[no-untyped-call]
+            optimizer.step()
         done += len(some)
         tell(done)
 
@@ -209,6 +210,9 @@ def _resumed(training: Training, model: ComplEx, optimizer: torch.optim.Optimize
     if training.checkpoint.size() is None or training.best.size() is None:
         return _Standing()
     try:
+        if training.best.local is not None:
+            with safe_open(training.best.local, "pt"):  # refuses a file that was cut off
+                pass
         tensors = _read(training.checkpoint)
         parameters = dict(model.named_parameters())
         if any(

@@ -15,7 +15,7 @@ from gamlp.errors import GamlpError
 from gamlp.kernel import NUMPY, scale
 from gamlp.propagation.block_hop import BlockHop
 from gamlp.propagation.blocks import Needs
-from gamlp.propagation.first import FirstFeatures, FirstLabels
+from gamlp.propagation.first import First
 from gamlp.propagation.moving import column_scales
 from gamlp.propagation.operator import Factors, Operator, factors_of
 from gamlp.row_arrays import bytes_of, new_rows, open_rows, put_rows
@@ -33,7 +33,7 @@ class Columns:
     """
 
     name: str
-    first: FirstFeatures | FirstLabels
+    first: First
     source: tuple[int, int]  # columns of the first values
     at: int
     padded: int

@@ -9,6 +9,7 @@ import numpy as np
 
 from gamlp.graph.graph import Features, Labels
 from gamlp.propagation.plan import Statistics
+from gamlp.propagation.signals import stacked
 from gamlp.row_arrays import RowShards, open_rows, put_rows
 from gamlp.storage import Place
 
@@ -90,6 +91,23 @@ class FirstLabels:
         begin, end = np.searchsorted(np.asarray(train), [numbers.min(), numbers.max() + 1])
         chosen: Array = np.asarray(train[begin:end])[np.asarray(folds[begin:end]) == self.without]
         return chosen
+
+
+@dataclass(frozen=True)
+class StackedFirst:
+    """First values of a view of several types: rows begin..end of each piece, zero rows elsewhere."""
+
+    pieces: tuple[tuple[int, int, FirstFeatures | FirstLabels], ...]
+    count: int
+    width: int
+
+    def read(self, rows: Any, columns: slice) -> Array:
+        return stacked([(begin, end, first.read) for begin, end, first in self.pieces], self.count, self.width)(
+            rows, columns
+        )
+
+
+First = FirstFeatures | FirstLabels | StackedFirst
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def _drop_strangers(writer: StoreWriter, groups: list[list[Pass]]) -> None:
         if path.name == VIEWS:
             continue
         if path.suffix == ".part" or not any(path.name.startswith(name) for name in known):
-            path.unlink()
+            Place.of(path).remove()  # of another engine it may be a folder
 
 
 def _path(place: Place) -> Path:

@@ -67,10 +67,11 @@ def outline(graph: Graph, plan: Plan, rows: Array | None, *, readers: bool = Tru
     """The plan's signals for kept rows; without `readers` no feature is looked at, and parts cannot be read."""
     signals = []
     first = FirstValues(graph, plan.features, readers)
+    # Other types have no rows to keep: all target rows are some of a view's.
+    own = np.arange(graph.nodes.count) if rows is None and graph.heterogeneous else rows
     for view in plan.views(graph):
         structure = view_structure(graph, view)
-        # Other types have no rows to keep: all target rows are some of a view's.
-        kept = rows if rows is not None or view.count == graph.nodes.count else np.arange(graph.nodes.count)
+        kept = rows if view.count == graph.nodes.count else own
         if plan.features is not None:
             signals += [
                 feature_signal(
@@ -144,7 +145,7 @@ def stacked(pieces: Sequence[tuple[int, int, Read]], count: int, width: int) -> 
     """Rows begin..end of each piece from its reader, zeros elsewhere: `[count, width]` that is never made."""
 
     def read(rows: Any, columns: slice) -> Array:
-        numbers = np.arange(count)[rows] if isinstance(rows, slice) else np.asarray(rows)
+        numbers = np.arange(*rows.indices(count)) if isinstance(rows, slice) else np.asarray(rows)
         out = np.zeros((len(numbers), len(range(*columns.indices(width)))), np.float32)
         if not len(numbers):
             return out
@@ -305,7 +306,7 @@ def _labels(
         inside[train if without is None else train[folds != without]] = True
 
         def read(rows: Any, columns: slice) -> Array:
-            numbers = np.arange(count)[rows] if isinstance(rows, slice) else rows
+            numbers = np.arange(*rows.indices(count)) if isinstance(rows, slice) else rows
             hot = np.zeros((len(numbers), width), np.float32) if said is None else np.array(said.read(numbers))
             known = np.flatnonzero(inside[numbers])
             hot[known] = labels.hot(numbers[known])

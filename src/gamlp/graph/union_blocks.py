@@ -1,4 +1,4 @@
-"""Relations as one CSR, made by tasks on shared storage, a range of rows each; a relation is read once for all views."""
+"""Relations as one CSR, made by tasks on shared storage, a range of rows each; relations are read once for all."""
 
 from __future__ import annotations
 

@@ -89,6 +89,6 @@ class Method:
 
     name: str
     title: str
-    family: str  # hops, labels, message passing, sampled
+    family: str  # hops, labels, message passing, sampled, types: message passing by type and relation
     paper: str
     run: Run

@@ -208,11 +208,17 @@ def features_of(view: View) -> Tensor | Matrix:
     if view.x.layout != torch.sparse_csr:
         return view.x
     if "features" not in view.kept:
-        x = view.x
-        pattern = Pattern((x.shape[0], x.shape[1]), x.crow_indices().int(), x.col_indices().int())
-        view.kept["features"] = Matrix(pattern, x.values())
+        view.kept["features"] = sparse(view.x)
     found: Matrix = view.kept["features"]
     return found
+
+
+def sparse(x: Tensor) -> Tensor | Matrix:
+    """torch's CSR as a sparse matrix; a dense tensor as it is."""
+    if x.layout != torch.sparse_csr:
+        return x
+    pattern = Pattern((x.shape[0], x.shape[1]), x.crow_indices().int(), x.col_indices().int())
+    return Matrix(pattern, x.values())
 
 
 def adjacency(view: View, kind: str) -> Matrix:

@@ -15,18 +15,17 @@ from gamlp.bench.message_passing_sampled import ClusterGCN, GraphSAINT, SampledS
 from gamlp.bench.samplers import neighbours
 from gamlp.bench.samplers_clusters import clusters
 from gamlp.bench.samplers_saint import saint
-from gamlp.bench.whole_graph import message_passing
+from gamlp.bench.whole_graph import message_passing, typed_message_passing
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.models.registry import is_own
-from gamlp.models.shape import Shape
 from gamlp.recipe import Recipe, shipped
 
 
 def _pyg(name: str) -> Any:
     """A model of gamlp.bench.message_passing, imported when it is made: PyG is an extra."""
 
-    def make(shape: Shape, recipe: Recipe) -> Any:
+    def make(shape: Any, recipe: Recipe) -> Any:
         try:
             module = importlib.import_module("gamlp.bench.message_passing")
         except ModuleNotFoundError as error:
@@ -74,6 +73,10 @@ METHODS: dict[str, Method] = dict(
         _method("unimp", "UniMP", "message passing", "Shi et al., IJCAI 2021", _UNIMP),
         _method("graphsage", "GraphSAGE", "message passing", "Hamilton et al., 2017", message_passing(_pyg("SAGE"))),
         _method("deepergcn", "DeeperGCN", "message passing", "Li et al., 2020", message_passing(_pyg("DeeperGCN"))),
+        _method("r-gcn", "R-GCN", "types", "Schlichtkrull et al., 2018", typed_message_passing(_pyg("RGCN"))),
+        _method("hgt", "HGT", "types", "Hu et al., WWW 2020", typed_message_passing(_pyg("HGT"))),
+        _method("hgconv", "HGConv", "types", "Yu et al., 2020", typed_message_passing(_pyg("HGConv"))),
+        _method("r-hgnn", "R-HGNN", "types", "Yu et al., TKDE 2022", typed_message_passing(_pyg("RHGNN"))),
         _method("graphsage-sampled", "GraphSAGE, sampled", "sampled", "Hamilton et al., NIPS 2017", _SAGE),
         _method("cluster-gcn", "Cluster-GCN", "sampled", "Chiang et al., KDD 2019", _CLUSTERS),
         _method("graphsaint", "GraphSAINT", "sampled", "Zeng et al., ICLR 2020", _SAINT),

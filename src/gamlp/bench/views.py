@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gamlp.bench.contract import Array
-from gamlp.graph.graph import Graph
+from gamlp.graph.graph import Graph, Nodes
 from gamlp.propagation import Statistics
 from gamlp.propagation.signals import scaled
 from gamlp.training.batches import Batch
@@ -59,20 +59,26 @@ class View:
 
 def view_of(graph: Graph, scaling: str = "none", statistics: Statistics | None = None) -> View:
     """The whole graph as tensors; `standard` scaling by the statistics of other rows where they are given."""
-    features, relation = graph.nodes.features, graph.relation
-    assert features is not None
-    read = scaled(features, scaling, statistics)
-    values = torch.from_numpy(np.require(read(slice(0, graph.nodes.count), slice(None)), np.float32, ["C", "W"]))
+    relation = graph.relation
     parts = list(relation.edges())
     edges = np.stack([np.concatenate([part[1] for part in parts]), np.concatenate([part[0] for part in parts])])
     weights = None
     if relation.weighted:
         weights = torch.from_numpy(np.concatenate([np.asarray(part[2], np.float32) for part in parts]))
+    values = feature_tensor(graph.nodes, scaling, statistics)
+    return View(values, torch.from_numpy(edges.astype(np.int64)), weights)
+
+
+def feature_tensor(nodes: Nodes, scaling: str = "none", statistics: Statistics | None = None) -> Tensor:
+    """Features of all nodes of a type, scaled; sparse CSR where few are not zero."""
+    assert nodes.features is not None
+    read = scaled(nodes.features, scaling, statistics)
+    values = torch.from_numpy(np.require(read(slice(0, nodes.count), slice(None)), np.float32, ["C", "W"]))
     if values.numel() and int(torch.count_nonzero(values)) < _SPARSE_BELOW * values.numel():
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
             values = values.to_sparse_csr()
-    return View(values, torch.from_numpy(edges.astype(np.int64)), weights)
+    return values
 
 
 class Sampler(Protocol):

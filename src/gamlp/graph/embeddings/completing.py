@@ -13,7 +13,8 @@ from gamlp.progress import Progress, silent
 from gamlp.sections import Relations
 from gamlp.storage import Place
 
-WIDTH = 128  # of embeddings where features give none: ogbn-mag's, and what the paper's tables rest on
+WIDTH = 128  # of embeddings where present features share no width; that of ogbn-mag
+METHOD = 1  # raised when other code makes other rows: what was kept is then not found
 
 
 def completed(graph: Graph, wanted: Relations, beside: Place | Path, progress: Progress = silent) -> Graph:
@@ -52,7 +53,7 @@ def _reduced(graph: Graph, wanted: Relations, cache: Cache, progress: Progress) 
     keys: dict[str, str] = {}
     for kinds in groups.values():
         rows = [[kind, graph.node_types[kind].count, fingerprint.features(graph, kind)] for kind in kinds]
-        key = digest(["svd", rows, wanted.reduce, wanted.seed])
+        key = digest(["svd", METHOD, rows, wanted.reduce, wanted.seed])
         shapes = {kind: (graph.node_types[kind].count, wanted.reduce) for kind in kinds}
         made = {kind: cache.found(kind, key, shape) for kind, shape in shapes.items()}
         if None in made.values():
@@ -78,7 +79,7 @@ def _with_means(graph: Graph, keys: dict[str, str], cache: Cache, progress: Prog
         for kind, sources in chosen.items():
             for source in sources:
                 keys.setdefault(source, fingerprint.features(graph, source))
-            keys[kind] = digest(["mean", edges, kind, [[source, keys[source]] for source in sources]])
+            keys[kind] = digest(["mean", METHOD, edges, kind, [[source, keys[source]] for source in sources]])
             features = graph.node_types[sources[0]].features
             assert features is not None
             made[kind] = cache.found(kind, keys[kind], (graph.node_types[kind].count, features.width))
@@ -92,7 +93,7 @@ def _with_embeddings(graph: Graph, wanted: Relations, cache: Cache, progress: Pr
     """Trained on all links, for all nodes; only those of types without features are used."""
     width, kinds = wanted.dimension or _shared_width(graph), lacking(graph)
     edges = [fingerprint.structure(graph), list(graph.node_types), list(graph.links.values())]
-    key = digest(["complex", edges, width, wanted.embedding_epochs, wanted.seed])
+    key = digest(["complex", METHOD, edges, width, wanted.embedding_epochs, wanted.seed])
     made = {kind: cache.found(kind, key, (graph.node_types[kind].count, width)) for kind in kinds}
     if None in made.values():
         try:

@@ -28,10 +28,10 @@ from gamlp.storage import Place
 
 BATCH = 1024
 NEGATIVES = 256  # heads, and as many tails, that a batch's triples are corrupted with
-PENALTY = 0.5  # of N3: without it the edges of one node are learned by heart within an epoch
+PENALTY = 1.0  # of N3: without it the edges of one node are learned by heart within an epoch
 RATE = 0.1
 SPREAD = 0.1  # of first weights; PyG's depends on the number of nodes and is next to nothing for millions
-PATIENCE = 3  # epochs without a better loss of held-out edges
+PATIENCE = 5  # epochs without a better loss of held-out edges
 HELD_OUT = 50  # one edge of so many
 
 

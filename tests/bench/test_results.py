@@ -29,6 +29,12 @@ def test_losses_are_no_percentages_and_unknown_metrics_are_none() -> None:
     assert results.measured("SGC", "ppi", "test.score") is None
 
 
+def test_micro_f1_is_the_score() -> None:
+    """Accuracy where a node has one label, micro-F1 where it has many."""
+    results = hand.grid_results()
+    assert results.measured("SGC", "cora", "test.micro_f1") == results.measured("SGC", "cora", "test.score")
+
+
 def test_a_single_run_has_no_deviation() -> None:
     results = Results(hand.small(), {("SGC", "cora", None): [hand.report(0, 0.8)]})
     assert results.measured("SGC", "cora", "test.score") == Measured(pytest.approx(80.0), None, 1)

@@ -43,8 +43,8 @@ class RHGNN(nn.Module):
         widths = [narrow, *[narrow * self.heads] * settings.layers]
         self.layers = nn.ModuleList(
             [
-                Aware(shape, one, self.names, settings, self.heads, (inner, outer))
-                for one, inner, outer in zip(heard, widths, widths[1:])
+                Aware(shape, one, after.relations, settings, self.heads, (inner, outer))
+                for one, after, inner, outer in zip(heard, [*heard[1:], heard[-1]], widths, widths[1:])
             ]
         )
         self.fused = heard[-1].relations
@@ -90,13 +90,13 @@ class Aware(nn.Module):
         self,
         shape: TypedShape,
         heard: Heard,
-        names: tuple[str, ...],
+        later: tuple[str, ...],
         settings: Model,
         heads: int,
         relation_widths: tuple[int, int],
     ) -> None:
         super().__init__()
-        self.heard, self.names, self.heads = heard, names, heads
+        self.heard, self.later, self.heads = heard, later, heads  # `later`: relations that are heard after this layer
         self.dropout, self.attention_dropout = settings.dropout, settings.attention_dropout
         width, (inner, outer) = settings.hidden, relation_widths
         self.place = {kind: place for place, kind in enumerate(shape.counts)}
@@ -104,7 +104,7 @@ class Aware(nn.Module):
         self.query = nn.ParameterList([glorot(inner, 2 * width) for _ in heard.relations])
         self.cross = nn.ParameterList([glorot(heads, width // heads) for _ in heard.relations])
         self.residual = nn.ModuleList([Residual(width) for _ in heard.kinds])
-        self.relation = nn.ModuleList([glorot_linear(inner, outer) for _ in names])
+        self.relation = nn.ModuleList([glorot_linear(inner, outer) for _ in later])
 
     def forward(self, states: States, relations: States, first: States, view: TypedView) -> tuple[States, States]:
         found: States = {}
@@ -118,8 +118,7 @@ class Aware(nn.Module):
                 parts = [self._in_heads(found[other]) for other in found if view.shape.links[other].target == kind]
                 mix = mixed(parts, [(part * weight).sum(2) for part in parts]).flatten(1)
                 crossed[name] = dropped(mix, self.dropout, self.training)
-        later = {name: layer(relations[name]) for name, layer in zip(self.names, self.relation)}
-        return crossed, later
+        return crossed, {name: layer(relations[name]) for name, layer in zip(self.later, self.relation)}
 
     def _convolved(self, name: str, query: Tensor, states: States, first: States, view: TypedView) -> Tensor:
         link, before = view.shape.links[name], states[name]

@@ -22,6 +22,7 @@ TITLES = {
     "valid.score": "validation %",
     "test.roc_auc": "test ROC-AUC %",
     "test.macro_f1": "test macro-F1 %",
+    "test.micro_f1": "test micro-F1 %",
     "seconds.training": "training time",
     "seconds.preparation": "preparation time",
     "seconds.inference": "inference time",

@@ -152,7 +152,8 @@ def in_percent(metric: str) -> bool:
 def _read(report: dict[str, Any], metric: str) -> float | None:
     """A metric of a report by its dotted path, in % where it is a score."""
     value: Any = report
-    for part in metric.split("."):
+    # A score is accuracy, which is micro-F1 where a node has one label, and micro-F1 itself where it has many.
+    for part in metric.replace("micro_f1", "score").split("."):
         if not isinstance(value, dict) or part not in value:
             return None
         value = value[part]

@@ -13,9 +13,9 @@ from gamlp.settings_file import load_yaml
 
 Kind = Literal["grid", "curve", "efficiency", "complexity", "hop-weights", "sgc-steps"]
 NAMES = (
-    "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "ogbn-mag", "ablation-labels",
-    "ablation-reference", "ablation-alpha", "efficiency", "edge-sparsity", "label-sparsity", "depth", "complexity",
-    "hop-weights", "sgc-steps",
+    "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "ogbn-mag", "heterogeneous",
+    "ablation-labels", "ablation-reference", "ablation-alpha", "efficiency", "edge-sparsity", "label-sparsity",
+    "depth", "complexity", "hop-weights", "sgc-steps",
 )  # fmt: skip
 
 
@@ -81,9 +81,10 @@ class Value(_Strict):
 class Table(_Strict):
     """One table or figure; `published[method][dataset][metric]`.
 
-    Metrics are `test.score`, `valid.score`, `test.roc_auc` in %, `seconds.*` relative to the first method, and
-    `peak_memory` in bytes. Options that name datasets which no catalogue has: `generated[dataset]`, arguments of
-    gamlp.graph.synthetic's `generator`; `tasks[dataset]`, the graphs that train, valid and tests are.
+    Metrics are `test.score`, `valid.score`, `test.roc_auc`, `test.macro_f1`, `test.micro_f1` in %, `seconds.*`
+    relative to the first method, and `peak_memory` in bytes. Options that name datasets which no catalogue has:
+    `generated[dataset]`, arguments of gamlp.graph.synthetic's `generator`; `tasks[dataset]`, the graphs that train,
+    valid and tests are.
     """
 
     name: str

@@ -141,7 +141,7 @@ def test_a_relation_without_edges_is_empty_with_a_warning(library, tmp_path):
 
 
 def test_equal_numbers_of_two_types_are_no_self_loop(library):
-    """Row 2 of authors is called 3, as row 2 of papers is; what is listed again, either way inside a type, is merged."""
+    """Row 2 of authors is called 3, as row 2 of papers is; what is listed again is merged."""
     graph, report = library(writes="src,dst\n3,3\n3,3\n", cites="src,dst\n1,1\n2,1\n1,2\n2,1\n")
     assert graph.relations["writes"].entries == graph.relations["rev-writes"].entries == 1
     assert graph.relations["cites"].entries == 2

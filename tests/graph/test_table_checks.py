@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph.spark.edge_checks import EdgeChecks, edge_entries, edge_keys, rows_of_range
+from gamlp.graph.spark.edge_checks import EdgeChecks, End, edge_entries, edge_keys, rows_of_range
 from gamlp.graph.spark.node_checks import NodeChecks, checked_nodes
 from gamlp.graph.spark.notes import Notes, id_key
 
@@ -118,9 +118,8 @@ def check_edges(table, on_bad="stop", nodes=4, integers=True, directed=False, si
     """({(relation, row, neighbour): weights}, notes) of edges among rows 0..nodes-1."""
     table = pa.table(table)
     extra = {name: name if name in table.column_names else None for name in ("weight", "relation")}
-    checks = EdgeChecks(
-        "edges", "src", "dst", **extra, directed=directed, on_bad=on_bad, integers=integers, nodes=nodes, size=size
-    )
+    end = End(integers, nodes, size, is_range=integers)
+    checks = EdgeChecks("edges", "src", "dst", **extra, directed=directed, on_bad=on_bad, source=end, target=end)
     batches = iter(table.to_batches(max_chunksize=2))
     if integers:
         mapped = rows_of_range(batches, checks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -132,13 +132,7 @@ class EdgesTable:
         names, kind_of = read_relations(rows, self.relation)
         joins = [self.joins.of(name) for name in names]
         undeclared = np.asarray([join is None for join in joins], bool)[kind_of]
-        rows.refuse(
-            "relation without --join",
-            undeclared,
-            self.relation,
-            lambda i: f"no --join says which types relation '{names[kind_of[i]]}' joins",
-            "add --join NAME=SOURCE:TARGET",
-        )
+        refuse_undeclared(rows, self.relation, names, kind_of, undeclared)
         return Kinds(joins, kind_of)
 
     def _ends(self, rows: Rows, ids: Mapping[str, IdMap], typed: Kinds | None) -> tuple[Array, Array]:
@@ -192,11 +186,27 @@ def _refuse_strangers(
         expected, told = str(getattr(join, end)), shown(column, edge)
         one = column.slice(edge, 1)
         other = next((kind for kind, known in ids.items() if int(known.rows(one)[0]) >= 0), None)
-        if other is None:
-            return f"node '{told}' is not in the table of type '{expected}', which relation '{join.name}' expects"
-        return f"'{told}' is {a(other)}, where relation '{join.name}' expects {a(expected)}"
+        return stranger(told, join.name, expected, other)
 
     rows.refuse("unknown node", unknown, name, problem)
+
+
+def stranger(node: str, relation: str, expected: str, other: str | None = None) -> str:
+    """What is said of an end that is no node of the type expected; `other`: the type that has it."""
+    if other is None:
+        return f"node '{node}' is not in the table of type '{expected}', which relation '{relation}' expects"
+    return f"'{node}' is {a(other)}, where relation '{relation}' expects {a(expected)}"
+
+
+def refuse_undeclared(rows: Rows, column: str, names: Sequence[str], kind_of: Array, undeclared: Array) -> None:
+    """A relation of which nobody said what it joins makes the edge bad."""
+    rows.refuse(
+        "relation without --join",
+        undeclared,
+        column,
+        lambda i: f"no --join says which types relation '{names[kind_of[i]]}' joins",
+        "add --join NAME=SOURCE:TARGET",
+    )
 
 
 def refuse_unknown(rows: Rows, name: str, column: Column, unknown: Array) -> None:

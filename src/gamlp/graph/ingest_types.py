@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph.edges_table import EdgeNames, EdgesTable
@@ -21,14 +22,21 @@ _JOIN = "add --join NAME=SOURCE:TARGET"
 class TypeTable:
     """The table of one node type, and which of its columns are what."""
 
-    table: Table
+    table: Any
     names: NodeNames
 
 
 def type_tables(
-    nodes: Tables, names: NodeNames, names_of: Mapping[str, NodeNames], asked: str | None
+    nodes: Any,
+    names: NodeNames,
+    names_of: Mapping[str, NodeNames],
+    asked: str | None,
+    read: Callable[[Any], Any] = Table,
 ) -> tuple[dict[str, TypeTable], str]:
-    """Node tables by type, and the target: the type that is asked for, else the only one with labels."""
+    """Node tables by type, and the target: the type that is asked for, else the only one with labels.
+
+    `nodes` is one table or several by type, each as `read` takes it.
+    """
     given = dict(nodes) if isinstance(nodes, Mapping) else {ONE_TYPE: nodes}
     for kind in given:
         check_name(kind)
@@ -37,7 +45,7 @@ def type_tables(
         raise GamlpError(
             f"'{names.features}' cannot be the features of several types", hint="write --features TYPE=FILE.npy"
         )
-    found = {kind: TypeTable(Table(path), names_of.get(kind, names)) for kind, path in given.items()}
+    found = {kind: TypeTable(read(path), names_of.get(kind, names)) for kind, path in given.items()}
     target = _target(found, asked)
     tables = {kind: one if kind == target else _without_answers(one) for kind, one in found.items()}
     return tables, target
@@ -46,7 +54,18 @@ def type_tables(
 def edge_tables(
     edges: Tables, names: EdgeNames, names_of: Mapping[str, EdgeNames], joins: Joins, types: Mapping[str, object]
 ) -> tuple[list[EdgesTable], Joins]:
-    """Edge tables, and the types that their relations join; with one type alone that goes without saying."""
+    """Edge tables, and the types that their relations join."""
+    joins = settled_joins(edges, names_of, joins, types)
+    if isinstance(edges, Mapping):
+        return [EdgesTable(Table(path), names_of.get(name, names), joins, name) for name, path in edges.items()], joins
+    table = EdgesTable(Table(edges), names, joins)
+    if joins.alone is None and table.relation is None:
+        raise unnamed_edges(edges)
+    return [table], joins
+
+
+def settled_joins(edges: object, names_of: Mapping[str, object], joins: Joins, types: Mapping[str, object]) -> Joins:
+    """The types that the relations of all edge tables join; with one type alone that goes without saying."""
     alone = next(iter(types)) if len(types) == 1 and not joins.declared else None
     declared = dict(joins.declared)
     if isinstance(edges, Mapping):
@@ -59,16 +78,16 @@ def edge_tables(
                 raise GamlpError(f"no --join says which types relation '{name}' joins", hint=_JOIN)
     joins = replace(joins, declared=declared, alone=alone)
     joins.check(types)
-    if isinstance(edges, Mapping):
-        return [EdgesTable(Table(path), names_of.get(name, names), joins, name) for name, path in edges.items()], joins
-    table = EdgesTable(Table(edges), names, joins)
-    if alone is None and table.relation is None:
-        raise GamlpError(
-            "edges between several types of nodes need names",
-            file=edges,
-            hint="give a table for each relation, --edges NAME=PATH, or the column that names them, --relation COLUMN",
-        )
-    return [table], joins
+    return joins
+
+
+def unnamed_edges(table: str | Path) -> GamlpError:
+    """What is said of edges between several types, of which it is unknown which."""
+    return GamlpError(
+        "edges between several types of nodes need names",
+        file=table,
+        hint="give a table for each relation, --edges NAME=PATH, or the column that names them, --relation COLUMN",
+    )
 
 
 def _target(tables: Mapping[str, TypeTable], asked: str | None) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gamlp.files import npy_header
 from gamlp.graph.graph import ROLES, UNKNOWN, Array, Labels, Split
+from gamlp.graph.joins import ONE_TYPE
 from gamlp.graph.manifest import nodes_folder
 from gamlp.graph.spark.block_files import Rows, staged
 from gamlp.graph.splits import random_split
@@ -30,9 +31,10 @@ class AnswerFiles:
     classes: int
     numbers: Array
     many: bool
+    kind: str = ONE_TYPE
 
     def write_labels(self) -> dict[str, Any]:
-        name = f"{nodes_folder('node')}/labels.npy"
+        name = f"{nodes_folder(self.kind)}/labels.npy"
         shape = (self.rows.count, self.classes) if self.many else (self.rows.count,)
         with (self.graph / name).writing() as stream:
             tallied = Tallied(stream)
@@ -45,7 +47,7 @@ class AnswerFiles:
     def write_given_split(self) -> dict[str, Any]:
         """The roles of the table; where there are labels, of labelled nodes alone."""
         found = _Roles(self.classes)
-        name = f"{nodes_folder('node')}/split.npy"
+        name = f"{nodes_folder(self.kind)}/split.npy"
         with (self.graph / name).writing() as stream:
             tallied = Tallied(stream)
             tallied.write(npy_header((self.rows.count,), np.int8))
@@ -73,7 +75,7 @@ class AnswerFiles:
         found = _Roles(self.classes)
         for begin, values in self._all():
             found.add(made.roles[begin : begin + len(values)], values)
-        name = f"{nodes_folder('node')}/split.npy"
+        name = f"{nodes_folder(self.kind)}/split.npy"
         return {"files": {name: put_rows(self.graph / name, made.roles)}, **found.facts()}
 
     def _all(self) -> Iterator[tuple[int, Array]]:

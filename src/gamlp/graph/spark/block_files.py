@@ -14,6 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.csr import csr_block
 from gamlp.graph.edges_table import too_heavy
 from gamlp.graph.graph import UNKNOWN, Array, FloatName
+from gamlp.graph.joins import ONE_TYPE
 from gamlp.graph.manifest import block_folder, features_files
 from gamlp.graph.precision import STORED
 from gamlp.row_arrays import open_rows, put_rows
@@ -48,6 +49,7 @@ class NodeBlocks:
     dtype: FloatName
     labels: Sequence[str] | None
     many: bool
+    kind: str = ONE_TYPE
 
     def write(self, block: int, table: Any) -> dict[str, Any]:
         """Sort a block's rows by id, and write its features, and its labels and roles for later."""
@@ -60,7 +62,7 @@ class NodeBlocks:
             )
         files: FileFacts = {}
         if self.width is not None:
-            name = features_files("node", [0] * self.rows.blocks)[block]
+            name = features_files(self.kind, [0] * self.rows.blocks)[block]
             files[name] = put_rows(self.graph / name, self._features(table.column("features"), order))
         roles = table.column("role").to_numpy()[order].astype(np.int8)
         put_rows(self.staging / f"roles/{block:05d}.npy", roles)
@@ -136,6 +138,7 @@ class CsrBlocks:
     rows: Rows
     weighted: bool
     weight: str | None  # what the column is called
+    inside: bool = True  # one type: only there an edge can be a self-loop
 
     def write(self, relation: str, block: int, table: Any) -> dict[str, Any]:
         """Merge and sort a block's entries; None: it has none."""
@@ -145,7 +148,9 @@ class CsrBlocks:
         if weights is not None:  # duplicates then add up in the same order, however Spark partitions edges
             order = np.lexsort((weights, neighbours, rows))
             rows, neighbours, weights = rows[order], neighbours[order], weights[order]
-        made = csr_block(rows, neighbours, weights, start=begin, stop=end, symmetric=False, threads=1)
+        made = csr_block(
+            rows, neighbours, weights, start=begin, stop=end, symmetric=False, drop_loops=self.inside, threads=1
+        )
         if made.weights is not None and not np.isfinite(made.weights).all():
             raise too_heavy(self.weight)
         folder = block_folder(relation, block)

@@ -3,44 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from gamlp.cluster.tasks import run_tasks, slots, told
+from gamlp.cluster.tasks import slots, told
 from gamlp.errors import GamlpError
 from gamlp.graph.columns import OnBad
 from gamlp.graph.edges_table import EdgeNames
 from gamlp.graph.graph import FloatName
 from gamlp.graph.ingest import IngestReport
-from gamlp.graph.label_column import class_numbers
-from gamlp.graph.manifest import (
-    BlockEntry,
-    FeaturesEntry,
-    FileEntry,
-    GraphManifest,
-    LabelsEntry,
-    NodesEntry,
-    RelationEntry,
-)
+from gamlp.graph.ingest_nodes import RandomSplit
+from gamlp.graph.ingest_types import settled_joins, type_tables, unnamed_edges
+from gamlp.graph.joins import Join, Joins
+from gamlp.graph.manifest import FileEntry, GraphManifest
 from gamlp.graph.nodes_table import NodeNames
-from gamlp.graph.spark.answer_files import AnswerFiles
-from gamlp.graph.spark.block_files import FileFacts, NodeBlocks, Rows
-from gamlp.graph.spark.edges import Relations, build_relations, chosen_columns, edge_checks
-from gamlp.graph.spark.nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes
+from gamlp.graph.spark.block_files import FileFacts, Rows
+from gamlp.graph.spark.build_nodes import NodeBuild
+from gamlp.graph.spark.edges import EdgeBuild, EdgeTable, Relations
+from gamlp.graph.spark.nodes import node_checks
 from gamlp.graph.spark.shared_folder import Building, building
-from gamlp.graph.spark.sorted_ids import SortedIds
 from gamlp.graph.spark.tables import SparkTable
 from gamlp.graph.splits import check_fractions
 from gamlp.progress import Progress, silent
 from gamlp.storage import Place
 
 BLOCK_BYTES = 256 << 20
-_UNKNOWN_PARALLELISM = 8
 _ENTRY = 16  # bytes of an entry while a block is sorted
 
 
@@ -58,6 +47,10 @@ class SparkGraphOptions:
     seed: int = 0
     name: str | None = None  # None: that of the folder
     blocks: int | None = None
+    joins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    target: str | None = None
+    names_of: Mapping[str, NodeNames] = field(default_factory=dict)
+    edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
 
 
 def spark_graph(
@@ -69,7 +62,8 @@ def spark_graph(
     progress: Progress = silent,
 ) -> IngestReport:
     """Build a graph folder from DataFrames `edges(src, dst[, weight][, relation])` and `nodes(id, …)`, or tables
-    that `read_table` gave; nothing is left behind when something is wrong.
+    that `read_table` gave; nothing is left behind when something is wrong. Several types of nodes, or relations with
+    tables of their own: a mapping of names to tables, and `joins` in the options.
 
     Rows are numbered by ascending id, integers by value and strings by their UTF-8 bytes, so that the result does
     not depend on how Spark partitions. Of several nodes with one id (`on_bad="skip"`) the one with the smallest
@@ -80,11 +74,18 @@ def spark_graph(
     options = options or SparkGraphOptions()
     check_fractions(options.fractions)
     place = Place.of(out).resolved()
-    made = _Build(spark, SparkTable.of(edges, "edges"), SparkTable.of(nodes, "nodes"), options, progress)
+    made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, progress)
     with told(), building(place) as folder:
         report = made.run(folder, place)
     report.seconds = round(time.monotonic() - began, 3)
     return report
+
+
+def _tables(given: Any, name: str) -> Any:
+    """One table, or several by what they hold."""
+    if isinstance(given, Mapping):
+        return {each: SparkTable.of(table, f"{name} {each}") for each, table in given.items()}
+    return SparkTable.of(given, name)
 
 
 @dataclass
@@ -92,34 +93,36 @@ class _Build:
     """One graph while it is built."""
 
     spark: Any
-    edges: SparkTable
-    nodes: SparkTable
+    edges: Any
+    nodes: Any
     options: SparkGraphOptions
     progress: Progress
+    _counted: dict[int, int] = field(default_factory=dict)
 
     def run(self, folder: Building, out: Place) -> IngestReport:
         options = self.options
-        checks = node_checks(self.nodes, options.node_names, options.dtype, options.on_bad)
-        chosen_columns(self.edges, options.edge_names)
-        nodes = check_nodes(self.spark, self.nodes, checks, self.progress)
-        try:
-            ids, repeats = sort_ids(self.spark, nodes, folder.staging, self.progress)
-            rows = self._rows(ids.count, nodes.width)
-            report = IngestReport(str(out), ids.count, bad_rows=dict(nodes.notes.counts))
-            if repeats:
-                report.bad_rows["duplicate id"] = repeats
-            entry, files = self._nodes(folder, nodes, ids, rows, report)
-        finally:
-            nodes.close()
-        asked = edge_checks(self.edges, options.edge_names, options.directed, options.on_bad, ids, rows)
-        made = build_relations(self.spark, self.edges, asked, ids, rows, folder.graph, self.progress)
-        self._report_edges(report, made)
+        types, target = type_tables(self.nodes, options.node_names, options.names_of, options.target, lambda one: one)
+        joins = settled_joins(self.edges, options.edge_names_of, Joins(options.joins, directed=options.directed), types)
+        tables = self._edge_tables(joins)
+        checks = {kind: node_checks(one.table, one.names, options.dtype, options.on_bad) for kind, one in types.items()}
+        report = IngestReport(str(out), 0, target=target)
+        draw = RandomSplit(options.fractions, options.seed, options.stratified)
+
+        def rows(kind: str, count: int, width: int | None) -> Rows:
+            return self._rows(count, width, lambda: self._entries(kind, tables, joins))
+
+        nodes = NodeBuild(self.spark, folder, options.dtype, draw, rows, report, self.progress)
+        found = {kind: nodes.build(kind, one.table, checks[kind]) for kind, one in types.items()}
+        files: FileFacts = {name: facts for _, _, own in found.values() for name, facts in own.items()}
+        type_rows = {kind: own for kind, (own, _, _) in found.items()}
+        made = self._relations(EdgeBuild(self.spark, type_rows, folder.graph, self.progress), tables, joins)
+        self._report_edges(report, made, joins)
         manifest = GraphManifest(
             name=options.name or out.name,
-            target="node",
-            nodes={"node": entry},
-            relations={name: self._relation(counts, rows, made.weighted) for name, counts in made.entries.items()},
-            source=report.source(_last(self.edges.name), _last(self.nodes.name), options.seed),
+            target=target,
+            nodes={kind: entry for kind, (_, entry, _) in found.items()},
+            relations=made.entries,
+            source=report.source(_names(self.edges), _names(self.nodes), options.seed),
             files={
                 name: FileEntry(bytes=size, crc32=crc) for name, (size, crc) in sorted((files | made.files).items())
             },
@@ -127,73 +130,75 @@ class _Build:
         folder.manifest = manifest.model_dump_json(indent=1).encode()
         return report
 
-    def _rows(self, count: int, width: int | None) -> Rows:
+    def _edge_tables(self, joins: Joins) -> list[EdgeTable]:
+        names, names_of = self.options.edge_names, self.options.edge_names_of
+        if isinstance(self.edges, Mapping):
+            return [EdgeTable.of(one, names_of.get(name, names), name) for name, one in self.edges.items()]
+        table = EdgeTable.of(self.edges, names)
+        if joins.alone is None and table.relation is None:
+            raise unnamed_edges(self.edges.name)
+        return [table]
+
+    def _relations(self, build: EdgeBuild, tables: Sequence[EdgeTable], joins: Joins) -> Relations:
+        """All relations, in the order in which they are declared."""
+        made = Relations()
+        for table in tables:
+            for checks in table.readings(joins, build.types, self.options.on_bad):
+                made.add(build.build(table.table, checks))
+        declared = [join for name in joins.declared if (join := joins.of(name)) is not None]
+        made.add(build.build_empty([join for join in declared if join.name not in made.entries]))
+        order = [name for join in declared for name in (join.name, join.reverse) if name is not None]
+        rest = [name for name in made.entries if name not in order]
+        made.entries = {name: made.entries[name] for name in (*order, *rest)}
+        return made
+
+    def _rows(self, count: int, width: int | None, entries: Any) -> Rows:
         """Blocks of equal size, so many that one fits a task."""
         wanted = self.options.blocks
         if wanted is None:
-            entries = self.edges.frame.count() * (1 if self.options.directed else 2)
             item = 4 if self.options.dtype == "float32" else 2
-            need = max(entries * _ENTRY, count * (width or 0) * item)
+            need = max(entries() * _ENTRY, count * (width or 0) * item)
             wanted = max(slots(self.spark), -(-need // BLOCK_BYTES))
         elif wanted < 1:
             raise GamlpError(f"{wanted} blocks are none", hint="--blocks is a number above zero")
         return Rows(count, max(1, -(-count // min(wanted, count))))
 
-    def _nodes(
-        self, folder: Building, nodes: CheckedNodes, ids: SortedIds, rows: Rows, report: IngestReport
-    ) -> tuple[NodesEntry, FileFacts]:
-        texts, many, dtype = label_texts(nodes), nodes.checks.many, self.options.dtype
-        blocks = NodeBlocks(folder.graph, folder.staging, rows, nodes.width, dtype, texts, many)
-        answers = write_nodes(self.spark, nodes, ids, blocks, self.progress)
-        files: FileFacts = {name: facts for answer in answers for name, facts in answer["files"].items()}
-        entry = NodesEntry(count=ids.count)
-        if nodes.width is not None:
-            stops = [rows.bounds(block)[1] for block in range(rows.blocks)]
-            entry.features = FeaturesEntry(width=nodes.width, dtype=dtype, shards=stops)
-            report.features, report.dtype = nodes.width, dtype
-        used = np.unique([code for answer in answers for code in answer["used"]]).astype(np.int64)
-        classes, numbers = class_numbers(texts or [], used)
-        made = AnswerFiles(folder.graph, folder.staging, rows, len(classes), numbers, many)
-        given = any(answer["roles"] for answer in answers)
-        works: list[Callable[[], dict[str, Any]]] = []
-        if not ids.is_range:
-            entry.ids = "integers" if ids.integers else "strings"
-            works.append(partial(ids.write, folder.graph))
-        if classes:
-            entry.labels = LabelsEntry(many=many, classes=list(classes))
-            report.classes = len(classes)
-            works.append(made.write_labels)
-        if given or classes:
-            entry.split = True
-            works.append(made.write_given_split if given else partial(made.write_random_split, *self._random()))
-            report.split_made = not given
-        for answer in run_tasks(self.spark, lambda number: works[number](), range(len(works)), "labels", self.progress):
-            files |= answer["files"]
-            if "split" in answer:
-                report.unlabelled(answer["useless"])
-                report.split = answer["split"]
-                report.untrained([classes[number] for number in answer["absent"]])
-        return entry, files
+    def _entries(self, kind: str, tables: Sequence[EdgeTable], joins: Joins) -> int:
+        """At most so many entries lead to nodes of a type."""
+        total = 0
+        for number, table in enumerate(tables):
+            names = [table.name] if table.name else list(joins.declared) or [""]
+            each = max(_into(kind, join) for name in names if (join := joins.of(name)) is not None)
+            if each and number not in self._counted:
+                self._counted[number] = table.table.frame.count()
+            total += each * self._counted.get(number, 0)
+        return total
 
-    def _random(self) -> tuple[tuple[float, ...], int, bool]:
-        return tuple(self.options.fractions), self.options.seed, self.options.stratified
-
-    def _relation(self, counts: list[int], rows: Rows, weighted: bool) -> RelationEntry:
-        bounds = [rows.bounds(block) for block in range(rows.blocks)]
-        blocks = [BlockEntry(start=start, stop=stop, entries=count) for (start, stop), count in zip(bounds, counts)]
-        return RelationEntry(
-            source="node", target="node", directed=self.options.directed, weighted=weighted, blocks=blocks
-        )
-
-    def _report_edges(self, report: IngestReport, made: Relations) -> None:
+    def _report_edges(self, report: IngestReport, made: Relations, joins: Joins) -> None:
         report.edges_read, report.self_loops_dropped = made.read, made.loops
-        report.entries = {name: sum(counts) for name, counts in made.entries.items()}
-        stored = sum(report.entries.values())
-        report.duplicates_merged = (made.given - stored) // (1 if self.options.directed else 2)
+        report.entries = {name: made.stored(name) for name in made.entries}
+        report.duplicates_merged = made.merged
         for kind, count in made.bad.items():  # both tables may have rows with a wrong number of columns
             report.bad_rows[kind] = report.bad_rows.get(kind, 0) + count
-        if made.given == 0:
+        if not any(report.entries.values()):
             report.warn("the graph has no edges")
+            return
+        for name in (name for name in joins.declared if not report.entries[name]):
+            report.warn(f"relation '{name}' has no edges")
+
+
+def _into(kind: str, join: Join) -> int:
+    """Entries that an edge adds to rows of a type."""
+    if join.symmetric:
+        return 2 if join.target == kind else 0
+    return int(join.target == kind) + int(join.reverse is not None and join.source == kind)
+
+
+def _names(tables: Any) -> str | dict[str, str]:
+    """Of tables the last part of their names."""
+    if isinstance(tables, Mapping):
+        return {name: _last(one.name) for name, one in tables.items()}
+    return _last(tables.name)
 
 
 def _last(name: str) -> str:

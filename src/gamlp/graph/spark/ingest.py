@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gamlp.cluster import SparkSettings, session
 from gamlp.graph.ingest import IngestOptions, IngestReport
@@ -10,17 +12,19 @@ from gamlp.graph.spark.build import SparkGraphOptions, spark_graph
 from gamlp.graph.spark.tables import read_table
 from gamlp.progress import Progress, silent
 
+Places = str | Mapping[str, str]  # one table, or several by what they hold
+
 
 def ingest_on_spark(
     settings: SparkSettings,
-    edges: str,
-    nodes: str,
+    edges: Places,
+    nodes: Places,
     out: str | Path,
     options: IngestOptions,
     blocks: int | None = None,
     progress: Progress = silent,
 ) -> IngestReport:
-    """Read two tables as Spark reads them and build their graph; places are those given here, not in `options`."""
+    """Read tables as Spark reads them and build their graph; places are those given here, not in `options`."""
     how = SparkGraphOptions(
         options.edge_names,
         options.node_names,
@@ -32,6 +36,16 @@ def ingest_on_spark(
         options.seed,
         options.name,
         blocks,
+        options.joins,
+        options.target,
+        options.names_of,
+        options.edge_names_of,
     )
     with session(settings) as spark:
-        return spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), out, how, progress)
+        return spark_graph(spark, _read(spark, edges), _read(spark, nodes), out, how, progress)
+
+
+def _read(spark: Any, places: Places) -> Any:
+    if isinstance(places, str):
+        return read_table(spark, places)
+    return {name: read_table(spark, place) for name, place in places.items()}

@@ -66,7 +66,7 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
             "rows of a .npy cannot be told apart on Spark", file=names.features, hint="give features as columns"
         )
     if names.features is None:
-        taken = {names.id, label or "label", split or "split"}
+        taken = {names.id, label or "label", split or "split", *names.left_out}
         features = [name for name in table.column_names if name not in taken]
     else:
         features = feature_names(names.features)

@@ -59,9 +59,14 @@ class Notes:
 
     def tell(self, table: str, on_bad: OnBad) -> None:
         """Raise what is fatal, and at `stop` what is bad."""
-        said = self.fatal or (self.first if on_bad == "stop" else None)
+        said = self.told(on_bad)
         if said is not None:
-            raise GamlpError(**{**said[1], "file": table})
+            parts = {name: said[1][name] for name in ("problem", "column", "hint")}
+            raise GamlpError(**parts, file=table)
+
+    def told(self, on_bad: OnBad) -> Finding | None:
+        """What is fatal, and at `stop` what is bad."""
+        return self.fatal or (self.first if on_bad == "stop" else None)
 
     def die(self, error: GamlpError, key: Key | None = None, who: str = "") -> None:
         """Note an error that no skipping mends."""
@@ -74,8 +79,11 @@ def _smaller(one: Finding | None, other: Finding | None) -> Finding | None:
     return min(one, other, key=lambda finding: (finding[0], finding[1]["problem"]))
 
 
-def _finding(key: Key, who: str, problem: str, column: str | None, hint: str | None) -> Finding:
-    return key, {"problem": f"{who}: {problem}" if who else problem, "column": column, "hint": hint}
+def _finding(
+    key: Key, who: str, problem: str, column: str | None, hint: str | None, about: dict[str, str] | None = None
+) -> Finding:
+    said = {"problem": f"{who}: {problem}" if who else problem, "column": column, "hint": hint}
+    return key, {**said, "who": who, "about": about}
 
 
 class NotedRows(Rows):
@@ -87,8 +95,15 @@ class NotedRows(Rows):
         self.calls: dict[str, str] = {}  # what people call a column, where it has another name here
 
     def refuse(
-        self, kind: str, wrong: Array, column: str, problem: Callable[[int], str], hint: str | None = None
+        self,
+        kind: str,
+        wrong: Array,
+        column: str,
+        problem: Callable[[int], str],
+        hint: str | None = None,
+        about: Callable[[int], dict[str, str]] | None = None,
     ) -> None:
+        """`about(i)`: what the driver must know to say more of the row."""
         wrong = wrong & self.good
         places = np.flatnonzero(wrong)
         if len(places) == 0:
@@ -98,7 +113,9 @@ class NotedRows(Rows):
         if self._stop:
             (key, who), at = min((self.name(int(place)), int(place)) for place in places)
             column = self.calls.get(column, column)
-            self._notes.first = _smaller(self._notes.first, _finding(key, who, problem(at), column or None, hint))
+            more = None if about is None else about(at)
+            found = _finding(key, who, problem(at), column or None, hint, more)
+            self._notes.first = _smaller(self._notes.first, found)
 
 
 def id_key(value: int | str | None) -> Key:

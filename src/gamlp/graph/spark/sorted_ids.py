@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gamlp.cluster.tasks import answered
 from gamlp.files import npy_header
 from gamlp.graph.columns import shown
+from gamlp.graph.joins import ONE_TYPE
 from gamlp.graph.manifest import nodes_folder
 from gamlp.graph.spark.block_files import Rows
 from gamlp.row_arrays import Tallied
@@ -55,10 +57,17 @@ class SortedIds:
             found.setdefault(bisect_right(self.starts, row) - 1, []).append(row)
         return found
 
-    def write(self, graph: Place) -> dict[str, Any]:
+    def has(self, text: str) -> bool:
+        """Whether a node is called so; all files are looked through."""
+        if self.is_range:
+            return text.isascii() and text.isdigit() and int(text) < self.count and str(int(text)) == text
+        texts = (batch.column(0).cast(pa.string()) for batch in self._batches())
+        return any(pc.any(pc.equal(some, text)).as_py() for some in texts)
+
+    def write(self, graph: Place, kind_of_nodes: str = ONE_TYPE) -> dict[str, Any]:
         """All ids as one file, in batches: .npy of integers or Arrow of strings."""
         kind = pa.int64() if self.integers else pa.large_string()
-        name = f"{nodes_folder('node')}/ids.{'npy' if self.integers else 'arrow'}"
+        name = f"{nodes_folder(kind_of_nodes)}/ids.{'npy' if self.integers else 'arrow'}"
         with (graph / name).writing() as stream:
             tallied = Tallied(stream)
             if self.integers:
@@ -104,7 +113,7 @@ def _put(batches: Iterator[Any], folder: Place) -> dict[str, Any]:
                 sink = pa.PythonFile(Tallied(stream), mode="w")
                 writer = pa.ipc.new_file(sink, pa.schema([("id", ids.type)]))
             before = pa.array([last], ids.type)
-            same = pa.compute.equal(ids, pa.concat_arrays([before, ids[:-1]])).fill_null(False)
+            same = pc.equal(ids, pa.concat_arrays([before, ids[:-1]])).fill_null(False)
             again = same.to_numpy(zero_copy_only=False)
             last = ids[-1].as_py()
             if again.any():

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from gamlp.graph import Graph
 from gamlp.graph.folder import damaged_files
+from gamlp.graph.graph import Nodes
 
 WORDS = ["p", "q7", "Zürich", "zebra", "Ω", "日本", "a b", "ab", "a", "…", "\U0001f600", "\ufb01"]
 
@@ -85,7 +86,27 @@ def _ids(rng: Any, kind: str, count: int) -> list[Any]:
 def assert_same(found: Graph, expected: Graph) -> None:
     """All that a graph says, whatever its blocks are; the bytes of features, and every checksum."""
     assert damaged_files(found) == []
-    a, b = found.nodes, expected.nodes
+    assert (found.target, list(found.node_types)) == (expected.target, list(expected.node_types))
+    for kind in found.node_types:
+        _same_nodes(found.node_types[kind], expected.node_types[kind])
+    assert set(found.relations) == set(expected.relations)
+    for name, relation in found.relations.items():
+        other = expected.relations[name]
+        assert (relation.directed, relation.weighted) == (other.directed, other.weighted)
+        assert (relation.source, relation.target, relation.reverse) == (other.source, other.target, other.reverse)
+        assert np.array_equal(relation.degrees(), other.degrees())
+        for part in ("neighbours", "weights"):
+            mine, theirs = (
+                [np.asarray(getattr(block, part)) for block in each.blocks if getattr(block, part) is not None]
+                for each in (relation, other)
+            )
+            assert np.array_equal(np.concatenate([[0], *mine]), np.concatenate([[0], *theirs]))
+    assert {key: found.source[key] for key in found.source if key not in ("edges", "nodes")} == {
+        key: expected.source[key] for key in expected.source if key not in ("edges", "nodes")
+    }
+
+
+def _same_nodes(a: Nodes, b: Nodes) -> None:
     assert a.count == b.count
     rows = np.arange(a.count)
     assert a.ids.take(rows).to_pylist() == b.ids.take(rows).to_pylist()
@@ -100,17 +121,3 @@ def assert_same(found: Graph, expected: Graph) -> None:
         assert np.array_equal(a.labels.values, b.labels.values) and a.labels.values.dtype == b.labels.values.dtype
     if a.split is not None and b.split is not None:
         assert np.array_equal(a.split.roles, b.split.roles)
-    assert set(found.relations) == set(expected.relations)
-    for name, relation in found.relations.items():
-        other = expected.relations[name]
-        assert (relation.directed, relation.weighted) == (other.directed, other.weighted)
-        assert np.array_equal(relation.degrees(), other.degrees())
-        for part in ("neighbours", "weights"):
-            mine, theirs = (
-                [np.asarray(getattr(block, part)) for block in each.blocks if getattr(block, part) is not None]
-                for each in (relation, other)
-            )
-            assert np.array_equal(np.concatenate([[0], *mine]), np.concatenate([[0], *theirs]))
-    assert {key: found.source[key] for key in found.source if key not in ("edges", "nodes")} == {
-        key: expected.source[key] for key in expected.source if key not in ("edges", "nodes")
-    }

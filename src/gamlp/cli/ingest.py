@@ -157,8 +157,6 @@ def _ingest(
         if spark is not None:
             from gamlp.graph.spark.ingest import ingest_on_spark
 
-            if not (isinstance(edges_at, str) and isinstance(nodes_at, str)) or join or target:
-                raise GamlpError("Spark ingests graphs of one node type", hint="leave --engine spark out")
             report = ingest_on_spark(spark, edges_at, nodes_at, out, how, blocks, progress)
         else:
             report = ingest(how, progress)

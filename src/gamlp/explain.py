@@ -90,7 +90,7 @@ def weights_by_degree(
 
     `degrees[n]` are those of all nodes; of more than `most` rows as many are drawn.
     """
-    chosen = _drawn(len(source), most, seed)
+    chosen = drawn(len(source), most, seed)
     own = np.asarray(degrees)[source.rows[chosen]]
     bounds = degree_bounds(own, ranges) if len(own) else own
     of_range = np.searchsorted(bounds, own, side="left")
@@ -121,7 +121,7 @@ def weights_by_class(
 
     `predicted` classes are the likeliest one, or with `many` labels all above one half.
     """
-    chosen = _drawn(len(source), most, seed)
+    chosen = drawn(len(source), most, seed)
     answers = None
     if by == "true":
         if source.store.labels is None:
@@ -171,7 +171,7 @@ def _one_group_each(groups: Array) -> tuple[Array, Array]:
     return np.arange(len(groups)), groups
 
 
-def _drawn(count: int, most: int, seed: int) -> Array:
+def drawn(count: int, most: int, seed: int) -> Array:
     """Positions of all rows, or of `most` of them."""
     if count <= most:
         return np.arange(count)

@@ -14,6 +14,7 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.explain import WeightsByClass, WeightsByDegree, weights_by_class, weights_by_degree
 from gamlp.explain_nodes import NodeExplanation, check_kept, explain_nodes
+from gamlp.explain_subsets import SubsetShares, shares_by_subset
 from gamlp.files import told_when_full, write_json, write_text
 from gamlp.graph.finding import rows_by_id
 from gamlp.graph.graph import Graph
@@ -38,6 +39,7 @@ class Explanation:
     predicted: WeightsByClass | None
     true: WeightsByClass | None
     nodes: tuple[NodeExplanation, ...]
+    subsets: SubsetShares | None = None  # of a graph of several relations
 
     @property
     def notes(self) -> list[str]:
@@ -56,6 +58,7 @@ class Explanation:
             "model": self.model,
             "graph": self.graph,
             "hop_weights": {name: None if found is None else asdict(found) for name, found in groups.items()},
+            "subsets": None if self.subsets is None else asdict(self.subsets),
             "nodes": [asdict(node) for node in self.nodes],
             "notes": self.notes,
         }
@@ -72,6 +75,11 @@ class Explanation:
             for signal, weights, start in (("features", part.features, 0), ("labels", part.labels, first)):
                 for hop, weight in enumerate(weights or (), start):
                     yield [by, part.told, part.rows, signal, hop, weight, "", ""]
+        for signal in ("features", "labels") if self.subsets is not None else ():
+            for channel in getattr(self.subsets, signal) or ():
+                told = channel.subset if channel.kind is None else f"{channel.subset} ({channel.kind})"
+                for hop, share in enumerate(channel.shares):
+                    yield ["subset", told, self.subsets.rows, signal, hop, share, "", ""]  # type: ignore[union-attr]
         for node in self.nodes:
             for hop_part in node.hops:
                 alone = hop_part.alone
@@ -94,7 +102,8 @@ class Explanation:
                 write_text(path, text.getvalue())
             else:
                 title = f"How far {self.model} listens on {self.graph}"
-                save_figure(weights_figure(self.degree, self.predicted, self.nodes, title=title), path)
+                figure = weights_figure(self.degree, self.predicted, self.nodes, self.subsets, title=title)
+                save_figure(figure, path)
 
 
 def check_file(path: Path) -> None:
@@ -149,4 +158,5 @@ def explain_opened(read: Opened, ids: Sequence[str] = (), resources: Resources =
         predicted=by_class("predicted"),
         true=by_class("true"),
         nodes=tuple(explain_nodes(bundle, store, chosen, ids=nodes.ids, degrees=degrees, device=device)),
+        subsets=shares_by_subset(model, source, device=device),
     )

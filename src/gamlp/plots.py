@@ -15,6 +15,7 @@ import numpy as np
 from gamlp.errors import GamlpError, MissingExtra
 from gamlp.explain import WeightsByClass, WeightsByDegree
 from gamlp.explain_nodes import NodeExplanation
+from gamlp.explain_subsets import SubsetShares
 from gamlp.files import told_when_full
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ Array = np.ndarray[Any, Any]
 MOST_ROWS = 40  # of one heat map: more are not read by anybody
 _MOST_WRITTEN = 16  # hops whose weight is written into its cell
 _LONGEST = 22  # letters of a name beside a row
+_SUBSET = 44  # letters of a subset of relations
 _WORD = 9  # letters of a class inside a cell
 
 
@@ -50,11 +52,12 @@ def weights_figure(
     degree: WeightsByDegree | None,
     classes: WeightsByClass | None = None,
     nodes: Sequence[NodeExplanation] = (),
+    subsets: SubsetShares | None = None,
     *,
     title: str = "",
 ) -> Figure:
     """Features on the left, labels (where they are listened to) on the right, in one colour scale."""
-    columns = [found for kind in ("features", "labels") if (found := panels(kind, degree, classes, nodes))]
+    columns = [found for kind in ("features", "labels") if (found := panels(kind, degree, classes, nodes, subsets))]
     if not columns:
         raise GamlpError("the model weighs no hops: there is nothing to draw", hint="leave the picture out")
     check_matplotlib()
@@ -79,10 +82,21 @@ def weights_figure(
 
 
 def panels(
-    kind: str, degree: WeightsByDegree | None, classes: WeightsByClass | None, nodes: Sequence[NodeExplanation]
+    kind: str,
+    degree: WeightsByDegree | None,
+    classes: WeightsByClass | None,
+    nodes: Sequence[NodeExplanation],
+    subsets: SubsetShares | None = None,
 ) -> list[Panel]:
     """The heat maps of `features` or of `labels`, from top to bottom."""
     found = []
+    shares = {} if subsets is None else subsets.by_subset(kind)
+    if shares:
+        strongest = sorted(shares, key=lambda name: -sum(shares[name]))[:MOST_ROWS]
+        names = tuple(_short(name, _SUBSET) for name in strongest)
+        some = f" ({len(strongest)} strongest of {len(shares)})" if len(strongest) < len(shares) else ""
+        title = f"Share of each subset of relations in a hop of {kind}{some}"
+        found.append(Panel(title, "relations", names, np.array([shares[name] for name in strongest]), 0))
     if degree is not None and getattr(degree.ranges[0], kind) is not None:
         first = degree.first_label_hop if kind == "labels" else 0
         names = tuple(f"{part.told} ({part.rows:,})" for part in degree.ranges)

@@ -27,6 +27,7 @@ from gamlp.space import Space, starting_point, suggest
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
 from gamlp.training.source import check_one_model
+from gamlp.training.typed import ready
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Search:
 
     def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         """Hops for one split; features are propagated once for all splits and trials that share an operator."""
+        graph, recipe = ready(graph, recipe, self.folder)
         propagation = recipe.propagation
         if self.valid_graph is not None or recipe.training.setting == "inductive":
             return self._prepared_apart(recipe, graph, number)
@@ -105,7 +107,7 @@ class Search:
             [propagation.label_hops, propagation.label_r, propagation.r, propagation.loops, propagation.folds]
         )
         folder = self.folder / "hops" / f"labels-{number}-{labels}"
-        return prepare_split(graph, recipe, self._features(recipe), folder, resources=self.resources)
+        return prepare_split(graph, recipe, self._features(recipe, graph), folder, resources=self.resources)
 
     def _prepared_apart(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         """Training rows and validation rows of different graphs: hops of both for every operator and depth."""
@@ -113,18 +115,18 @@ class Search:
         kept = recipe if self.valid_graph is not None else recipe.changed({"propagation.rows": "train+valid"})
         return prepare(graph, kept, folder, valid_graph=self.valid_graph, resources=self.resources)
 
-    def _features(self, recipe: Recipe) -> HopStore:
+    def _features(self, recipe: Recipe, graph: Graph) -> HopStore:
         """Training and validation rows of all splits, as deep as the space goes."""
         choice = self.space.get("propagation.hops")
         deepest = max(choice.choices) if choice and choice.choices else recipe.propagation.hops
         plan = plan_of(recipe.changed({"propagation.hops": max(deepest, recipe.propagation.hops)}), labels=False)
         plan = plan.model_copy(update={"rows": "train"})
-        name = digest(plan.model_dump(exclude={"labels"}))
-        return self.resources.engine().run(self._union(), plan, self.folder / "hops" / f"features-{name}")
+        made = [recipe.relations.model_dump(mode="json")] if graph.heterogeneous else []
+        name = digest([plan.model_dump(exclude={"labels"}), *made])
+        return self.resources.engine().run(self._union(graph), plan, self.folder / "hops" / f"features-{name}")
 
-    def _union(self) -> Graph:
+    def _union(self, graph: Graph) -> Graph:
         """The graph, with all rows that any split trains or validates on marked as kept; test rows are not."""
-        graph = self.graphs[0]
         roles = np.zeros(graph.nodes.count, np.int8)
         for other in self.graphs:
             assert other.nodes.split is not None

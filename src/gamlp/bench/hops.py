@@ -26,6 +26,7 @@ from gamlp.training.loop import Fitted, Machine
 from gamlp.training.metrics import logits_of, probabilities
 from gamlp.training.preparing import Prepared
 from gamlp.training.report import full_report
+from gamlp.training.typed import ready
 
 INFERENCE_BATCH = 2000
 _TOOK = "seconds.json"
@@ -55,6 +56,7 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
 
 def prepare_task(task: Task, recipe: Recipe, place: Place) -> tuple[Prepared, float]:
     """Hops of a task and the seconds they took to make. Splits of one graph share the hops of its features."""
+    task, recipe, made = _ready(task, recipe, place)
     if task.valid is not None or recipe.training.setting == "inductive":
         graphs = [_known(graph) for graph in (task.graph, task.valid) if graph is not None]
         folder = place.hops / f"inductive-{digest([graphs, plan_of(recipe).model_dump()])}"
@@ -64,7 +66,7 @@ def prepare_task(task: Task, recipe: Recipe, place: Place) -> tuple[Prepared, fl
                 task.graph, recipe, folder,
                 valid_graph=task.valid, resources=place.resources, progress=place.progress,
             )  # fmt: skip
-            return prepared, _took(folder, time.monotonic() - begun)
+            return prepared, made + _took(folder, time.monotonic() - begun)
     features, first = features_store(task.graph, recipe, place)
     rows = "all" if place.chances else "split"
     plan = plan_of(recipe).model_copy(update={"features": None, "rows": rows})
@@ -75,7 +77,19 @@ def prepare_task(task: Task, recipe: Recipe, place: Place) -> tuple[Prepared, fl
             task.graph, recipe, features, folder, rows=rows, resources=place.resources, progress=place.progress
         )
         second = _took(folder, time.monotonic() - begun) if recipe.labels_used else 0.0
-    return prepared, first + second
+    return prepared, made + first + second
+
+
+def _ready(task: Task, recipe: Recipe, place: Place) -> tuple[Task, Recipe, float]:
+    """A graph of several relations with features of all types, and the seconds they took to make."""
+    if not task.graph.heterogeneous:
+        return task, recipe, 0.0
+    settings = recipe.relations.model_dump(include={"reduce", "missing", "dimension", "embedding_epochs", "seed"})
+    folder = place.hops / f"made-{digest([fingerprint.structure(task.graph), settings])}"
+    with locked(folder):
+        begun = time.monotonic()
+        graph, recipe = ready(task.graph, recipe, folder, place.progress)
+        return replace(task, graph=graph), recipe, _took(folder, time.monotonic() - begun)
 
 
 def features_key(recipe: Recipe) -> str:
@@ -91,7 +105,7 @@ def features_store(graph: Graph, recipe: Recipe, place: Place) -> tuple[HopStore
     assert plan.features is not None
     hops = max(plan.features.hops, place.depths.get(features_key(recipe), 0))
     plan = plan.model_copy(update={"features": plan.features.model_copy(update={"hops": hops})})
-    key = digest([fingerprint.structure(graph), fingerprint.features(graph), plan.model_dump(exclude={"labels"})])
+    key = digest([fingerprint.structure(graph), _features_of(graph), plan.model_dump(exclude={"labels"})])
     folder = place.hops / f"{graph.name}-{key}"
     with locked(folder):
         begun = time.monotonic()
@@ -110,7 +124,17 @@ def _took(folder: Path, seconds: float) -> float:
 
 def _known(graph: Graph) -> list[str]:
     """Of all that hops of a graph are made of."""
-    return [fingerprint.structure(graph), fingerprint.features(graph), fingerprint.answers(graph)]
+    return [fingerprint.structure(graph), _features_of(graph), fingerprint.answers(graph)]
+
+
+def _features_of(graph: Graph) -> str:
+    """Of the features of all types that have some."""
+    have = [kind for kind, nodes in graph.node_types.items() if nodes.features is not None]
+    return (
+        fingerprint.features(graph)
+        if have == [graph.target]
+        else digest([[kind, fingerprint.features(graph, kind)] for kind in have])
+    )
 
 
 def scores_of(

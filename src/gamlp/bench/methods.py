@@ -63,6 +63,7 @@ METHODS: dict[str, Method] = dict(
         _method("gbp", "GBP", "hops", "Chen et al., NeurIPS 2020", run_on_hops),
         _method("sign-xl", "SIGN-XL", "hops", "Frasca et al., 2020", run_on_hops),
         _method("sagn", "SAGN", "hops", "Sun et al., 2021", run_on_hops),
+        _method("nars", "NARS", "hops", "Yu et al., 2020", run_on_hops),
         _method("sagn-labels", "SAGN+0-SLE", "hops", "Sun et al., 2021", _as_the_recipe_says),
         _method("gcn", "GCN", "message passing", "Kipf and Welling, ICLR 2017", message_passing(_pyg("GCN"))),
         _method("gat", "GAT", "message passing", "Veličković et al., ICLR 2018", message_passing(_pyg("GAT"))),

@@ -24,8 +24,10 @@ from gamlp.cli.scores import say, show_next, show_weights
 if TYPE_CHECKING:
     from gamlp.explain import WeightsByClass
     from gamlp.explain_nodes import NodeExplanation
+    from gamlp.explain_subsets import SubsetShares
     from gamlp.explanation import Explanation
 
+_MOST_SUBSETS = 20
 _MOST_CLASSES = 20
 _MOST_NODES = 10
 
@@ -103,6 +105,8 @@ def _explain(
 
 
 def _show(found: Explanation, place: Path) -> None:
+    if found.subsets is not None:
+        _show_subsets(found.subsets)
     if found.degree is not None:
         show_weights(found.degree)
     if found.predicted is not None:
@@ -115,6 +119,19 @@ def _show(found: Explanation, place: Path) -> None:
         say(f"\nnote: {note}.")
     if not found.nodes:
         show_next(["gamlp", "explain", str(place), "--nodes", "ID,ID"])
+
+
+def _show_subsets(shares: SubsetShares) -> None:
+    for signal in ("features", "labels"):
+        found = shares.by_subset(signal)
+        if not found:
+            continue
+        ordered = sorted(found, key=lambda name: -sum(found[name]))[:_MOST_SUBSETS]
+        rows = [(_cell(name), *(f"{share:.2f}" for share in found[name])) for name in ordered]
+        say(f"\nShare of each subset of relations in every hop of {signal}")
+        display.table("relations", *(f"hop {hop}" for hop in range(len(rows[0]) - 1)), rows=rows)
+        if len(ordered) < len(found):
+            say(f"the {len(ordered)} strongest of {len(found)}; all of them are in --out FILE.json")
 
 
 def _show_classes(weights: WeightsByClass) -> None:

@@ -11,7 +11,7 @@ from gamlp.models.attention import HopAttention, JKAttention, RecursiveAttention
 from gamlp.models.labels import smooth
 from gamlp.models.mlp import MLP, HopMLP, dropout
 from gamlp.models.relations import SubsetMixing, mixing_of_features, mixing_of_labels
-from gamlp.models.shape import Branches, HopWeights, Shape, SubsetShares, channels_of, one_channel
+from gamlp.models.shape import Branches, HopWeights, Shape, channels_of, one_channel
 
 
 class GAMLP(nn.Module):
@@ -142,17 +142,11 @@ class GAMLP(nn.Module):
         finally:
             self.train(was)
 
-    @torch.no_grad()
-    def subset_shares(self, x: Tensor, y: Tensor | None = None) -> SubsetShares | None:
-        """How much of every hop comes from each channel, of features and labels; None on a graph of one relation."""
-        if not self.shape.parts:
-            return None
-        whole = torch.ones(1, self.shape.hops + 1, device=x.device)
-        features = whole if self.mixing is None else self.mixing.shares(x)
-        labels = None
-        if self.label_mixing is not None and y is not None:
-            labels = self.label_mixing.shares(y)
-        return SubsetShares(features, labels)
+    def subset_sizes(self, x: Tensor, y: Tensor | None = None) -> tuple[Tensor | None, Tensor | None]:
+        """How much each channel says at each hop, `[C, hops]`, of features and of labels; None where there is one."""
+        features = None if self.mixing is None else self.mixing.sizes(x)
+        labels = None if self.label_mixing is None or y is None else self.label_mixing.sizes(y)
+        return features, labels
 
     def _features(self, x: Tensor, channels: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
         """Hops `[b, hops + 1, features]` of all channels together, as they are and as attention reads them."""

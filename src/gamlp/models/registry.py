@@ -12,6 +12,7 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.gbp import GBP
+from gamlp.models.nars import NARS
 from gamlp.models.plain_mlp import PlainMLP
 from gamlp.models.s2gc import S2GC
 from gamlp.models.sagn import SAGN
@@ -29,6 +30,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "gbp": GBP,
     "sign-xl": SIGNXL,
     "sagn": SAGN,
+    "nars": NARS,
 }
 
 

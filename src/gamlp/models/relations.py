@@ -42,11 +42,7 @@ class SubsetMixing(nn.Module):
         numbers = range(len(self.parts)) if chosen is None else chosen
         mixed: Tensor | None = None
         for at, number in enumerate(numbers):
-            values = x[:, at]
-            if self.maps:
-                kind = self.maps[self._kind[number]]
-                assert isinstance(kind, nn.Linear)
-                values = kind(values[..., : kind.in_features])
+            values = self._mapped(x[:, at], number)
             weight = self.weight[number] * self._scale(number, numbers)
             mixed = values * weight if mixed is None else torch.addcmul(mixed, values, weight)
         assert mixed is not None
@@ -58,22 +54,22 @@ class SubsetMixing(nn.Module):
         return self._kind.count(kind) / sum(self._kind[other] == kind for other in numbers)
 
     @torch.no_grad()
-    def shares(self, x: Tensor) -> Tensor:
-        """How much of what a hop says comes from each channel: mean |w[c, k] ∘ P x[c, k]|, `[C, hops]`, summing to one.
+    def sizes(self, x: Tensor) -> Tensor:
+        """How much each channel says at each hop: mean |w[c, k] ∘ P x[c, k]| over nodes and columns, `[C, hops]`."""
+        return torch.stack(
+            [
+                (self._mapped(x[:, number], number) * self.weight[number]).abs().mean((0, 2))
+                for number in range(len(self.parts))
+            ]
+        )
 
-        A hop that says nothing (no path of that length) has shares of zero.
-        """
-        sizes = []
-        for number in range(len(self.parts)):
-            values = x[:, number]
-            if self.maps:
-                kind = self.maps[self._kind[number]]
-                assert isinstance(kind, nn.Linear)
-                values = kind(values[..., : kind.in_features])
-            sizes.append((values * self.weight[number]).abs().mean((0, 2)))
-        found = torch.stack(sizes)
-        total = found.sum(0)
-        return torch.where(total > 0, found / total.clamp_min(torch.finfo(found.dtype).tiny), 0.0)
+    def _mapped(self, values: Tensor, number: int) -> Tensor:
+        if not self.maps:
+            return values
+        kind = self.maps[self._kind[number]]
+        assert isinstance(kind, nn.Linear)
+        mapped: Tensor = kind(values[..., : kind.in_features])
+        return mapped
 
 
 def mixing_of_features(shape: Shape, hidden: int) -> SubsetMixing | None:

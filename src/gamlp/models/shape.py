@@ -55,14 +55,6 @@ class HopWeights:
 
 
 @dataclass(frozen=True)
-class SubsetShares:
-    """How much of every hop comes from each channel, columns summing to one: features `[C, hops]`, labels or None."""
-
-    features: Tensor
-    labels: Tensor | None = None
-
-
-@dataclass(frozen=True)
 class Branches:
     """What a prediction is made of, in logits: `features[b, c]`, and what the label branch adds to them, or None.
 

@@ -12,6 +12,8 @@ from gamlp.models.shape import HopWeights, Shape, one_channel
 class SIGN(nn.Module):
     """A linear map of its own for every hop, then all of them side by side; no weights over hops.
 
+    Of a graph of several relations, a map for every hop of every channel.
+
     >>> import torch
     >>> SIGN(Shape(features=4, classes=3, hops=2), hidden=8)(torch.zeros(5, 1, 3, 4)).shape
     torch.Size([5, 3])
@@ -31,10 +33,11 @@ class SIGN(nn.Module):
         initial_residual: float = 0.0,
     ) -> None:
         super().__init__()
-        if not self.several:
+        if not self.several and not shape.parts:
             one_channel(shape, "SIGN")
         self.input_dropout = input_dropout
-        count = 1 + shape.channels * shape.hops
+        self.typed = bool(shape.parts)
+        count = shape.channels * (shape.hops + 1) if self.typed else 1 + shape.channels * shape.hops
         self.hops = HopMLP(count, shape.features, hidden, dropout=dropout, batch_norm=batch_norm)
         self.mlp = MLP(
             count * hidden,
@@ -48,8 +51,8 @@ class SIGN(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
-        read = x[:, 0]
-        if x.shape[1] > 1:  # X^(0) is the same in every channel, and is read once
+        read = x.flatten(1, 2) if self.typed else x[:, 0]
+        if x.shape[1] > 1 and not self.typed:  # X^(0) is the same in every channel, and is read once
             read = torch.cat([read, x[:, 1:, 1:].flatten(1, 2)], 1)
         logits: Tensor = self.mlp(self.hops(dropout(read, self.input_dropout, self.training)).flatten(1))
         return logits

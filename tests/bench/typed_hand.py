@@ -26,6 +26,7 @@ LINKS = {
     "from nowhere": Link("a.b", "paper", "to nowhere"),
     "to nowhere": Link("paper", "a.b", "from nowhere"),
     "likes": Link("author", "paper"),  # without a reverse
+    "read by": Link("paper", "author"),
 }
 ALONE = 4  # a paper that hears nothing
 

@@ -52,15 +52,21 @@ def run_job(graph: Path, store: Path, memory: int = 0, dtype: str = "float32") -
     shutil.rmtree(store, ignore_errors=True)
     command = [sys.executable, "-c", _JOB, str(graph), str(store), str(memory), dtype]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    output, peak = watched(process)
+    shutil.rmtree(store, ignore_errors=True)
+    if process.returncode:
+        raise SystemExit(f"the job on {graph} failed")
+    return Job(peak=peak, **json.loads(output))
+
+
+def watched(process: subprocess.Popen[str]) -> tuple[str, int]:
+    """What a process printed, and the most anonymous memory it held."""
     peak = [0]
     sampler = threading.Thread(target=_sample, args=(process, peak))
     sampler.start()
     output, _ = process.communicate()
     sampler.join()
-    shutil.rmtree(store, ignore_errors=True)
-    if process.returncode:
-        raise SystemExit(f"the job on {graph} failed")
-    return Job(peak=peak[0], **json.loads(output))
+    return output, peak[0]
 
 
 def _sample(process: subprocess.Popen[str], peak: list[int]) -> None:

@@ -2,6 +2,7 @@
 
     python benchmarks/propagation.py                     # a tenth of products' shape, citation's shape, growth
     python benchmarks/propagation.py --shapes products   # products' full shape (62 M edges, 124 M entries)
+    python benchmarks/propagation.py --shapes --parts subsets   # ogbn-mag's shape, 8 subsets of relations, 5 hops
 
 Prints tables and writes JSON and a page to benchmarks/results (or --out). Every figure is measured in this run:
 minima for kernels, medians for whole jobs, because machines are noisy.
@@ -21,6 +22,7 @@ import contest
 import growth
 import jobs
 import record
+import subsets
 from gamlp.graph import Graph
 from gamlp.graph.synthetic import communities
 from machine import describe, versions
@@ -36,8 +38,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", nargs="*", default=["products-tenth", "citation"], choices=SHAPES)
     parser.add_argument(
-        "--parts", nargs="*", default=["hop", "coo", "job", "growth"], choices=["hop", "coo", "job", "growth"]
+        "--parts",
+        nargs="*",
+        default=["hop", "coo", "job", "growth"],
+        choices=["hop", "coo", "job", "growth", "subsets"],
     )
+    parser.add_argument("--scale", type=float, default=1.0, help="Of ogbn-mag's shape, for subsets.")
+    parser.add_argument("--dtype", default="float16", choices=["float32", "float16"], help="Of hops of subsets.")
     parser.add_argument("--rounds", type=int, default=5, help="Rounds of every kernel; peers take turns.")
     parser.add_argument("--jobs", type=int, default=3, help="Repetitions of whole jobs.")
     parser.add_argument("--work", type=Path, help="Folder for graphs and stores; removed at the end unless given.")
@@ -52,7 +59,8 @@ def main() -> None:
             shutil.rmtree(work, ignore_errors=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(results, indent=1))
-    options.out.with_suffix(".md").write_text(record.page(results, "python benchmarks/propagation.py"))
+    command = "python benchmarks/propagation.py" + (" --shapes --parts subsets" if "subsets" in results else "")
+    options.out.with_suffix(".md").write_text(record.page(results, command))
     print(f"\nwritten to {options.out} and {options.out.with_suffix('.md').name}")
 
 
@@ -79,6 +87,8 @@ def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
         results["shapes"][name] = found
     if "growth" in options.parts:
         results["growth"] = growth.with_edges(work, repetitions=options.jobs)
+    if "subsets" in options.parts:
+        results["subsets"] = subsets.over_subsets(work, options.scale, options.dtype)
     return results
 
 

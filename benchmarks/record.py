@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import subsets
+
 EXPECTED = {  # name of the ratio: (limit, whether more is better, what it is)
     "torch CSR / ours": (3.5, True, "a hop, torch CSR ÷ ours, float32"),
     "scipy / ours": (6.5, True, "a hop, scipy ÷ ours, float32"),
@@ -33,6 +35,8 @@ def page(results: dict[str, Any], command: str) -> str:
         lines += [f"## {name}: {size}", "", *_ratios(found), "", *_seconds(found), ""]
     if growth := results.get("growth"):
         lines += _growth(growth)
+    if found := results.get("subsets"):
+        lines += subsets.section(found)
     return "\n".join(lines).rstrip() + "\n"
 
 

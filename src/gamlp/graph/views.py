@@ -10,7 +10,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 
-_LONGEST = 80  # characters of a name that is still a part of file names
+_LONGEST = 100  # characters of a name that is still a part of file names
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Relation
+from gamlp.graph.manifest import digest
 from gamlp.kernel import HopTask, hop, scale
 from gamlp.progress import Progress
 from gamlp.propagation.intact import check_neighbours
@@ -250,7 +251,7 @@ class PassRun:
 
     def _state_path(self, k: int) -> Path:
         first, last = self.spec.pieces[0], self.spec.pieces[-1]
-        return self.work / f"{first.name}-{last.name}-state{k}.slab"
+        return self.work / f"{first.name}-{digest(last.name)}-state{k}.slab"
 
 
 def column_scales(peak: Array) -> Array:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +13,15 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
-from gamlp.graph.views import touches, view_of
+from gamlp.graph.views import touches, view_of, weighted
 from gamlp.sections import Relations
 
 FEW = 16  # subsets: as many as auto takes without choosing
 _COUNTABLE = 12  # links whose subsets are listed; of more, subsets are drawn
 _TRIES = 64  # draws for every subset of a sample, before there seem to be no further ones
+_TOLD = 5  # notes that are written out; of more, their number is
 Subset = tuple[str, ...]
+Key = tuple[bool, frozenset[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
@@ -88,61 +91,76 @@ def _drawn(links: list[str], wanted: Relations) -> Iterator[Subset]:
 
 
 def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: int | None = None) -> Chosen:
-    """The first subset of every kind; those that give the same hops are told, once for each that is kept."""
-    kept: dict[frozenset[str], Subset] = {}
-    repeated: dict[Subset, list[Subset]] = {}
+    """The smallest subset of every kind; those that give the same hops are told, once for each that is kept."""
+    alike: dict[Key, dict[Subset, None]] = {}  # of each kind, in the order in which they came
+    bare: dict[Subset, None] = {}
     for subset in subsets:
-        key = same.key(subset)
-        if not touches(graph, key):
+        ordered = tuple(link for link in graph.links if link in set(subset))
+        if not touches(graph, same.with_edges(ordered)):
+            bare |= {ordered: None} if touches(graph, ordered) else {}
             continue
-        if key in kept:
-            if set(subset) != set(kept[key]) and subset not in repeated.setdefault(kept[key], []):
-                repeated[kept[key]].append(subset)
-            continue
-        kept[key] = tuple(link for link in graph.links if link in set(subset))
-        if len(kept) == most:
+        alike.setdefault(same.key(ordered), {})[ordered] = None
+        if len(alike) == most:
             break
-    if not kept:
+    if not alike:
         raise GamlpError(
             f"no relation of graph '{graph.name}' leads to {graph.target}", hint="give the relations that do"
         )
-    # Of subsets that are alike the smallest is shown: what it leaves out reaches no target row.
-    smallest = {key: min([subset, *repeated.get(subset, [])], key=len) for key, subset in kept.items()}
-    notes = []
-    for key, subset in kept.items():
-        others = [other for other in [subset, *repeated.get(subset, [])] if other != smallest[key]]
-        if others:
-            told = ", ".join("+".join(other) for other in others[:2]) + (" …" if len(others) > 2 else "")
-            verb = "gives" if len(others) == 1 else "give"
+    notes = [f"{_joined(bare)} {_verb(bare, 'hold')} no edge that leads to {graph.target}: left out"] if bare else []
+    kept = []
+    for group in alike.values():
+        smallest = min(group, key=len)  # what it leaves out reaches no target row
+        kept.append(smallest)
+        if others := [subset for subset in group if subset != smallest]:
             notes.append(
-                f"{told} {verb} {graph.target} the same hops as {'+'.join(smallest[key])}: {len(others)} left out"
+                f"{_joined(others)} {_verb(others, 'give')} {graph.target} the same hops as {'+'.join(smallest)}: "
+                f"{len(others)} left out"
             )
-    return Chosen(tuple(smallest.values()), tuple(notes))
+    if len(notes) > _TOLD + 1:
+        notes[_TOLD:] = [f"{len(notes) - _TOLD} more subsets are kept for others that give the same hops"]
+    return Chosen(tuple(kept), tuple(notes))
+
+
+def _joined(subsets: Iterable[Subset]) -> str:
+    names = ["+".join(subset) for subset in subsets]
+    return ", ".join(names[:2]) + (" …" if len(names) > 2 else "")
+
+
+def _verb(subsets: Sized, verb: str) -> str:
+    return f"{verb}s" if len(subsets) == 1 else verb
 
 
 class _Sameness:
     """What of a subset reaches the target's rows: two subsets with the same give it the same hops.
 
     Left aside are links without edges, links that are not connected with the target, links farther away than the
-    hops go, and all but the first of links that hold the same edges.
+    hops go, and all but one of links that hold the same edges, unless weights add up.
     """
 
     def __init__(self, graph: Graph, reach: Reach) -> None:
         self._graph, self._reach = graph, reach
-        self._first: dict[str, str] = {}
-        seen: dict[str, str] = {}
-        for link, names in graph.links.items():
-            if not graph.relations[link].entries:
-                continue
-            content = fingerprint.relation(graph, link)
-            # Weights of links that are alike add up; edges without become one.
-            once = not graph.relations[link].weighted and len(names) == len(
-                graph.links.get(seen.get(content, link), ())
-            )
-            self._first[link] = seen.setdefault(content, link) if once else link
+        self._edges = {
+            name: fingerprint.relation(graph, name)
+            for link, names in graph.links.items()
+            if graph.relations[link].entries
+            for name in names
+        }
 
-    def key(self, subset: Iterable[str]) -> frozenset[str]:
-        links = {self._first[link] for link in subset if link in self._first}
+    def with_edges(self, subset: Iterable[str]) -> list[str]:
+        return [link for link in subset if link in self._edges]
+
+    def key(self, subset: Subset) -> Key:
+        """The relations that are felt, by content; where pairs may be in several and add up, how often too."""
+        felt = [self._graph.relations[name] for link in self._near(subset) for name in self._graph.links[link]]
+        ends = {(relation.source, relation.target) for relation in felt}
+        # A view with weights anywhere counts a pair once for every relation that has it (gamlp.graph.union).
+        adds_up = len(ends) < len(felt) and weighted(self._graph, view_of(self._graph, subset))
+        counts = Counter(self._edges[relation.name] for relation in felt)
+        return adds_up, frozenset((edges, count if adds_up else 1) for edges, count in counts.items())
+
+    def _near(self, subset: Subset) -> list[str]:
+        """Links with edges that change a hop that is kept."""
+        links = self.with_edges(subset)
         distance = {self._graph.target: 0}
         for step in itertools.count(1):
             new = {
@@ -154,9 +172,7 @@ class _Sameness:
             if not new:
                 break
             distance |= dict.fromkeys(new, step)
-        return frozenset(
-            link for link in links if self._felt(min(distance.get(end, 1 << 30) for end in self._ends(link)))
-        )
+        return [link for link in links if self._felt(min(distance.get(end, 1 << 30) for end in self._ends(link)))]
 
     def _ends(self, link: str) -> tuple[str, str]:
         relation = self._graph.relations[link]

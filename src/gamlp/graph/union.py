@@ -100,7 +100,7 @@ def entries_of(graph: Graph, relation: Relation, begin: int, end: int) -> Entrie
     nodes = graph.node_types[relation.source].count
     if len(found) and (found.min() < 0 or found.max() >= nodes):
         raise GamlpError(
-            f"relation '{relation.name}' names a {relation.source} beyond the {nodes} there are",
+            f"relation '{relation.name}' names a node of {relation.source} beyond the {nodes} there are",
             file=graph.folder,
             hint="the graph is damaged: verify it with gamlp info, and build it again",
         )

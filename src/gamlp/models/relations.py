@@ -38,20 +38,19 @@ class SubsetMixing(nn.Module):
         self.weight = nn.Parameter(first[:, None, None].repeat(1, hops, width))
 
     def forward(self, x: Tensor, chosen: Sequence[int] | None = None) -> Tensor:
-        """With `chosen`, x holds these channels alone, and stands for all: what they add up to is scaled up."""
+        """With `chosen`, x holds these channels alone and stands for all: views ÷ chosen views times their sum.
+
+        Over all samples of so many views that is on average the sum over all.
+        """
         numbers = range(len(self.parts)) if chosen is None else chosen
+        scale = _views(self.parts) / _views([self.parts[number] for number in numbers])
         mixed: Tensor | None = None
         for at, number in enumerate(numbers):
             values = self._mapped(x[:, at], number)
-            weight = self.weight[number] * self._scale(number, numbers)
+            weight = self.weight[number] * scale
             mixed = values * weight if mixed is None else torch.addcmul(mixed, values, weight)
         assert mixed is not None
         return mixed
-
-    def _scale(self, number: int, numbers: Sequence[int]) -> float:
-        """Channels of this type, by those of them that are there."""
-        kind = self._kind[number]
-        return self._kind.count(kind) / sum(self._kind[other] == kind for other in numbers)
 
     @torch.no_grad()
     def sizes(self, x: Tensor) -> Tensor:
@@ -70,6 +69,10 @@ class SubsetMixing(nn.Module):
         assert isinstance(kind, nn.Linear)
         mapped: Tensor = kind(values[..., : kind.in_features])
         return mapped
+
+
+def _views(parts: Sequence[Part]) -> int:
+    return len({part.view for part in parts})
 
 
 def mixing_of_features(shape: Shape, hidden: int) -> SubsetMixing | None:

@@ -210,13 +210,12 @@ class Batches:
         if self.resident:
             for part, some in zip(parts, views):
                 x, y = self._x, self._y
-                if some is not None:
-                    x, y = x[:, self.source.channels_of(some)], None if y is None else y[:, list(some)]
-                if still and len(part) == len(self.source):  # all rows: nothing is copied
-                    yield self._batch(part.numpy(), x, y, self.target, some)
+                channels = None if some is None else self.source.channels_of(some)
+                if still and len(part) == len(self.source) and some is None:  # all rows: nothing is copied
+                    yield self._batch(part.numpy(), x, y, self.target)
                     continue
                 pick = slice(int(part[0]), int(part[-1]) + 1) if still else part
-                x, y = _rows(x, pick), None if y is None else _rows(y, pick)
+                x, y = _picked(x, pick, channels), None if y is None else _picked(y, pick, some)
                 yield self._batch(part.numpy(), x, y, self.target[pick], some)
             return
         asked = [(part.numpy(), some) for part, some in zip(parts, views)]
@@ -303,6 +302,13 @@ def _rows(values: Tensor, pick: Tensor | slice) -> Tensor:
     for into, rows in zip(torch.split(out, piece), torch.split(pick, piece)):
         into.copy_(values.index_select(0, rows))
     return out
+
+
+def _picked(values: Tensor, pick: Tensor | slice, channels: Sequence[int] | None) -> Tensor:
+    """Rows, of some channels alone where they are named: others are not copied."""
+    if channels is None:
+        return _rows(values, pick)
+    return torch.stack([_rows(values[:, channel], pick) for channel in channels], 1)
 
 
 def _target_tensor(values: Array) -> Tensor:

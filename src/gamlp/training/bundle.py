@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -146,6 +147,18 @@ class Bundle:
 
 def make_model(recipe: Recipe, shape: Shape) -> nn.Module:
     """The recipe's model for hops of this shape."""
+    settings = recipe.model
+    model = _made(recipe, shape)
+    samples = 0 < recipe.training.subset_sample < len(shape.views)
+    if samples and "views" not in inspect.signature(model.forward).parameters:
+        raise GamlpError(
+            f"model '{settings.name}' reads all subsets of relations at every step",
+            hint="set training.subset_sample to 0",
+        )
+    return model
+
+
+def _made(recipe: Recipe, shape: Shape) -> nn.Module:
     settings = recipe.model
     if is_own(settings.name):
         return build(settings.name, shape, settings.options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gamlp.models.registry import MODELS
-from gamlp.models.shape import HopWeights, Shape
+from gamlp.models.shape import HopWeights, Part, Shape
 
 
 class Mean(nn.Module):
@@ -27,3 +27,8 @@ class Mean(nn.Module):
 
 OWN = f"{__name__}:Mean"
 NAMES = [*MODELS, OWN]
+
+# Hops of a graph of two types on two subsets of relations, and the models that read several.
+_PARTS = (Part("a", "paper", 4), Part("a+b", "paper", 4), Part("a+b", "author", 3))
+TYPED = Shape(4, 3, 2, 2, channels=3, parts=_PARTS, label_views=("a", "a+b"))
+TYPED_NAMES = ["gamlp", "nars", "sign", "sign-xl", OWN]

@@ -15,7 +15,7 @@ from gamlp.models import HopWeights, Shape
 from gamlp.models.registry import MODELS, build
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import make_model
-from tests.conformance.models import NAMES, OWN
+from tests.conformance.models import NAMES, OWN, TYPED, TYPED_NAMES
 
 SHAPES = [Shape(4, 3, 2, 2), Shape(1, 2, 0, 1), Shape(6, 5, 5, 3)]
 SMALL = {"hidden": 8, "dropout": 0.4}
@@ -26,6 +26,16 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+CASES = [*((name, SHAPES[0]) for name in NAMES), *((name, TYPED) for name in TYPED_NAMES)]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{'types' if case[1].parts else 'one'}")
+def case(request: pytest.FixtureRequest) -> tuple[str, Shape]:
+    """A model, and hops that it reads."""
+    name, shape = request.param
+    return str(name), shape
+
+
 def made(name: str, shape: Shape, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     return build(name, shape, {} if name == OWN else dict(SMALL))
@@ -34,7 +44,8 @@ def made(name: str, shape: Shape, seed: int = 0) -> nn.Module:
 def hops(shape: Shape, rows: int, seed: int = 1) -> tuple[Tensor, Tensor]:
     random = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, shape.channels, shape.hops + 1, shape.features, generator=random)
-    return x, torch.rand(rows, shape.channels, shape.label_hops + 1, shape.classes, generator=random)
+    views = len(shape.label_views) or shape.channels
+    return x, torch.rand(rows, views, shape.label_hops + 1, shape.classes, generator=random)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -59,8 +70,8 @@ def test_hop_weights_are_distributions_over_the_hops_or_none(name: str, shape: S
         torch.testing.assert_close(told.labels.sum(1), torch.ones(9))
 
 
-def test_a_state_dict_carries_all_of_a_model(name: str) -> None:
-    shape = SHAPES[0]
+def test_a_state_dict_carries_all_of_a_model(case: tuple[str, Shape]) -> None:
+    name, shape = case
     model, other = made(name, shape, 0).eval(), made(name, shape, 1).eval()
     buffer = io.BytesIO()
     torch.save(model.state_dict(), buffer)
@@ -71,8 +82,8 @@ def test_a_state_dict_carries_all_of_a_model(name: str) -> None:
     assert torch.equal(model(*given), other(*given))
 
 
-def test_a_seed_gives_the_same_weights_dropout_and_gradients(name: str) -> None:
-    shape = SHAPES[0]
+def test_a_seed_gives_the_same_weights_dropout_and_gradients(case: tuple[str, Shape]) -> None:
+    name, shape = case
 
     def step() -> list[Tensor]:
         model = made(name, shape, 5).train()
@@ -83,9 +94,10 @@ def test_a_seed_gives_the_same_weights_dropout_and_gradients(name: str) -> None:
     assert first and all(torch.equal(one, other) for one, other in zip(first, second))
 
 
-def test_inference_does_not_draw_random_numbers_nor_change_the_model(name: str) -> None:
-    model = made(name, SHAPES[0]).eval()
-    given = hops(SHAPES[0], 7)
+def test_inference_does_not_draw_random_numbers_nor_change_the_model(case: tuple[str, Shape]) -> None:
+    name, shape = case
+    model = made(name, shape).eval()
+    given = hops(shape, 7)
     before, state = torch.get_rng_state(), {key: value.clone() for key, value in model.state_dict().items()}
     with torch.no_grad():
         assert torch.equal(model(*given), model(*given))
@@ -93,26 +105,28 @@ def test_inference_does_not_draw_random_numbers_nor_change_the_model(name: str) 
     assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
 
 
-def test_permuting_nodes_permutes_logits(name: str) -> None:
-    model = made(name, SHAPES[2]).double().eval()
-    x, y = (values.double() for values in hops(SHAPES[2], 20))
+def test_permuting_nodes_permutes_logits(case: tuple[str, Shape]) -> None:
+    name, shape = case
+    model = made(name, shape).double().eval()
+    x, y = (values.double() for values in hops(shape, 20))
     order = torch.randperm(20)
     torch.testing.assert_close(model(x[order], y[order]), model(x, y)[order], rtol=1e-12, atol=1e-12)
 
 
-def test_inputs_are_left_as_they_were(name: str) -> None:
-    x, y = hops(SHAPES[0], 7)
+def test_inputs_are_left_as_they_were(case: tuple[str, Shape]) -> None:
+    name, shape = case
+    x, y = hops(shape, 7)
     kept = x.clone(), y.clone()
-    made(name, SHAPES[0]).train()(x, y)
+    made(name, shape).train()(x, y)
     assert torch.equal(x, kept[0]) and torch.equal(y, kept[1])
 
 
-def test_several_channels_are_read_or_refused_never_ignored(name: str) -> None:
-    shape = Shape(4, 3, 2, 2, channels=2)
+@pytest.mark.parametrize("shape", [Shape(4, 3, 2, 2, channels=2), TYPED], ids=["operators", "types"])
+def test_several_channels_are_read_or_refused_never_ignored(name: str, shape: Shape) -> None:
     try:
         model = made(name, shape).eval()
     except GamlpError as error:
-        assert "channel" in str(error)
+        assert "channel" in str(error) and not (shape.parts and name in TYPED_NAMES)
         return
     x, y = hops(shape, 5)
     changed = x.clone()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gamlp.models.mlp import dropout
 from gamlp.models.relations import mixing_of_features
-from gamlp.models.shape import HopWeights, Shape, channels_of
+from gamlp.models.shape import HopWeights, Shape, channels_of, one_channel
 from gamlp.models.sign import SIGN
 
 
@@ -33,6 +33,8 @@ class NARS(nn.Module):
         batch_norm: bool = False,
     ) -> None:
         super().__init__()
+        if not shape.parts:
+            one_channel(shape, "NARS")
         self.shape, self.input_dropout = shape, input_dropout
         self.mixing = mixing_of_features(shape, hidden)
         width = shape.features if self.mixing is None else self.mixing.width

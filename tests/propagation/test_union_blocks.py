@@ -197,6 +197,17 @@ def test_ranges_of_edges_that_are_done_are_kept(graph: Graph, tmp_path: Path) ->
     assert fingerprints(tmp_path / "blocks") == fingerprints(tmp_path / "local")
 
 
+@pytest.mark.parametrize("stop", ["edges of views", "hop 2 of 3"])
+def test_edges_that_were_cut_are_made_anew(graph: Graph, tmp_path: Path, stop: str) -> None:
+    LocalEngine().run(graph, APART, tmp_path / "local")
+    with pytest.raises(KeyboardInterrupt):
+        Watched(blocks=4, stop=stop).run(graph, APART, tmp_path / "blocks")
+    cut = sorted((tmp_path / "blocks" / "work" / "views").rglob("neighbours.npy"))[0]
+    cut.write_bytes(cut.read_bytes()[:-4])
+    BlocksHere(blocks=4).run(graph, APART, tmp_path / "blocks")
+    assert fingerprints(tmp_path / "blocks") == fingerprints(tmp_path / "local")
+
+
 @pytest.mark.parametrize(("stop", "nth"), [("edges of views", 1), ("hop 2 of 3", 2)])
 def test_another_engine_or_number_of_blocks_goes_on(graph: Graph, tmp_path: Path, stop: str, nth: int) -> None:
     LocalEngine().run(graph, APART, tmp_path / "local")

@@ -71,6 +71,16 @@ class UnionBlocks:
     def note(self, index: int) -> Place:
         return self.notes / f"{index:05d}.json"
 
+    def is_done(self, index: int) -> bool:
+        """Whether a range was written, and none of its files was cut since."""
+        if not self.note(index).exists():
+            return False
+        made, places = (
+            json.loads(self.note(index).read()),
+            {view.name: at for view, at in zip(self.views, self.folders)},
+        )
+        return all(_have_sizes(places[name], one["files"]) for name, one in made.items())
+
     def pieces(self, index: int) -> list[tuple[str, int, int]]:
         """(type, begin, end) of the rows of a range, counted within the type."""
         low, high = self.bounds[index : index + 2]
@@ -94,7 +104,7 @@ def union_by_tasks(
     `source` is where tasks find the graph. `parts` tasks, or as many as `memory` bytes in each make necessary.
     """
     found = {view.name: folder / folder_name(view) for view in views}
-    missing = tuple(view for view in views if not (found[view.name] / MANIFEST).exists())
+    missing = tuple(view for view in views if not _is_whole(found[view.name]))
     if not missing:
         return found
     types = tuple(kind for kind in _ordered(graph) if any(kind in view.types for view in missing))
@@ -107,9 +117,8 @@ def union_by_tasks(
     folders = tuple(_beside(found[view.name], key) for view in missing)
     work = UnionBlocks(source, types, starts, bounds, missing, folders, folder / f"{_PARTS}-{key}")
     _drop_others(folder, {work.notes.name, *(place.name for place in folders)})
-    notes = work.notes.sizes()
     ranges = range(len(bounds) - 1)
-    run(work.write, [index for index in ranges if work.note(index).name not in notes], "edges of views")
+    run(work.write, [index for index in ranges if not work.is_done(index)], "edges of views")
     answers = [json.loads(work.note(index).read()) for index in ranges]
     for view, place in zip(missing, folders):
         made = [answer[view.name] for answer in answers if view.name in answer]
@@ -118,6 +127,22 @@ def union_by_tasks(
             place.local.rename(found[view.name].local or place.local)
     work.notes.remove()
     return found
+
+
+def _is_whole(place: Place) -> bool:
+    """Whether a view's graph is there; one of which a file was cut goes, and is made anew."""
+    if not (place / MANIFEST).exists():
+        return False
+    files = {name: [entry.bytes] for name, entry in read_manifest(place).files.items()}
+    if not _have_sizes(place, files):
+        place.remove()
+        return False
+    return True
+
+
+def _have_sizes(folder: Place, files: dict[str, list[int]]) -> bool:
+    """On an object store files are whole or not there: nothing is asked."""
+    return folder.local is None or all((folder / name).size() == facts[0] for name, facts in files.items())
 
 
 def _drop_others(folder: Place, ours: set[str]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.files import map_array, write_json
 from gamlp.graph import fingerprint
+from gamlp.graph.embeddings.cache import FOLDER as MADE
 from gamlp.graph.graph import Graph
 from gamlp.graph.views import View
 from gamlp.lease import lease
@@ -166,7 +167,8 @@ class StoreWriter:
     def _check_plan(self, wanted: dict[str, Any]) -> None:
         path = self.place / PLAN
         if not path.exists():
-            foreign = [name for name in self.place.names() if name != MANIFEST and not name.startswith(".lock")]
+            known = (MANIFEST, MADE)  # features that were made for a graph that nothing can be kept with
+            foreign = [name for name in self.place.names() if name not in known and not name.startswith(".lock")]
             if foreign and not (self.place / MANIFEST).exists():
                 raise GamlpError(
                     f"is not empty and not a store (it holds {sorted(foreign)[0]})",

@@ -58,15 +58,21 @@ def check_fits(graph: Graph, bundle: Bundle) -> None:
                     f"graph '{graph.name}' has {found} features of {name} where the model expects {width}",
                     hint="give the same types and columns as in training",
                 )
-    made = bundle.recipe.relations
-    trained_on = bundle.report.get("structure")
-    if made.missing == "complex" or made.reduce:
-        here = fingerprint.structure(graph)
-        if trained_on is not None and trained_on != here:
-            raise GamlpError(
-                f"features that were made for the graph of training mean nothing on graph '{graph.name}'",
-                hint="train with relations.missing mean or none, and relations.reduce 0, to predict on other graphs",
-            )
+
+
+def check_made(graph: Graph, bundle: Bundle) -> None:
+    """What is made for one graph means nothing on another: embeddings, and columns of a basis of its own."""
+    wanted, trained_on = bundle.recipe.relations, bundle.report.get("structure")
+    widths = [0 if nodes.features is None else nodes.features.width for nodes in graph.node_types.values()]
+    embedded = wanted.missing == "complex" and 0 in widths
+    reduced = 0 < wanted.reduce < max(widths)
+    if not bundle.shape.parts or trained_on is None or not (embedded or reduced):
+        return
+    if fingerprint.structure(graph) != trained_on:
+        raise GamlpError(
+            f"features that were made for the graph of training mean nothing on graph '{graph.name}'",
+            hint="train with relations.missing mean or none, and relations.reduce 0, to predict on other graphs",
+        )
 
 
 def width_of(graph: Graph) -> int:

@@ -31,6 +31,7 @@ from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import (
     check_fits,
+    check_made,
     check_store,
     check_targets,
     check_trainable,
@@ -285,6 +286,7 @@ def hops_for(
 ) -> HopStore:
     """Hops of another graph, as the bundle's model reads them."""
     graph = with_classes(graph, bundle.classes)
+    check_made(graph, bundle)
     graph = with_features(graph, bundle.recipe, folder, progress)
     check_fits(graph, bundle)
     if bundle.recipe.labels_used and not graph.trainable:

@@ -86,7 +86,8 @@ def table(*columns: str, rows: list[tuple[Any, ...]], title: str | None = None) 
     shown = Table(title=title, box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) for row in rows)
-        shown.add_column(column, justify="right" if numeric else "left")
+        # Folded, not cut off: names of relations often differ at their ends alone.
+        shown.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         shown.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
     console.print(shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from gamlp.sizes import format_size
 if TYPE_CHECKING:
     from gamlp.graph import Graph
     from gamlp.propagation import HopStore
+    from gamlp.propagation.store import StoreManifest
 
 
 def register(app: typer.Typer) -> None:
@@ -57,8 +59,15 @@ def _refuse(folder: Path, damaged: list[str]) -> None:
         )
 
 
-def show_store(store: HopStore, as_json: bool, *, seconds: float | None = None, verified: bool | None = None) -> None:
-    """Print a store's signals."""
+def show_store(
+    store: HopStore,
+    as_json: bool,
+    *,
+    seconds: float | None = None,
+    verified: bool | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Print a store's views and signals."""
     manifest = store.manifest
     size = sum(file.bytes for _, file in store.files())
     if as_json:
@@ -72,17 +81,18 @@ def show_store(store: HopStore, as_json: bool, *, seconds: float | None = None, 
                 for name, entry in manifest.signals.items()
             },
         }
+        if manifest.views:
+            content |= {"views": {name: view.model_dump() for name, view in manifest.views.items()}}
+        content |= {"notes": list(notes)} if notes else {}
         content |= {} if seconds is None else {"seconds": round(seconds, 3)}
         display.print_json(content | ({} if verified is None else {"verified": verified}))
         return
-    rows = []
-    for name, entry in manifest.signals.items():
-        operator = entry.settings["operator"]
-        about = f"r = {operator['r']:g}, {'with' if operator['loops'] else 'without'} self-loops"
-        about += f", scaling {entry.settings['scaling']}" if entry.settings.get("scaling", "none") != "none" else ""
-        stored = sum(shard.bytes for shard in entry.shards)
-        rows.append((name, entry.hops, entry.width, entry.dtype, entry.count, format_size(stored), about))
-    display.table("signal", "hops", "columns", "stored as", "rows", "size", "operator", rows=rows)
+    for note in notes:
+        display.console.print(f"note: {note}.", soft_wrap=True, markup=False)
+    if manifest.views:
+        listed = [(" + ".join(view.links), ", ".join(view.types)) for view in manifest.views.values()]
+        display.table("view: its relations", "node types", rows=listed)
+    _show_signals(manifest)
     ended = f" in {seconds:.1f} s" if seconds is not None else ""
     ended += "; every checksum is right" if verified else ""
     display.console.print(
@@ -90,6 +100,26 @@ def show_store(store: HopStore, as_json: bool, *, seconds: float | None = None, 
         soft_wrap=True,
         markup=False,
     )
+
+
+def _show_signals(manifest: StoreManifest) -> None:
+    """A line for each signal; those of several views that are alike share one."""
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for name, entry in manifest.signals.items():
+        operator = entry.settings["operator"]
+        about = f"r = {operator['r']:g}, {'with' if operator['loops'] else 'without'} self-loops"
+        about += f", scaling {entry.settings['scaling']}" if entry.settings.get("scaling", "none") != "none" else ""
+        signal, _, rest = name.partition("@")
+        kind = rest.partition("@")[2]
+        named = f"{signal} of {kind}" if kind else signal
+        key = (named, entry.hops, entry.width, entry.dtype, entry.count, about)
+        alike.setdefault(key, []).append(sum(shard.bytes for shard in entry.shards))
+    rows: list[tuple[Any, ...]] = []
+    for (named, *middle, about), sizes in alike.items():
+        views = [len(sizes)] if manifest.views else []
+        rows.append((named, *views, *middle, format_size(sum(sizes)), about))
+    columns = ["signal", *(["views"] if manifest.views else []), "hops", "columns", "stored as", "rows", "size"]
+    display.table(*columns, "operator", rows=rows)
 
 
 def show_graph(graph: Graph, as_json: bool, verified: bool = False) -> None:

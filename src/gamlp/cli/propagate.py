@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,22 @@ from gamlp.cli import display
 from gamlp.cli.choices import Precision
 from gamlp.cli.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
 from gamlp.cli.info import show_store
+from gamlp.cli.subsets import (
+    ApartOption,
+    CountOption,
+    MissingOption,
+    ReduceOption,
+    SeedOption,
+    SubsetOption,
+    SubsetsOption,
+    relations_of,
+)
+from gamlp.errors import GamlpError
+
+if TYPE_CHECKING:
+    from gamlp.graph import Graph
+    from gamlp.progress import Progress
+    from gamlp.propagation import Plan
 
 
 class Scaling(StrEnum):
@@ -62,6 +78,13 @@ def _propagate(
         int, typer.Option(min=0, max=100, help="Folds of cross-fitted labels; 0 for none.", rich_help_panel=_LABELS)
     ] = 0,
     fold_seed: Annotated[int, typer.Option(min=0, help="Of the folds.", rich_help_panel=_LABELS)] = 0,
+    subsets: SubsetsOption = None,
+    subset: SubsetOption = None,
+    subset_count: CountOption = None,
+    subset_seed: SeedOption = None,
+    missing: MissingOption = None,
+    reduce: ReduceOption = None,
+    apart: ApartOption = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -99,6 +122,10 @@ def _propagate(
     On Spark, from and to storage that all its machines see:
 
       gamlp propagate s3://bucket/graph --out s3://bucket/hops --engine spark --master spark://host:7077
+
+    Of several relations, every view has hops of its own:
+
+      gamlp propagate hgb-acm --out hops --subset paper-author --subset paper-author+paper-subject
     """
     from gamlp.graph.datasets import open_or_load
     from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Operator, Plan
@@ -109,6 +136,7 @@ def _propagate(
     spark = spark_of(engine, master, spark_conf, blocks)
     here = LocalEngine(memory=budget, threads=threads)
     chosen = here if spark is None else SparkEngine(blocks=blocks, memory=budget, settings=spark)
+    relations = relations_of(subsets, subset, subset_count, subset_seed, missing, reduce, apart)
     begun = time.monotonic()
     with display.progress(as_json) as progress:
         opened = open_or_load(graph, data_dir, seed, progress)
@@ -124,10 +152,34 @@ def _propagate(
         features = FeatureSignal(
             hops=hops, operator=Operator(r=r, loops=loops), scaling=scaling.value, dtype=dtype.value
         )
-        plan = Plan(
-            features=features if opened.nodes.features is not None else None,
-            labels=labels if label_hops else None,
-            rows=rows,
-        )
+        plan = Plan(features=features, labels=labels if label_hops else None, rows=rows)
+        opened, plan, notes = _on_views(opened, plan, relations, out, progress)
+        if all(nodes.features is None for nodes in opened.node_types.values()):
+            plan = plan.model_copy(update={"features": None})
         store = chosen.run(opened, plan, out, progress)
-    show_store(store, as_json, seconds=time.monotonic() - begun)
+    show_store(store, as_json, seconds=time.monotonic() - begun, notes=notes)
+
+
+def _on_views(
+    graph: Graph, plan: Plan, relations: dict[str, Any], out: str, progress: Progress
+) -> tuple[Graph, Plan, list[str]]:
+    """The graph with features for every type and the plan with its subsets, as a recipe would have them."""
+    if not graph.heterogeneous:
+        if relations:
+            raise GamlpError(
+                f"graph '{graph.name}' has one relation, and {', '.join(relations)} were given for several",
+                hint="leave them out",
+            )
+        return graph, plan, []
+    from gamlp.recipe import Recipe
+    from gamlp.storage import Place
+    from gamlp.training.typed import settled_relations, with_features
+
+    assert plan.features is not None
+    wanted = {"hops": plan.features.hops, "r": plan.features.operator.r, "label_hops": 0}
+    if plan.labels is not None:
+        wanted |= {"label_hops": plan.labels.hops, "label_r": plan.labels.operator.r}
+    recipe, notes = settled_relations(graph, Recipe.of({"propagation": wanted, "relations": relations}))
+    graph = with_features(graph, recipe, Place.of(out), progress)
+    settled = {"subsets": recipe.relations.subsets, "apart": recipe.relations.apart == "yes"}
+    return graph, plan.model_copy(update=settled), notes

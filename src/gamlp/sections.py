@@ -68,7 +68,7 @@ class Relations(Section):
         default="auto", description="whether each type's features are a signal of their own; auto: where widths differ"
     )
     reduce: int = Field(
-        default=256, ge=0, le=1 << 16, description="wider features are brought to this width (SVD); 0: left as they are"
+        default=0, ge=0, le=1 << 16, description="wider features are brought to this width (SVD); 0: left as they are"
     )
     missing: Literal["complex", "mean", "none"] = Field(
         default="complex",

@@ -79,6 +79,11 @@ class Relations(Section):
     )
     embedding_epochs: int = Field(default=20, ge=1, description="of ComplEx, at most")
 
+    @field_validator("apart", mode="before")
+    @classmethod
+    def _as_words(cls, apart: Any) -> Any:
+        return {True: "yes", False: "no"}[apart] if isinstance(apart, bool) else apart  # YAML reads yes as true
+
     @field_validator("subsets", mode="before")
     @classmethod
     def _as_tuples(cls, subsets: Any) -> Any:

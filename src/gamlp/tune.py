@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,21 @@ from gamlp.graph.manifest import digest
 from gamlp.pipeline import HERE, Prepared, Resources, fit_seed, plan_of, prepare, prepare_split
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
+from gamlp.propagation.relations import link_of
 from gamlp.recipe import Recipe
-from gamlp.space import Space, starting_point, suggest
+from gamlp.space import Space, Subset, starting_point, starting_subsets, suggest, suggest_subsets
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
 from gamlp.training.source import check_one_model
-from gamlp.training.typed import ready
+from gamlp.training.typed import ready, settled_relations
 
 
 @dataclass(frozen=True)
 class Search:
     """Graphs are one graph under one or several splits; every one is tried with every seed.
 
-    `valid_graph` is another graph to validate on; `first` are recipes that are tried before the search chooses.
+    `valid_graph` is another graph to validate on; `first` are recipes that are tried before the search chooses. With
+    `select_subsets` each subset of relations that the base recipe gives is in or out: all of them at first.
     """
 
     graphs: list[Graph]
@@ -47,6 +50,7 @@ class Search:
     resources: Resources = HERE
     valid_graph: Graph | None = None
     first: tuple[Recipe, ...] = ()
+    select_subsets: bool = False
 
     def run(self, trials: int, *, seconds: float | None = None, progress: Progress = silent) -> Found:
         """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
@@ -63,7 +67,8 @@ class Search:
         )
         self._same_question(study)
         for recipe in (self.base, *self.first):
-            study.enqueue_trial(starting_point(self.space, recipe), skip_if_exists=True)
+            inside = starting_subsets(self.subsets, self._listed(recipe))
+            study.enqueue_trial(starting_point(self.space, recipe) | inside, skip_if_exists=True)
         begun = time.monotonic()
         while (done := len(_finished(study))) < trials and (seconds is None or time.monotonic() - begun < seconds):
             study.optimize(self._objective, n_trials=1, catch=(GamlpError,))
@@ -73,8 +78,38 @@ class Search:
             raise GamlpError("no trial came to its end", file=self.folder, hint="allow more trials or more time")
         return self._confirmed(study, progress)
 
+    @cached_property
+    def subsets(self) -> tuple[Subset, ...]:
+        """To choose from: those that differ as far as any trial looks; none where they are not chosen."""
+        if not self.select_subsets:
+            return ()
+        graph, reads = self.graphs[0], self.base.propagation
+        if not graph.heterogeneous or self.valid_graph is not None:
+            lacks = "has one relation" if not graph.heterogeneous else "is validated on another"
+            raise GamlpError(f"graph '{graph.name}' {lacks}: there are no subsets to choose", hint="do not ask for it")
+        far = {f"propagation.{key}": self._most(key, getattr(reads, key)) for key in ("hops", "label_hops", "r")}
+        recipe, _ = settled_relations(graph, self.base.changed(far))
+        assert isinstance(recipe.relations.subsets, tuple)
+        return recipe.relations.subsets
+
+    def _listed(self, recipe: Recipe) -> tuple[Subset, ...]:
+        """The subsets that a recipe is tried with first: all, or those it lists."""
+        listed, graph = recipe.relations.subsets, self.graphs[0]
+        if not self.subsets or not isinstance(listed, tuple):
+            return self.subsets
+        return tuple(tuple(link_of(graph, name) for name in subset) for subset in listed)
+
+    def _most(self, key: str, own: Any) -> Any:
+        choice = self.space.get(f"propagation.{key}")
+        given = [] if choice is None else choice.choices or [choice.high]
+        return max([own, *given])
+
     def _objective(self, trial: Any) -> float:
         recipe = suggest(trial, self.space, self.base)
+        if self.subsets:
+            inside = suggest_subsets(trial, self.subsets)
+            recipe = recipe.changed({"relations.subsets": inside})
+            trial.set_user_attr("subsets", ", ".join("+".join(subset) for subset in inside))
         check_one_model(recipe)
         trial.set_user_attr("recipe", recipe.explicit())
         scores: list[float] = []
@@ -107,7 +142,15 @@ class Search:
             [propagation.label_hops, propagation.label_r, propagation.r, propagation.loops, propagation.folds]
         )
         folder = self.folder / "hops" / f"labels-{number}-{labels}"
+        every = plan_of(self._with_all(recipe))
+        if self.subsets and every.labels is not None:  # once, for all trials that read some of them
+            kept = every.model_copy(update={"features": None, "rows": "split"})
+            self.resources.engine().run(graph, kept, folder)
         return prepare_split(graph, recipe, self._features(recipe, graph), folder, resources=self.resources)
+
+    def _with_all(self, recipe: Recipe) -> Recipe:
+        """Hops of all subsets are shared by the trials that choose from them."""
+        return recipe.changed({"relations.subsets": self.subsets}) if self.subsets else recipe
 
     def _prepared_apart(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         """Training rows and validation rows of different graphs: hops of both for every operator and depth."""
@@ -117,9 +160,9 @@ class Search:
 
     def _features(self, recipe: Recipe, graph: Graph) -> HopStore:
         """Training and validation rows of all splits, as deep as the space goes."""
-        choice = self.space.get("propagation.hops")
-        deepest = max(choice.choices) if choice and choice.choices else recipe.propagation.hops
-        plan = plan_of(recipe.changed({"propagation.hops": max(deepest, recipe.propagation.hops)}), labels=False)
+        recipe = self._with_all(recipe)
+        deepest = self._most("hops", recipe.propagation.hops)
+        plan = plan_of(recipe.changed({"propagation.hops": deepest}), labels=False)
         plan = plan.model_copy(update={"rows": "train"})
         made = [recipe.relations.model_dump(mode="json")] if graph.heterogeneous else []
         name = digest([plan.model_dump(exclude={"labels"}), *made])
@@ -164,7 +207,7 @@ class Search:
         space = {key: choice.model_dump() for key, choice in self.space.items()}
         question = {
             "graph": digest([_known(other) for other in [*self.graphs, self.valid_graph] if other is not None]),
-            "recipe": digest(self.base.explicit()),
+            "recipe": digest([self.base.explicit(), *self.subsets] if self.subsets else self.base.explicit()),
             "space": digest(space),
             "seeds": list(self.seeds),
         }
@@ -208,6 +251,7 @@ def trials_of(study: Any) -> list[dict[str, Any]]:
             "valid": trial.value,
             "runs": len(trial.intermediate_values),
             "seconds": None if trial.duration is None else round(trial.duration.total_seconds(), 1),
+            **{key: value for key, value in trial.user_attrs.items() if key == "subsets"},
             **trial.params,
         }
         for trial in study.trials

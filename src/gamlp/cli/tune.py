@@ -65,6 +65,14 @@ def _tune(
     splits: Annotated[
         int, typer.Option(min=1, help="Random splits a trial, for datasets that have them.", rich_help_panel=_SEARCH)
     ] = 1,
+    select_subsets: Annotated[
+        bool,
+        typer.Option(
+            "--select-subsets",
+            help="Choose subsets of relations too; all of them first.",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = False,
     confirm: Annotated[
         int, typer.Option(min=0, help="Best recipes that are tried again with more seeds.", rich_help_panel=_SEARCH)
     ] = 5,
@@ -88,6 +96,10 @@ def _tune(
     Fifty trials, then the five best again with ten seeds:
 
       gamlp tune digits --out digits.yaml --trials 50
+
+    Of several relations, which subsets of them to read:
+
+      gamlp tune hgb-acm --select-subsets --out acm.yaml
 
     The study is on disk: run the same command again to go on, or in several terminals at once to share it. Every
     trial is listed in a .csv beside the recipe.
@@ -114,6 +126,7 @@ def _tune(
             valid_graph=None if valid is None else open_or_load(valid, data_dir, 0, progress),
             first=tuple(Recipe.of(other) for other in first or []),
             resources=resources_of(device, memory, threads),
+            select_subsets=select_subsets,
         )
         found = search.run(trials, seconds=seconds, progress=progress)
     log = found.write(out)
@@ -125,6 +138,11 @@ def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
         content = {"recipe": str(out), "log": str(log), "valid": found.score, "deviation": found.deviation}
         display.print_json(content | {"runs": found.runs, "trials": len(found.trials)})
         return
+    chosen = found.recipe.relations.subsets
+    if isinstance(chosen, tuple):
+        display.console.print(
+            f"subsets of relations: {', '.join('+'.join(subset) for subset in chosen)}", markup=False, soft_wrap=True
+        )
     states = [trial["state"] for trial in found.trials]
     display.console.print(
         f"validation {100 * found.score:.2f} ± {100 * found.deviation:.2f} % over {found.runs} runs; "

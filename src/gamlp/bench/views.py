@@ -15,7 +15,7 @@ from torch import Tensor
 from gamlp.bench.contract import Array
 from gamlp.graph.graph import Graph, Nodes
 from gamlp.propagation import Statistics
-from gamlp.propagation.signals import scaled
+from gamlp.propagation.first_values import scaled
 from gamlp.training.batches import Batch
 
 UNKNOWN = -1

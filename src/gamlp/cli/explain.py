@@ -127,7 +127,7 @@ def _show_subsets(shares: SubsetShares) -> None:
         if not found:
             continue
         ordered = sorted(found, key=lambda name: -sum(found[name]))[:_MOST_SUBSETS]
-        rows = [(_cell(name), *(f"{share:.2f}" for share in found[name])) for name in ordered]
+        rows = [(_cell(name.replace("+", " + ")), *(f"{share:.2f}" for share in found[name])) for name in ordered]
         say(f"\nShare of each subset of relations in every hop of {signal}")
         display.table("relations", *(f"hop {hop}" for hop in range(len(rows[0]) - 1)), rows=rows)
         if len(ordered) < len(found):

@@ -2,10 +2,10 @@
 
 from gamlp.propagation.arrays import hops_in_memory
 from gamlp.propagation.engine import Engine
+from gamlp.propagation.first_values import feature_statistics
 from gamlp.propagation.local import LocalEngine
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Statistics
-from gamlp.propagation.signals import feature_statistics
 from gamlp.propagation.store import Hops, HopStore
 
 __all__ = [

@@ -11,9 +11,10 @@ import numpy as np
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Features, Graph
 from gamlp.propagation.first import CHUNK, ColumnSums, First, FirstFeatures, FirstLabels, StackedFirst, StoredFeatures
+from gamlp.propagation.first_values import statistics_of
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.plan import Plan, Statistics
-from gamlp.propagation.signals import Signal, folds_of, statistics_of, training_rows
+from gamlp.propagation.signals import Signal, folds_of, training_rows
 from gamlp.row_arrays import RemoteRows, RowShards, bytes_of, put_rows
 from gamlp.storage import Place
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gamlp.graph.graph import Features, Labels
+from gamlp.propagation.first_values import stacked
 from gamlp.propagation.plan import Statistics
-from gamlp.propagation.signals import stacked
 from gamlp.row_arrays import RowShards, open_rows, put_rows
 from gamlp.storage import Place
 

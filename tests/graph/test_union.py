@@ -14,7 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.csr import csr_block
 from gamlp.graph.graph import Block, Relation
-from gamlp.graph.union import union_graphs
+from gamlp.graph.union import contained, union_graphs
 from gamlp.graph.views import View, view_of
 from tests.conformance.typed_graphs import TARGET, TypedCase, typed_cases
 
@@ -135,3 +135,24 @@ def test_a_neighbour_that_does_not_exist_is_refused_and_nothing_is_left(wrong: i
     with pytest.raises(GamlpError, match="relation 'writes' names a node of author beyond the 2 there are"):
         union_graphs(graph, [view_of(graph, ["writes"])], tmp_path / "views")
     assert not list((tmp_path / "views").iterdir())
+
+
+def test_edges_of_one_relation_are_found_in_another() -> None:
+    graph = small()
+
+    def relation(pairs: list[tuple[int, int]]) -> Relation:
+        rows, neighbours = np.array(pairs, np.int64).reshape(-1, 2).T
+        block = csr_block(rows, neighbours, None, start=0, stop=3, symmetric=False, drop_loops=False)
+        return Relation("some", "author", TARGET, True, (block,), None)
+
+    whole = graph.relations["writes"]  # (0, 0), (1, 1), (2, 1)
+    for pairs, expected in (
+        ([], True),
+        ([(2, 1)], True),
+        ([(0, 0), (1, 1), (2, 1)], True),
+        ([(2, 0)], False),
+        ([(0, 0), (0, 1)], False),
+        ([(0, 0), (1, 1), (2, 1), (2, 0)], False),
+    ):
+        assert contained(graph, relation(pairs), whole) == expected, pairs
+    assert not contained(graph, dataclasses.replace(whole, source=TARGET), whole)

@@ -123,6 +123,18 @@ def test_relations_that_hold_the_same_edges_are_one() -> None:
     assert found.notes == ("copied, written-by … give paper the same hops as writes: 6 left out",)
 
 
+def test_a_relation_whose_edges_another_holds_adds_nothing_to_it() -> None:
+    first = dataclasses.replace(WRITES, name="writes-first", edges=WRITES.edges[:2])
+    turned = Link("signed-by", TARGET, "author", [(WRITES.edges[2][1], WRITES.edges[2][0])])
+    found = choose(case_of(WRITES, first, turned).graph(), Relations(subsets="all"), FAR)
+    kept = ["+".join(subset) for subset in found.subsets]
+    assert kept == ["writes", "writes-first", "signed-by", "writes-first+signed-by"]
+    assert found.notes == ("writes+writes-first, writes+signed-by … give paper the same hops as writes: 3 left out",)
+    heavy = dataclasses.replace(CITES, weights=[1.0, 2.0])
+    counted = subsets_of(case_of(WRITES, first, heavy).graph())
+    assert "writes+writes-first+cites" in counted and "writes+writes-first" not in counted, "weights add up"
+
+
 def test_weights_of_the_same_edges_add_up_and_are_not_one() -> None:
     weighed = dataclasses.replace(WRITES, weights=[1.0, 2.0, 3.0])
     copied = dataclasses.replace(weighed, name="copied")
@@ -165,7 +177,9 @@ def alike_cases(draw: st.DrawFn) -> TypedCase:
     links = list(case.links)
     for link in draw(st.lists(st.sampled_from(case.links), max_size=2, unique_by=lambda link: link.name)):
         if draw(st.booleans()):
-            links.append(dataclasses.replace(link, name=f"{link.name}2"))
+            some = draw(st.integers(1, 4))  # the whole, or every other edge …
+            weights = None if link.weights is None else link.weights[::some]
+            links.append(dataclasses.replace(link, name=f"{link.name}2", edges=link.edges[::some], weights=weights))
         else:
             edges = [(target, source) for source, target in link.edges]
             links.append(Link(f"{link.name}3", link.target, link.source, edges, link.weights))

@@ -107,6 +107,22 @@ def entries_of(graph: Graph, relation: Relation, begin: int, end: int) -> Entrie
     return Entries(np.concatenate(rows), found, np.concatenate(weights) if relation.weighted else None)
 
 
+def contained(graph: Graph, small: Relation, large: Relation) -> bool:
+    """Whether every edge of one relation is one of another between the same types, too; weights are not looked at."""
+    if small.entries > large.entries or (small.source, small.target) != (large.source, large.target):
+        return False
+    if small.entries and (small.degrees() > large.degrees()).any():
+        return False
+    step = 1 << 16  # rows: most pairs that are no such thing differ in the first
+    width = graph.node_types[small.source].count
+    for begin in range(0, graph.node_types[small.target].count, step):
+        found = [entries_of(graph, relation, begin, begin + step) for relation in (small, large)]
+        mine, others = (entries.rows.astype(np.int64) * width + entries.neighbours for entries in found)
+        if not np.isin(mine, others, assume_unique=True).all():
+            return False
+    return True
+
+
 def row_ranges(graph: Graph, kind: str, views: Sequence[View], memory: int) -> Iterator[tuple[int, int]]:
     """Rows of a type in ranges whose entries, of all relations and once more of a view, fit the memory."""
     names = {name for view in views for name in view.relations if graph.relations[name].target == kind}

@@ -12,7 +12,8 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph
+from gamlp.graph.graph import Graph, Relation
+from gamlp.graph.union import contained
 from gamlp.graph.views import touches, view_of, weighted
 from gamlp.sections import Relations
 
@@ -134,11 +135,12 @@ class _Sameness:
     """What of a subset reaches the target's rows: two subsets with the same give it the same hops.
 
     Left aside are links without edges, links that are not connected with the target, links farther away than the
-    hops go, and all but one of links that hold the same edges, unless weights add up.
+    hops go, and links whose edges another holds too, unless weights add up.
     """
 
     def __init__(self, graph: Graph, reach: Reach) -> None:
         self._graph, self._reach = graph, reach
+        self._part: dict[tuple[str, str], bool] = {}
         self._edges = {
             name: fingerprint.relation(graph, name)
             for link, names in graph.links.items()
@@ -155,8 +157,18 @@ class _Sameness:
         ends = {(relation.source, relation.target) for relation in felt}
         # A view with weights anywhere counts a pair once for every relation that has it (gamlp.graph.union).
         adds_up = len(ends) < len(felt) and weighted(self._graph, view_of(self._graph, subset))
-        counts = Counter(self._edges[relation.name] for relation in felt)
-        return adds_up, frozenset((edges, count if adds_up else 1) for edges, count in counts.items())
+        if adds_up:
+            return True, frozenset(Counter(self._edges[relation.name] for relation in felt).items())
+        # Pairs are merged: what a relation shares with a larger one adds nothing.
+        whole = [one for one in felt if not any(self._within(one, other) for other in felt)]
+        return False, frozenset((self._edges[relation.name], 1) for relation in whole)
+
+    def _within(self, small: Relation, large: Relation) -> bool:
+        """Whether all edges of a relation, and some more, are another's."""
+        pair = (small.name, large.name)
+        if pair not in self._part:
+            self._part[pair] = small.entries < large.entries and contained(self._graph, small, large)
+        return self._part[pair]
 
     def _near(self, subset: Subset) -> list[str]:
         """Links with edges that change a hop that is kept."""

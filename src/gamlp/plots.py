@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 MOST_ROWS = 40  # of one heat map: more are not read by anybody
 _MOST_WRITTEN = 16  # hops whose weight is written into its cell
 _LONGEST = 22  # letters of a name beside a row
-_SUBSET = 44  # letters of a subset of relations
+_SUBSET = 36  # letters of a relation beside a row
 _WORD = 9  # letters of a class inside a cell
 
 
@@ -40,6 +40,11 @@ class Panel:
     weights: Array
     first: int
     words: tuple[tuple[str, ...], ...] | None = None
+
+    @property
+    def row_height(self) -> float:
+        """Inches: room for the names that have most lines."""
+        return 0.32 + 0.14 * max(name.count("\n") for name in self.names)
 
 
 def check_matplotlib() -> None:
@@ -63,7 +68,7 @@ def weights_figure(
     check_matplotlib()
     from matplotlib.figure import Figure
 
-    heights = [0.32 * len(panel.names) + 1.5 for panel in max(columns, key=len)]
+    heights = [panel.row_height * len(panel.names) + 1.5 for panel in max(columns, key=len)]
     widths = [max(4.2, 0.55 * column[0].weights.shape[1] + 2.6) for column in columns]
     figure = Figure(figsize=(min(30.0, sum(widths) + 1), min(60.0, sum(heights) + 0.6)), layout="constrained")
     grid = figure.subplots(
@@ -93,9 +98,9 @@ def panels(
     shares = {} if subsets is None else subsets.by_subset(kind)
     if shares:
         strongest = sorted(shares, key=lambda name: -sum(shares[name]))[:MOST_ROWS]
-        names = tuple(_short(name, _SUBSET) for name in strongest)
-        some = f" ({len(strongest)} strongest of {len(shares)})" if len(strongest) < len(shares) else ""
-        title = f"Share of each subset of relations in a hop of {kind}{some}"
+        names = tuple("\n+ ".join(_short(link, _SUBSET) for link in name.split("+")) for name in strongest)
+        some = f", {len(strongest)} of {len(shares)}" if len(strongest) < len(shares) else ""
+        title = f"Hops of {kind}, share of subsets{some}"
         found.append(Panel(title, "relations", names, np.array([shares[name] for name in strongest]), 0))
     if degree is not None and getattr(degree.ranges[0], kind) is not None:
         first = degree.first_label_hop if kind == "labels" else 0
@@ -150,7 +155,8 @@ def _draw(axes: Axes, panel: Panel, strongest: float) -> Any:
     axes.set_ylabel(panel.axis)
     step = max(1, -(-hops // 20))
     axes.set_xticks(range(0, hops, step), [str(panel.first + hop) for hop in range(0, hops, step)])
-    axes.set_yticks(range(count), panel.names, parse_math=False)
+    several = any("\n" in name for name in panel.names)
+    axes.set_yticks(range(count), panel.names, parse_math=False, fontsize=8 if several else None)
     if hops <= _MOST_WRITTEN:
         for row in range(count):
             for hop in range(hops):

@@ -67,7 +67,8 @@ def _first_weights(found: dict) -> list[float]:
 
 
 def _check_schema(found: dict) -> None:
-    assert list(found) == ["model", "graph", "hop_weights", "nodes", "notes"]
+    assert list(found) == ["model", "graph", "hop_weights", "subsets", "nodes", "notes"]
+    assert found["subsets"] is None
     weights = found["hop_weights"]
     assert list(weights) == ["by_degree", "by_predicted_class", "by_true_class"]
     groups = [

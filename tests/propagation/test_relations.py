@@ -251,3 +251,34 @@ def test_two_subsets_that_are_called_the_same_are(
         pair = tuple(tuple(sorted(data.draw(subsets))) for _ in range(2))
         if len(choose(graph, Relations(subsets=pair), reach).subsets) == 1:
             assert same(felt(case, pair[0], reach, r, loops), felt(case, pair[1], reach, r, loops)), pair
+
+
+def rich() -> TypedCase:
+    """A chain of types away from the target, with edges enough that whatever is within reach is felt."""
+    random = np.random.default_rng(0)
+    kinds = [TARGET, "author", "field", "place"]
+    ends = [(TARGET, TARGET), ("author", TARGET), ("author", "field"), ("field", "place")]
+    links = []
+    for name, (source, target) in zip(["cites", "writes", "works-on", "lies-in"], ends):
+        edges = [(int(a), int(b)) for a, b in random.integers(0, 4, (9, 2))]
+        links.append(Link(name, source, target, edges))
+    case = case_of(*links, counts=dict.fromkeys(kinds, 4))
+    features = {kind: random.normal(size=(4, 2)).astype(np.float32) for kind in kinds}
+    return dataclasses.replace(case, features=features, labels=np.arange(4, dtype=np.int32))
+
+
+@pytest.mark.parametrize("r", [0.0, 0.5])
+@pytest.mark.parametrize("loops", [True, False])
+def test_kept_are_exactly_the_subsets_that_differ(r: float, loops: bool) -> None:
+    case = rich()
+    graph, names = case.graph(), [link.name for link in case.links]
+    every = [subset for size in range(1, 5) for subset in itertools.combinations(names, size)]
+    for hops, label_hops in itertools.product(range(4), range(6)):
+        reach = Reach(hops, label_hops, r > 0)
+        different: list[list[np.ndarray]] = []
+        for subset in every:
+            mine = felt(case, subset, reach, r, loops)
+            if {"cites", "writes"} & set(subset) and not any(same(mine, other) for other in different):
+                different.append(mine)
+        kept = choose(graph, Relations(subsets="all"), reach).subsets
+        assert len(kept) == len(different), (reach, kept)

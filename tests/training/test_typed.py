@@ -17,11 +17,12 @@ from gamlp.pipeline import bundle_of, evaluate_rows, prepare
 from gamlp.prediction import chances
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.training.batches import Batches
+from gamlp.training.batches import Batches, OwnBatches
 from gamlp.training.bundle import Bundle
 from gamlp.training.preparing import from_store, hops_for, plan_of, rows_of
 from gamlp.training.source import open_source, settled
 from gamlp.training.typed import expected_shape, ready, settled_relations, views_of
+from gamlp.training.world import World
 from tests.conformance.typed_graphs import TARGET
 from tests.training.small import ONE_THREAD, trained
 from tests.training.typed_small import RECIPE, planted, relabelled
@@ -113,6 +114,21 @@ def test_some_views_a_step_are_the_same_batches_from_memory_and_from_disk(tmp_pa
     assert len(seen) > 2, "another sample at each step"
     whole = next(iter(held.epoch()))
     assert whole.views is None and whole.x.shape[1] == len(source.channels)
+
+
+def test_ranks_read_their_rows_of_the_same_views(tmp_path: Path) -> None:
+    prepared = prepare(planted().graph(), SAMPLED, tmp_path, resources=ONE_THREAD)
+    whole = list(Batches(prepared.train, 16, CPU).epoch(torch.Generator().manual_seed(5)))
+    ranks = []
+    for rank in range(2):
+        own = OwnBatches(prepared.train, 16, CPU, world=World(rank, 2))
+        ranks.append(list(own.epoch(torch.Generator().manual_seed(5))))
+    for one, *parts in zip(whole, *ranks, strict=True):
+        assert all(part.views == one.views for part in parts)
+        rows = np.concatenate([part.rows for part in parts])
+        assert sorted(rows) == sorted(one.rows)
+        x = torch.cat([part.x for part in parts])
+        assert torch.equal(x[np.argsort(rows)], one.x[np.argsort(one.rows)])
 
 
 def test_the_memory_of_a_batch_is_linear_in_subsets(tmp_path: Path) -> None:

@@ -149,6 +149,8 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
     }
     if prepared.shape.parts:  # what is made where features are missing means something on this graph alone
         report["structure"] = prepared.store.manifest.structure
+    if prepared.reduced_from is not None:
+        report["reduced_from"] = prepared.reduced_from
     return Bundle(prepared.recipe, prepared.shape, prepared.classes, prepared.many, fitted.weights, report, kept)
 
 

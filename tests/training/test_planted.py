@@ -29,9 +29,7 @@ RECIPE = {
         ("paper-author-institution", "author-affiliated_with-institution+author-writes-paper", 2),
     ],
 )
-def test_the_weights_of_subsets_find_the_planted_metapath(
-    metapath: str, subset: str, hop: int, tmp_path: Path
-) -> None:
+def test_the_weights_of_subsets_find_the_planted_metapath(metapath: str, subset: str, hop: int, tmp_path: Path) -> None:
     graph = mag_like(tmp_path / "graph", scale=0.005, width=16, classes=4, metapath=metapath)
     prepared = prepare(graph, Recipe.of(RECIPE), tmp_path / "run")
     assert prepared.valid is not None

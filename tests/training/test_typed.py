@@ -195,6 +195,14 @@ def test_what_was_made_for_one_graph_is_refused_on_another(made: dict[str, Any],
         hops_for(bundle, planted(90).graph(), tmp_path / "other", ONE_THREAD)
     assert not (tmp_path / "other").exists(), "refused before anything is made"
     hops_for(bundle, planted().graph(), tmp_path / "same", ONE_THREAD)
+    # Of other features on the same edges, embeddings are the same, and a basis is not.
+    case = planted()
+    changed = dataclasses.replace(case, features=planted(seed=1).features).graph()
+    if "relations.reduce" in made:
+        with pytest.raises(GamlpError, match="were made for the graph of training"):
+            hops_for(bundle, changed, tmp_path / "changed", ONE_THREAD)
+    else:
+        hops_for(bundle, changed, tmp_path / "changed", ONE_THREAD)
 
 
 def test_a_graph_of_other_types_or_of_one_relation_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from gamlp.graph.views import name_of
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
+from gamlp.training.typed import reduced_from
 
 Array = np.ndarray[Any, Any]
 _LACKING = {"features": "propagate them too", "labels": "propagate them too, or set model.beta to 0"}
@@ -62,13 +63,12 @@ def check_fits(graph: Graph, bundle: Bundle) -> None:
 
 def check_made(graph: Graph, bundle: Bundle) -> None:
     """What is made for one graph means nothing on another: embeddings, and columns of a basis of its own."""
-    wanted, trained_on = bundle.recipe.relations, bundle.report.get("structure")
-    widths = [0 if nodes.features is None else nodes.features.width for nodes in graph.node_types.values()]
-    embedded = wanted.missing == "complex" and 0 in widths
-    reduced = 0 < wanted.reduce < max(widths)
-    if not bundle.shape.parts or trained_on is None or not (embedded or reduced):
+    wanted, report = bundle.recipe.relations, bundle.report
+    if not bundle.shape.parts or "structure" not in report:
         return
-    if fingerprint.structure(graph) != trained_on:
+    lacking = any(nodes.features is None or not nodes.features.width for nodes in graph.node_types.values())
+    embedded = wanted.missing == "complex" and lacking and fingerprint.structure(graph) != report["structure"]
+    if embedded or reduced_from(graph, bundle.recipe) != report.get("reduced_from"):
         raise GamlpError(
             f"features that were made for the graph of training mean nothing on graph '{graph.name}'",
             hint="train with relations.missing mean or none, and relations.reduce 0, to predict on other graphs",

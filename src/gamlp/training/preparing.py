@@ -40,7 +40,7 @@ from gamlp.training.checks import (
     width_of,
     with_classes,
 )
-from gamlp.training.typed import ready, views_of, with_features
+from gamlp.training.typed import ready, reduced_from, views_of, with_features
 
 Array = np.ndarray[Any, Any]
 
@@ -79,6 +79,7 @@ class Prepared:
     classes: tuple[str, ...]
     many: bool
     statistics: Statistics | None = None
+    reduced_from: str | None = None  # features of several types that were brought to fewer columns
 
 
 def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: bool | None = None) -> Plan:
@@ -122,13 +123,14 @@ def prepare(
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph)
     engine = resources.engine()
+    reduced = reduced_from(graph, recipe)
     graph, recipe = ready(graph, recipe, folder, progress)
     if valid_graph is not None:
         return _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
     if recipe.training.setting == "inductive":
         return _prepare_inductive(graph, recipe, folder, engine, progress)
     store = engine.run(graph, plan_of(recipe), folder / "hops", progress)
-    return from_store(store, recipe)
+    return replace(from_store(store, recipe), reduced_from=reduced)
 
 
 def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Engine, progress: Progress) -> Prepared:

@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest
 from gamlp.graph.views import name_of, view_of
 from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent
@@ -65,6 +67,18 @@ def with_features(graph: Graph, recipe: Recipe, beside: Path | Place, progress: 
         if own.local is None or os.access(own.local, os.W_OK):
             place = own
     return completed(graph, recipe.relations, place, progress)
+
+
+def reduced_from(graph: Graph, recipe: Recipe) -> str | None:
+    """Changes with the features that are brought to fewer columns: the basis is made from them; None: none are."""
+    wide = [
+        kind
+        for kind, nodes in graph.node_types.items()
+        if nodes.features is not None and 0 < recipe.relations.reduce < nodes.features.width
+    ]
+    return (
+        digest([[kind, fingerprint.features(graph, kind)] for kind in wide]) if graph.heterogeneous and wide else None
+    )
 
 
 def ready(graph: Graph, recipe: Recipe, beside: Path | Place, progress: Progress = silent) -> tuple[Graph, Recipe]:

@@ -67,8 +67,12 @@ def check_made(graph: Graph, bundle: Bundle) -> None:
     if not bundle.shape.parts or "structure" not in report:
         return
     lacking = any(nodes.features is None or not nodes.features.width for nodes in graph.node_types.values())
-    embedded = wanted.missing == "complex" and lacking and fingerprint.structure(graph) != report["structure"]
-    if embedded or reduced_from(graph, bundle.recipe) != report.get("reduced_from"):
+    elsewhere = fingerprint.structure(graph) != report["structure"]
+    embedded = elsewhere and wanted.missing == "complex" and lacking
+    basis, own = report.get("reduced_from"), reduced_from(graph, bundle.recipe)
+    # Where training saw a store alone, its features are not known: the edges tell the graph.
+    reduced = basis != own if basis is not None else elsewhere and own is not None
+    if embedded or reduced:
         raise GamlpError(
             f"features that were made for the graph of training mean nothing on graph '{graph.name}'",
             hint="train with relations.missing mean or none, and relations.reduce 0, to predict on other graphs",

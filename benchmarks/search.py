@@ -10,6 +10,7 @@ and its log of trials into --logs.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import subprocess
@@ -35,11 +36,15 @@ def searches() -> dict[str, list[str]]:
     for model, own in twitch["models"].items():
         options = ["--valid", twitch["valid"], "--space", own["space"], "--seeds", str(twitch["seeds"])]
         found[f"twitch-{model}"] = [twitch["graph"], *options, *_changes({**twitch["set"], **own["set"]})]
+    typed = PLAN["typed"]
+    for dataset, own in typed["graphs"].items():
+        options = ["--space", own["space"], "--splits", str(typed["splits"]), "--seeds", str(typed["seeds"])]
+        found[f"{dataset}-jk"] = [dataset, *options, *_changes({**typed["set"], **own["set"]})]
     return found
 
 
 def _changes(settings: dict[str, Any]) -> list[str]:
-    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
 
 
 def main() -> None:

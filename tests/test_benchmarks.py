@@ -53,3 +53,16 @@ def test_the_page_of_sizes_is_what_its_command_writes(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert out.read_text() == (BENCHMARKS.parent / "docs" / "results" / "spark-sizing.md").read_text()
+
+
+def test_propagation_over_subsets_is_measured_beside_its_bound(tmp_path: Path) -> None:
+    out = tmp_path / "subsets.json"
+    command = [sys.executable, str(BENCHMARKS / "propagation.py"), "--shapes", "--parts", "subsets"]
+    options = ["--scale", "0.001", "--work", str(tmp_path), "--out", str(out)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())["subsets"]
+    assert len(found["subsets"]) == 8
+    assert 0 < found["anonymous"] < found["resident"] < found["limit"]
+    assert found["stored"] > 8 * 6 * 736 * 128 * 2  # subsets, hops, papers, columns, bytes
+    assert "peak resident memory" in out.with_suffix(".md").read_text()

@@ -58,9 +58,9 @@ class Propagation(Section):
 class Relations(Section):
     """Graphs of several types and relations: subsets of relations are views, each with hops of its own (NARS)."""
 
-    subsets: Literal["auto", "all", "sample"] | tuple[tuple[str, ...], ...] = Field(
+    subsets: Literal["auto", "all", "sample", "one"] | tuple[tuple[str, ...], ...] = Field(
         default="auto",
-        description="all; sample: `count` of them by `seed`; auto: all while they are few; or a list of subsets",
+        description="all; sample: `count` by `seed`; auto: all while they are few; one, of all relations; or a list",
     )
     count: int = Field(default=8, ge=1, le=1000, description="subsets of a sample")
     seed: int = Field(default=0, ge=0, description="of the sample, and of what is made where features are missing")

@@ -53,6 +53,10 @@ def test_all_are_those_that_touch_the_target() -> None:
     assert notes == ("cites+works-on gives paper the same hops as cites: 1 left out",)
 
 
+def test_one_is_the_subset_of_all_relations() -> None:
+    assert subsets_of(case_of(CITES, WORKS, WRITES).graph(), "one") == ["cites+works-on+writes"]
+
+
 def test_auto_takes_all_while_they_are_few_and_a_sample_of_more() -> None:
     few, more = many(4).graph(), many(5).graph()
     assert len(subsets_of(few, "auto")) == 15 <= FEW

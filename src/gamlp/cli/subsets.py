@@ -16,6 +16,7 @@ class Subsets(StrEnum):
     auto = "auto"
     all = "all"
     sample = "sample"
+    one = "one"
 
 
 class Missing(StrEnum):
@@ -35,7 +36,8 @@ def _option(*names: str, **about: Any) -> Any:
 
 
 SubsetsOption = Annotated[
-    Subsets | None, _option(help="Subsets of relations that are views. (default: auto, all while they are few)")
+    Subsets | None,
+    _option(help="Subsets of relations that are views. (default: auto, all while they are few; one: of all relations)"),
 ]
 SubsetOption = Annotated[
     list[str] | None, _option("--subset", help="One view: relations joined by '+'; may be given again.", metavar="A+B")
@@ -49,7 +51,7 @@ MissingOption = Annotated[
     _option(help="Features of types without: embeddings, means of neighbours, or none. (default: complex)"),
 ]
 ReduceOption = Annotated[
-    int | None, _option(min=0, help="Wider features are brought to this width; 0: left as they are. (default: 256)")
+    int | None, _option(min=0, help="Wider features are brought to this width by an SVD. (default: as they are)")
 ]
 ApartOption = Annotated[
     Apart | None, _option(help="Each type's features a signal of their own. (default: where widths differ)")

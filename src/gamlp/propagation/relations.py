@@ -48,6 +48,8 @@ def choose(graph: Graph, wanted: Relations, reach: Reach) -> Chosen:
     if isinstance(wanted.subsets, tuple):
         return _listed(graph, wanted.subsets, same)
     links = list(graph.links)
+    if wanted.subsets == "one":
+        return Chosen((tuple(links),))
     if len(links) > _COUNTABLE:
         if wanted.subsets == "all":
             raise GamlpError(

@@ -72,10 +72,31 @@ def main() -> None:
         for key in ("trials", "seconds", "confirm", "confirm_seeds", "threads"):
             command += [f"--{key.replace('_', '-')}", str(getattr(options, key))]
         command += ["--data-dir", str(options.data_dir)] if options.data_dir else []
-        print("gamlp", shlex.join(command), flush=True)
-        subprocess.run([sys.executable, "-m", "gamlp.cli.main", *command], check=True)
+        _tune(command)
+        if subsets := PLAN["typed"]["graphs"].get(name.removesuffix("-jk"), {}).get("select"):
+            _select(name, subsets, command, out, options.logs)
         (options.recipes / f"{name}.yaml").write_text(out.read_text())
         (options.logs / f"{name}.csv").write_text(out.with_suffix(".csv").read_text())
+
+
+def _tune(command: list[str]) -> None:
+    print("gamlp", shlex.join(command), flush=True)
+    subprocess.run([sys.executable, "-m", "gamlp.cli.main", *command], check=True)
+
+
+def _select(name: str, subsets: list[list[str]], command: list[str], out: Path, logs: Path) -> None:
+    """A second search from what was found: which subsets of relations to read, all else as it is."""
+    first = out.with_name(f"{name}-first.yaml")
+    first.write_text(out.read_text())
+    second = out.with_name(f"{name}-subsets.yaml")
+    about = {"--study": str(out.with_name(f"{name}-subsets")), "--out": str(second), "--space": "subsets"}
+    flags = ("--splits", "--seeds", "--trials", "--seconds", "--confirm", "--confirm-seeds", "--threads", "--data-dir")
+    kept = [word for flag in flags if flag in command for word in (flag, command[command.index(flag) + 1])]
+    words = [word for pair in about.items() for word in pair]
+    changes = ["--recipe", str(first), *_changes({"relations.subsets": subsets}), "--select-subsets"]
+    _tune(["tune", command[1], *changes, *words, *kept])
+    (logs / f"{name}-subsets.csv").write_text(second.with_suffix(".csv").read_text())
+    out.write_text(second.read_text())
 
 
 if __name__ == "__main__":

@@ -120,6 +120,12 @@ def test_a_bad_space_is_one_sentence(content: Any, said: str, tmp_path: Path) ->
         load_space(space_file(tmp_path, content))
 
 
+def test_an_empty_space_is_refused_where_no_subsets_are_chosen(tmp_path: Path) -> None:
+    with pytest.raises(GamlpError, match="the space is empty"):
+        dataclasses.replace(search(load("digits"), tmp_path), space=load_space("subsets")).run(1)
+    assert not (tmp_path / "study").exists()
+
+
 def test_the_verb_writes_a_recipe_and_its_log(tmp_path: Path) -> None:
     from gamlp.cli.main import app
 

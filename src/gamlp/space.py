@@ -61,7 +61,7 @@ def load_space(name: str | Path) -> Space:
     else:
         file = Path(name)
         content = read_yaml(file)
-    if not isinstance(content, dict) or not content:
+    if not isinstance(content, dict):
         raise GamlpError("a space is a mapping of recipe keys", file=file, hint="training.learning_rate: [0.01, 0.001]")
     space = {}
     for key, value in content.items():

@@ -56,6 +56,10 @@ class Search:
         """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
         optuna = _optuna()
         check_one_model(self.base)
+        if not self.space and not self.select_subsets:
+            raise GamlpError(
+                "the space is empty: every trial would be the same", hint="give it keys, or --select-subsets"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         study = optuna.create_study(
             study_name="gamlp",

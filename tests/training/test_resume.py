@@ -70,6 +70,25 @@ def check_equal(run: RunFolder, unbroken: RunFolder) -> None:
     assert not list(run.path.glob("seeds/*.checkpoint"))
 
 
+IN_THE_MIDST = """
+import os, sys, torch
+from pathlib import Path
+from gamlp.training import checkpoint
+checkpoint.os.fsync = lambda _: os.kill(os.getpid(), 9)
+checkpoint.save_tensors(Path(sys.argv[1]), {"a": torch.ones(3)}, {})
+"""
+
+
+def test_killed_while_a_checkpoint_is_written_leaves_nothing_behind(
+    prepared: Prepared, unbroken: RunFolder, tmp_path: Path
+) -> None:
+    run = RunFolder.create(tmp_path / "run", About(graph=None, store="hops"), prepared.recipe, resume=False)
+    killed = subprocess.run([sys.executable, "-c", IN_THE_MIDST, str(run.checkpoint_path(0))], check=False)
+    assert killed.returncode == -signal.SIGKILL and list(run.path.glob("seeds/.0.*"))
+    check_equal(run_in(run.path, prepared), unbroken)
+    assert {path.name for path in (run.path / "seeds").iterdir()} == {"0.safetensors", "1.safetensors"}
+
+
 @pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_killed_after_an_epoch_before_its_checkpoint(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,15 +40,20 @@ def weights_of(model: nn.Module) -> Weights:
 
 
 def save_tensors(path: Path, tensors: Weights, about: dict[str, str]) -> None:
-    """Write safetensors beside, flush, rename: a reader sees all of it or nothing."""
+    """Write safetensors beside, flush, rename: a reader sees all of it or nothing.
+
+    In a folder of its own, since the library writes under a name that it draws: what a kill leaves can be found.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.mkdir(exist_ok=True)
     try:
-        save_file({name: value.contiguous() for name, value in tensors.items()}, beside, metadata=about)
-        with beside.open("rb") as file:
+        whole = beside / "tensors"
+        save_file({name: value.contiguous() for name, value in tensors.items()}, whole, metadata=about)
+        with whole.open("rb") as file:
             os.fsync(file.fileno())
-        beside.replace(path)
+        whole.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def put_tensors(place: Path | Place, tensors: Weights, about: dict[str, str]) -> None:

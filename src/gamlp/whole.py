@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from gamlp.errors import GamlpError
 from gamlp.explain import WeightsByDegree
 from gamlp.files import write_json
 from gamlp.graph.graph import Graph
-from gamlp.graph.ingest import IngestOptions, ingest
+from gamlp.graph.ingest import IngestOptions, as_paths, ingest
 from gamlp.pipeline import HERE, Resources, evaluate_rows
 from gamlp.prediction import Written
 from gamlp.progress import Progress, silent
@@ -37,25 +37,55 @@ class Outcome:
     report: Path
 
 
-def from_tables(
-    edges: str, nodes: str, out: Path, *, resources: Resources = HERE, progress: Progress = silent
-) -> Source:
-    """The graph of two tables, inside the run folder; ingested once, and other tables are refused there."""
+@dataclass(frozen=True)
+class Tables:
+    """A user's tables: one of edges and one of nodes, or one for each relation and type by its name."""
+
+    edges: str | dict[str, str]
+    nodes: str | dict[str, str]
+    joins: dict[str, tuple[str, str]] = field(default_factory=dict)
+    target: str | None = None
+
+    def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> None:
+        """Their graph."""
+        how = IngestOptions(
+            as_paths(self.edges),
+            as_paths(self.nodes),
+            folder,
+            memory=resources.memory,
+            name=name,
+            joins=self.joins,
+            target=self.target,
+        )
+        if resources.spark is None:
+            ingest(how, progress)
+            return
+        from gamlp.graph.spark.ingest import ingest_on_spark
+
+        ingest_on_spark(resources.spark, self.edges, self.nodes, folder, how, resources.blocks, progress)
+
+    def seen(self, *, by_name: bool) -> list[Any]:
+        """What tells these tables from others, and from themselves after a change."""
+        places: list[Any] = [
+            _seen(table, by_name=by_name)
+            if isinstance(table, str)
+            else {name: _seen(place, by_name=by_name) for name, place in table.items()}
+            for table in (self.edges, self.nodes)
+        ]
+        about = {name: list(ends) for name, ends in self.joins.items()} | ({"": self.target} if self.target else {})
+        return [*places, about] if about else places
+
+
+def from_tables(tables: Tables, out: Path, *, resources: Resources = HERE, progress: Progress = silent) -> Source:
+    """The graph of tables, inside the run folder; ingested once, and other tables are refused there."""
     folder, known = out / "graph", out / _TABLES
-    spark = resources.spark
-    now = [_seen(table, by_name=spark is not None) for table in (edges, nodes)]
+    now = tables.seen(by_name=resources.spark is not None)
     if folder.exists():
         before = json.loads(known.read_text()) if known.exists() else None
         if before != now:
             raise GamlpError("holds a run on other tables", file=out, hint="choose another --out")
     else:
-        how = IngestOptions(Path(edges), Path(nodes), folder, memory=resources.memory, name=out.name)
-        if spark is not None:
-            from gamlp.graph.spark.ingest import ingest_on_spark
-
-            ingest_on_spark(spark, edges, nodes, folder, how, resources.blocks, progress)
-        else:
-            ingest(how, progress)
+        tables.ingest(folder, out.name, resources, progress)
         write_json(known, now)
     return Source(str(folder), Origin(graph="./graph"), Graph.open(folder))
 

@@ -58,6 +58,31 @@ def test_the_whole_path(call: Call, graph: Graph) -> None:
         assert sum(channel["shares"][hop] for channel in found["features"]) == pytest.approx(1, abs=1e-5)
 
 
+def test_tables_of_several_types_run_in_one_command_as_ingested_before(call: Call) -> None:
+    random = np.random.default_rng(0)
+    classes = np.arange(60) % 2
+    papers = "\n".join(f"p{row},{'xy'[classes[row]]},{value:.3f}" for row, value in enumerate(random.random(60)))
+    Path("papers.csv").write_text(f"id,label,length\n{papers}\n")
+    Path("authors.csv").write_text("id,age\n" + "\n".join(f"a{row},{30 + row}" for row in range(10)) + "\n")
+    writes = "\n".join(f"a{random.integers(5) * 2 + classes[row]},p{row}" for row in range(60) for _ in range(2))
+    Path("writes.csv").write_text(f"src,dst\n{writes}\n")
+    tables = "--nodes paper=papers.csv --nodes author=authors.csv --edges writes=writes.csv --join writes=author:paper"
+    quick = f"{QUICK} --set training.patience=0"
+    ended = call(f"run {tables} --target paper {quick} --json")
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    assert told["run"] == "runs/paper" and Path(told["predictions"]).exists()
+    assert call(f"ingest {tables} --out graph").code == 0
+    ended = call(f"run graph --out again {quick} --json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["test"]["mean"] == told["test"]["mean"]
+    assert call(f"run {tables} --target paper {quick}").code == 0, "a finished run shows its result"
+    ended = call(f"run {tables.replace('author:', 'paper:')} --target paper {quick}")
+    assert ended.code == 2 and "holds a run on other tables" in ended.err.replace("\n", " ")
+    ended = call(f"run graph {tables}")
+    assert ended.code == 2 and "give a dataset, or both --edges and --nodes" in ended.err.replace("\n", " ")
+
+
 def test_propagate_settles_subsets_as_run_does_and_its_store_trains_by_itself(call: Call, graph: Graph) -> None:
     ended = call("propagate graph --out hops --hops 2 --label-hops 1 --json")
     assert ended.code == 0, ended.err

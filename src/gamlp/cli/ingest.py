@@ -27,6 +27,22 @@ class OnBad(StrEnum):
     skip = "skip"
 
 
+JoinOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Types that a relation joins; where there are several.", metavar="NAME=SOURCE:TARGET", show_default=False
+    ),
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Type whose labels are asked for. (default: the only one with labels)",
+        metavar="TYPE",
+        show_default=False,
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command("ingest")(_ingest)
@@ -51,22 +67,8 @@ def _ingest(
     ],
     nodes: Annotated[list[str], _table("Node table: the same. By type.", "[NAME=]PATH")],
     out: Annotated[str, _table("Graph folder to write, on Spark also a URL; must not exist.")],
-    join: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Types that a relation joins; where there are several.",
-            metavar="NAME=SOURCE:TARGET",
-            show_default=False,
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Type whose labels are asked for. (default: the only one with labels)",
-            metavar="TYPE",
-            show_default=False,
-        ),
-    ] = None,
+    join: JoinOption = None,
+    target: TargetOption = None,
     directed: Annotated[
         bool, typer.Option("--directed", help="Keep the direction of edges; relations get no reverse.")
     ] = False,
@@ -128,7 +130,7 @@ def _ingest(
 
       gamlp ingest --edges warehouse.follows --nodes delta:/data/users --out s3://bucket/graph --engine spark
     """
-    from gamlp.graph.ingest import IngestOptions, ingest
+    from gamlp.graph.ingest import IngestOptions, as_paths, ingest
     from gamlp.sizes import parse_size
 
     spark = spark_of(engine, master, spark_conf, blocks)
@@ -136,8 +138,8 @@ def _ingest(
     edge_names, edge_names_of = _edge_names(edges_at, src, dst, weight, relation)
     node_names, names_of = _node_names(nodes_at, id, label, split, features, many_labels)
     how = IngestOptions(
-        edges=_paths(edges_at),
-        nodes=_paths(nodes_at),
+        edges=as_paths(edges_at),
+        nodes=as_paths(nodes_at),
         out=Path(out),
         edge_names=edge_names,
         node_names=node_names,
@@ -164,10 +166,6 @@ def _ingest(
         display.print_json(asdict(report))
     else:
         _show(asdict(report))
-
-
-def _paths(tables: str | dict[str, str]) -> Path | dict[str, Path]:
-    return Path(tables) if isinstance(tables, str) else {name: Path(place) for name, place in tables.items()}
 
 
 def _node_names(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gamlp.cli import display
+from gamlp.cli import display, named
 from gamlp.cli.engine import (
     BlocksOption,
     Engine,
@@ -19,6 +19,7 @@ from gamlp.cli.engine import (
     one_application,
     spark_of,
 )
+from gamlp.cli.ingest import JoinOption, TargetOption
 from gamlp.cli.options import (
     DataDirOption,
     DeviceOption,
@@ -39,7 +40,7 @@ from gamlp.cli.scores import say, show_next, show_scores, show_training, show_we
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.whole import Outcome
+    from gamlp.whole import Outcome, Tables
 
 
 def register(app: typer.Typer) -> None:
@@ -57,20 +58,25 @@ def _run(
         ),
     ] = None,
     edges: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Edge table, columns src and dst.", rich_help_panel="Tables", show_default=False, metavar="PATH"
+            help="Edge table, columns src and dst. By relation.",
+            rich_help_panel="Tables",
+            show_default=False,
+            metavar="[NAME=]PATH",
         ),
     ] = None,
     nodes: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Node table, columns id, label (empty if unknown), split (if you have one) and features.",
+            help="Node table, columns id, label (empty if unknown), split (if you have one) and features. By type.",
             rich_help_panel="Tables",
             show_default=False,
-            metavar="PATH",
+            metavar="[NAME=]PATH",
         ),
     ] = None,
+    join: JoinOption = None,
+    target: TargetOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Run folder. (default: runs/<name>)", metavar="RUN", show_default=False)
     ] = None,
@@ -100,6 +106,11 @@ def _run(
 
       gamlp run --edges edges.csv --nodes nodes.csv
 
+    On tables of several types of nodes and relations; labels of the target type:
+
+      gamlp run --nodes paper=papers.csv --nodes author=authors.csv --edges writes=writes.csv \\
+        --join writes=author:paper --target paper --out runs/papers
+
     With a peer of GAMLP (gamlp recipes lists them):
 
       gamlp run digits --model sign
@@ -114,15 +125,14 @@ def _run(
     from gamlp.training.source import open_source
     from gamlp.whole import from_tables, whole
 
-    if (edges is None) != (nodes is None) or (graph is not None and edges is not None):
-        raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
+    tables = _tables(graph, edges, nodes, join, target)
     spark = spark_of(engine, master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), spark=spark, blocks=blocks)
     begun = time.monotonic()
     with display.progress(as_json) as progress, one_application(spark):
-        if edges is not None and nodes is not None:
-            place = out or Path("runs") / Path(nodes).name.partition(".")[0]
-            opened = from_tables(edges, nodes, place, resources=resources, progress=progress)
+        if tables is not None:
+            place = out or Path("runs") / _name(tables)
+            opened = from_tables(tables, place, resources=resources, progress=progress)
         else:
             place = out or Path("runs") / "-".join([Path(graph or "digits").name, *([model] if model else [])])
             opened = open_source(graph or "digits", data_dir, seed, progress)
@@ -133,13 +143,36 @@ def _run(
             single = run_method(opened.opened, made, place, resources=resources, progress=progress)
             show_single(single, name, time.monotonic() - begun, as_json)
             return
-        outcome = whole(opened, made, place, predictions=edges is not None, resources=resources, progress=progress)
+        outcome = whole(opened, made, place, predictions=tables is not None, resources=resources, progress=progress)
     seconds = time.monotonic() - begun
     if as_json:
         _print(outcome, place, name, seconds)
         return
     show_training(outcome.trained)
     _show(outcome, place, name, seconds)
+
+
+def _tables(
+    graph: str | None,
+    edges: list[str] | None,
+    nodes: list[str] | None,
+    join: list[str] | None,
+    target: str | None,
+) -> Tables | None:
+    from gamlp.whole import Tables
+
+    if not edges and not nodes and not join and target is None:
+        return None
+    if not edges or not nodes or graph is not None:
+        raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
+    return Tables(named.tables("--edges", edges), named.tables("--nodes", nodes), named.joins(join), target)
+
+
+def _name(tables: Tables) -> str:
+    """Of a run, after its table of nodes; of several, after the target's."""
+    if isinstance(tables.nodes, str):
+        return Path(tables.nodes).name.partition(".")[0]
+    return tables.target or next(iter(tables.nodes))
 
 
 def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:

@@ -58,6 +58,11 @@ class IngestOptions:
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
 
 
+def as_paths(tables: str | Mapping[str, str]) -> Tables:
+    """One table's place, or several tables' by name."""
+    return Path(tables) if isinstance(tables, str) else {name: Path(place) for name, place in tables.items()}
+
+
 def ingest(options: IngestOptions, progress: Progress = silent) -> IngestReport:
     """Build a graph folder; nothing is left behind when something is wrong."""
     began = time.monotonic()

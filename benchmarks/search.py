@@ -39,6 +39,7 @@ def searches() -> dict[str, list[str]]:
     typed = PLAN["typed"]
     for dataset, own in typed["graphs"].items():
         options = ["--space", own["space"], "--splits", str(typed["splits"]), "--seeds", str(typed["seeds"])]
+        options += ["--by", own.get("by", typed["by"])]
         found[f"{dataset}-jk"] = [dataset, *options, *_changes({**typed["set"], **own["set"]})]
     return found
 
@@ -66,8 +67,9 @@ def main() -> None:
     options.recipes.mkdir(parents=True, exist_ok=True)
     for name in options.names:
         out = options.work / f"{name}.yaml"
-        other = options.work / f"{name.removesuffix('-jk')}-recursive.yaml"
-        tried = ["--try", str(other)] if name.endswith("-jk") and other.exists() else []
+        other = options.work / f"{name.removesuffix('-jk')}-recursive.yaml"  # for a search of -jk
+        shipped = options.recipes / f"{name}.yaml"  # a search goes on from what an earlier one found
+        tried = [word for known_one in (other, shipped) if known_one.exists() for word in ("--try", str(known_one))]
         command = ["tune", *known[name], *tried, "--study", str(options.work / name), "--out", str(out)]
         for key in ("trials", "seconds", "confirm", "confirm_seeds", "threads"):
             command += [f"--{key.replace('_', '-')}", str(getattr(options, key))]
@@ -90,7 +92,8 @@ def _select(name: str, subsets: list[list[str]], command: list[str], out: Path, 
     first.write_text(out.read_text())
     second = out.with_name(f"{name}-subsets.yaml")
     about = {"--study": str(out.with_name(f"{name}-subsets")), "--out": str(second), "--space": "subsets"}
-    flags = ("--splits", "--seeds", "--trials", "--seconds", "--confirm", "--confirm-seeds", "--threads", "--data-dir")
+    flags = ["--splits", "--seeds", "--by", "--trials", "--seconds", "--confirm", "--confirm-seeds", "--threads"]
+    flags.append("--data-dir")
     kept = [word for flag in flags if flag in command for word in (flag, command[command.index(flag) + 1])]
     words = [word for pair in about.items() for word in pair]
     changes = ["--recipe", str(first), *_changes({"relations.subsets": subsets}), "--select-subsets"]

@@ -120,6 +120,15 @@ def test_a_bad_space_is_one_sentence(content: Any, said: str, tmp_path: Path) ->
         load_space(space_file(tmp_path, content))
 
 
+def test_a_search_by_loss_keeps_the_least(tmp_path: Path) -> None:
+    graph = load("digits")
+    found = search(graph, tmp_path, by="loss", confirm=0).run(3)
+    losses = [trial["valid loss"] for trial in found.trials if trial["state"] == "complete"]
+    assert len(losses) > 1 and found.score == min(losses) > 0 and f"loss {min(losses):.4f} ±" in found.recipe.about
+    with pytest.raises(GamlpError, match="another measure"):
+        search(graph, tmp_path).run(3)
+
+
 def test_an_empty_space_is_refused_where_no_subsets_are_chosen(tmp_path: Path) -> None:
     with pytest.raises(GamlpError, match="the space is empty"):
         dataclasses.replace(search(load("digits"), tmp_path), space=load_space("subsets")).run(1)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,13 +31,16 @@ from gamlp.training.loop import Machine
 from gamlp.training.source import check_one_model
 from gamlp.training.typed import ready, settled_relations
 
+By = Literal["score", "loss"]
+
 
 @dataclass(frozen=True)
 class Search:
     """Graphs are one graph under one or several splits; every one is tried with every seed.
 
     `valid_graph` is another graph to validate on; `first` are recipes that are tried before the search chooses. With
-    `select_subsets` each subset of relations that the base recipe gives is in or out: all of them at first.
+    `select_subsets` each subset of relations that the base recipe gives is in or out: all of them at first. `by` the
+    validation loss, few rows tell recipes apart that share a score.
     """
 
     graphs: list[Graph]
@@ -51,6 +54,7 @@ class Search:
     valid_graph: Graph | None = None
     first: tuple[Recipe, ...] = ()
     select_subsets: bool = False
+    by: By = "score"
 
     def run(self, trials: int, *, seconds: float | None = None, progress: Progress = silent) -> Found:
         """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
@@ -76,7 +80,7 @@ class Search:
         begun = time.monotonic()
         while (done := len(_finished(study))) < trials and (seconds is None or time.monotonic() - begun < seconds):
             study.optimize(self._objective, n_trials=1, catch=(GamlpError,))
-            best = f"best {100 * study.best_value:.2f} %" if _complete(study) else ""
+            best = f"best {_told(self.by, abs(study.best_value))}" if _complete(study) else ""
             progress("trials", done + 1, trials, "trials", best)
         if not _complete(study):
             raise GamlpError("no trial came to its end", file=self.folder, hint="allow more trials or more time")
@@ -129,12 +133,13 @@ class Search:
         return statistics.fmean(scores)
 
     def validate(self, recipe: Recipe, seeds: tuple[int, ...], after: Callable[[float], None]) -> None:
-        """Validation score of every split with every seed, told as they come."""
+        """Validation score (or minus the loss) of every split with every seed, told as they come."""
         for seed in seeds:
             for number, graph in enumerate(self.graphs):
                 prepared = self.prepared(recipe, graph, number)
                 machine = Machine(choose_device(self.resources.device), self.resources.memory)
-                after(fit_seed(prepared, seed, machine=machine).valid["score"])
+                valid = fit_seed(prepared, seed, machine=machine).valid
+                after(valid["score"] if self.by == "score" else -valid["loss"])
 
     def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         """Hops for one split; features are propagated once for all splits and trials that share an operator."""
@@ -198,12 +203,12 @@ class Search:
         recipe = Recipe.of(trial.user_attrs["recipe"]).changed(
             {"about": self._about(study, trial, mean, deviation, len(scores))}
         )
-        return Found(recipe, mean, deviation, len(scores), trials_of(study))
+        return Found(recipe, abs(mean), deviation, len(scores), trials_of(study, self.by), self.by)
 
     def _about(self, study: Any, trial: Any, mean: float, deviation: float, runs: int) -> str:
         return (
             f"Found by gamlp tune on {self.graphs[0].name}: trial {trial.number} of {len(_finished(study))}, "
-            f"validation {100 * mean:.2f} ± {100 * deviation:.2f} % over {runs} runs; test rows were not read."
+            f"validation {_told(self.by, abs(mean), deviation)} over {runs} runs; test rows were not read."
         )
 
     def _same_question(self, study: Any) -> None:
@@ -214,6 +219,7 @@ class Search:
             "recipe": digest([self.base.explicit(), *self.subsets] if self.subsets else self.base.explicit()),
             "space": digest(space),
             "seeds": list(self.seeds),
+            "measure": self.by,
         }
         for name, value in question.items():
             if study.user_attrs.setdefault(name, value) != value:
@@ -225,13 +231,19 @@ class Search:
 
 @dataclass(frozen=True)
 class Found:
-    """The best recipe, its validation score, and every trial."""
+    """The best recipe, its validation score (or loss, as asked), and every trial."""
 
     recipe: Recipe
     score: float
     deviation: float
     runs: int
     trials: list[dict[str, Any]]
+    by: By = "score"
+
+    @property
+    def told(self) -> str:
+        """How good, in words."""
+        return f"{_told(self.by, self.score, self.deviation)} over {self.runs} runs"
 
     def write(self, out: Path) -> Path:
         """The recipe, and beside it a .csv with a line for every trial, whose path is returned."""
@@ -246,13 +258,13 @@ class Found:
         return log
 
 
-def trials_of(study: Any) -> list[dict[str, Any]]:
-    """The search log: state, validation score and settings of every trial."""
+def trials_of(study: Any, by: By) -> list[dict[str, Any]]:
+    """The search log: state, validation score or loss, and settings of every trial."""
     return [
         {
             "trial": trial.number,
             "state": trial.state.name.lower(),
-            "valid": trial.value,
+            "valid" if by == "score" else "valid loss": None if trial.value is None else abs(trial.value),
             "runs": len(trial.intermediate_values),
             "seconds": None if trial.duration is None else round(trial.duration.total_seconds(), 1),
             **{key: value for key, value in trial.user_attrs.items() if key == "subsets"},
@@ -260,6 +272,12 @@ def trials_of(study: Any) -> list[dict[str, Any]]:
         }
         for trial in study.trials
     ]
+
+
+def _told(by: By, mean: float, deviation: float | None = None) -> str:
+    if by == "loss":
+        return f"loss {mean:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}")
+    return f"{100 * mean:.2f}" + ("" if deviation is None else f" ± {100 * deviation:.2f}") + " %"
 
 
 def _known(graph: Graph) -> list[str]:

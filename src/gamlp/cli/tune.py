@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from gamlp.tune import Found
 
 _SEARCH = "Search"
+
+
+class By(StrEnum):
+    score = "score"
+    loss = "loss"
 
 
 def register(app: typer.Typer) -> None:
@@ -73,6 +79,9 @@ def _tune(
             rich_help_panel=_SEARCH,
         ),
     ] = False,
+    by: Annotated[
+        By, typer.Option(help="Of validation rows; few of them tell more by their loss.", rich_help_panel=_SEARCH)
+    ] = By.score,
     confirm: Annotated[
         int, typer.Option(min=0, help="Best recipes that are tried again with more seeds.", rich_help_panel=_SEARCH)
     ] = 5,
@@ -91,7 +100,7 @@ def _tune(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search for a recipe by validation score; test rows are never read.
+    """Search for a recipe on validation rows; test rows are never read.
 
     Fifty trials, then the five best again with ten seeds:
 
@@ -127,6 +136,7 @@ def _tune(
             first=tuple(Recipe.of(other) for other in first or []),
             resources=resources_of(device, memory, threads),
             select_subsets=select_subsets,
+            by=by.value,
         )
         found = search.run(trials, seconds=seconds, progress=progress)
     log = found.write(out)
@@ -136,7 +146,7 @@ def _tune(
 def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
     if as_json:
         content = {"recipe": str(out), "log": str(log), "valid": found.score, "deviation": found.deviation}
-        display.print_json(content | {"runs": found.runs, "trials": len(found.trials)})
+        display.print_json(content | {"by": found.by, "runs": found.runs, "trials": len(found.trials)})
         return
     chosen = found.recipe.relations.subsets
     if isinstance(chosen, tuple):
@@ -145,7 +155,7 @@ def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
         )
     states = [trial["state"] for trial in found.trials]
     display.console.print(
-        f"validation {100 * found.score:.2f} ± {100 * found.deviation:.2f} % over {found.runs} runs; "
+        f"validation {found.told}; "
         f"{states.count('complete')} trials to their end, {states.count('pruned')} given up early\n"
         f"{out}: the recipe; {log}: every trial\n"
         f"train with it: gamlp train GRAPH --recipe {out} --out RUN",

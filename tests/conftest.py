@@ -10,21 +10,31 @@ import pytest
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 
+# All tests of a group go to one process, the longest first: one keeps a session of Spark, one starts clusters and
+# drivers; what a module makes by several processes that train together is made once.
+_GROUPS = {
+    "test_clusters.py": "spark: clusters",
+    "test_faults.py": "spark: clusters",
+    "test_docs.py::test_a_page_does_what_it_says[spark": "spark: clusters",
+    "tests/spark/": "spark: one session",
+    "test_processes.py": "processes",
+    "test_world.py": "ranks",
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of Spark go first, to two processes: one keeps a session, the other starts clusters and drivers."""
-    of_spark = {item: group for item in items if (group := _group(item.nodeid))}
-    for item, group in of_spark.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    items[:] = [*of_spark, *(item for item in items if item not in of_spark)]
-
-
-def _group(test: str) -> str | None:
-    if any(
-        name in test
-        for name in ("test_clusters.py", "test_faults.py", "test_docs.py::test_a_page_does_what_it_says[spark")
-    ):
-        return "spark: clusters"
-    return "spark: one session" if "tests/spark/" in test else None
+    """Tests that share something dear go first, each group to one process."""
+    names = list(dict.fromkeys(_GROUPS.values()))
+    grouped: dict[str, list[pytest.Item]] = {name: [] for name in names}
+    others = []
+    for item in items:
+        group = next((group for part, group in _GROUPS.items() if part in item.nodeid), None)
+        if group is None:
+            others.append(item)
+        else:
+            item.add_marker(pytest.mark.xdist_group(group))
+            grouped[group].append(item)
+    items[:] = [*(item for name in names for item in grouped[name]), *others]
 
 
 @pytest.fixture(scope="session")

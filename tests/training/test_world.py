@@ -109,6 +109,7 @@ def test_a_run_of_several_ranks_goes_on_from_a_checkpoint_as_if_unbroken(several
     assert len(streams) == ranks and len({bytes(value.numpy()) for value in streams}) == ranks
 
 
+@pytest.mark.parametrize("several", [2], indirect=True)
 def test_with_dropout_and_batch_norm_ranks_are_as_accurate_as_one(
     several: tuple[int, Path], hops: Path, one_of_digits: list[float]
 ) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from gamlp.errors import GamlpError
-from gamlp.pipeline import Prepared
+from gamlp.pipeline import Prepared, fit_seed
 from gamlp.storage import Place
+from gamlp.training import launch
 from gamlp.training.job import TrainingJob
 from gamlp.training.launch import launch_processes, launch_spark
+from gamlp.training.loop import Machine
 from tests.training.small import make_graph, prepared_in, same_weights
 
 MINE = """
@@ -74,6 +77,43 @@ def ranks() -> list[psutil.Process]:
     return found
 
 
+@pytest.fixture(scope="module")
+def here(prepared: Prepared) -> Any:
+    fitted = fit_seed(prepared, 0, machine=Machine(torch.device("cpu")))
+    return {"epoch": fitted.epoch, "epochs": fitted.epochs, "valid": fitted.valid, "stopped": fitted.stopped}, fitted
+
+
+def test_one_process_trains_in_a_task_what_is_trained_here(
+    spark: Any, prepared: Prepared, here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_in_a_barrier", None)
+    killed: list[int] = []
+    lines: list[dict[str, Any]] = []
+
+    def observe(line: dict[str, Any]) -> None:
+        lines.append(line)
+        if line["epoch"] >= 3 and not killed:
+            killed.extend(worker.pid for worker in python_workers())
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    facts, weights = launch_spark(job_in(tmp_path, prepared), spark, 1, observe=observe)
+    assert killed and facts == here[0] and same_weights(weights, here[1].weights)
+    assert [line["epoch"] for line in lines] == list(range(1, 41))
+
+
+def python_workers() -> list[psutil.Process]:
+    """Of this process's Spark: what its daemon forked."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "pyspark.daemon" in process.cmdline() and not process.children():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
 def test_a_barrier_stage_trains_what_torchrun_trains_quietly(
     spark: Any, prepared: Prepared, by_torchrun: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,7 +150,7 @@ def test_what_a_person_can_mend_is_told_as_itself(spark: Any, prepared: Prepared
     job = job_in(tmp_path, prepared)
     broken = job.model_copy(update={"store": str(tmp_path / "nowhere")})
     with pytest.raises(GamlpError, match=r"nowhere: not a store \(no store\.json\)"):
-        launch_spark(broken, spark, 2)
+        launch_spark(broken, spark, 1)
 
 
 def test_more_processes_than_spark_has_room_for_are_refused_at_once(
@@ -121,10 +161,10 @@ def test_more_processes_than_spark_has_room_for_are_refused_at_once(
 
 
 def test_checkpoint_result_and_metrics_may_lie_in_an_object_store(
-    spark: Any, prepared: Prepared, by_torchrun: Any, s3_bucket: str
+    spark: Any, prepared: Prepared, here: Any, s3_bucket: str
 ) -> None:
     place, lines = Place.of(s3_bucket) / "training", list[dict[str, Any]]()
-    facts, weights = launch_spark(job_in(place, prepared), spark, 2, observe=lines.append)
-    assert facts == by_torchrun[0] and same_weights(weights, by_torchrun[1])
+    facts, weights = launch_spark(job_in(place, prepared), spark, 1, observe=lines.append)
+    assert facts == here[0] and same_weights(weights, here[1].weights)
     assert [line["epoch"] for line in lines] == list(range(1, 41))
     assert {"0.checkpoint", "metrics.jsonl", "result.safetensors"} <= set(place.names())

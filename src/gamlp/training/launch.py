@@ -1,6 +1,7 @@
 """Several processes for one training job: torchrun on this machine, TorchDistributor on Spark's executors.
 
-Both start the same worker. A process that dies ends the attempt, and the next one goes on from the last checkpoint.
+All run the same worker, a single one on Spark in a task like any other. A process that dies ends the attempt, and the
+next one goes on from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gamlp.cluster import sentence
+from gamlp.cluster.tasks import run_tasks
 from gamlp.errors import GamlpError
 from gamlp.memory import available_memory
 from gamlp.progress import Progress, silent
@@ -32,7 +36,7 @@ from gamlp.storage import Place
 from gamlp.training.checkpoint import Weights
 from gamlp.training.job import DRIVER, TrainingJob, read_result, run_job
 from gamlp.training.loop import Observe
-from gamlp.training.world import World
+from gamlp.training.world import ALONE, World
 
 RETRIES = 3
 _LOOK = 0.1  # seconds between two looks at the metrics
@@ -110,7 +114,7 @@ def launch_spark(
     observe: Observe | None = None,
     progress: Progress = silent,
 ) -> Result:
-    """Train in a barrier stage, a process for each task. Spark gives up a stage whose task dies: we try again."""
+    """Train in tasks that run at once, a process for each. Spark gives up a stage whose task dies: we try again."""
     given = int(_conf(spark, "spark.task.resource.gpu.amount", "0")) > 0
     gpu = job.device.startswith("cuda") or (job.device == "auto" and given)
     threads = job.threads or int(_conf(spark, "spark.task.cpus", "1"))
@@ -133,9 +137,7 @@ def launch_spark(
 
 
 def _attempt(spark: Any, job: TrainingJob, processes: int, gpu: bool, follow: _Follower) -> BaseException | None:
-    """One barrier stage, in a thread of its own, so that this one can follow; what was raised."""
-    from pyspark.ml.torch.distributor import TorchDistributor
-
+    """One stage, in a thread of its own, so that this one can follow; what was raised."""
     raised: list[BaseException] = []
     tag, text = f"gamlp-{uuid.uuid4().hex[:8]}", job.model_dump_json()
 
@@ -143,24 +145,48 @@ def _attempt(spark: Any, job: TrainingJob, processes: int, gpu: bool, follow: _F
         try:
             with suppress(Exception):  # tags need Spark 4
                 spark.addTag(tag)
-            TorchDistributor(processes, local_mode=False, use_gpu=gpu).run(spark_worker, text)
+            if processes == 1 and not gpu:
+                _in_a_task(spark, text)
+            else:
+                _in_a_barrier(processes, gpu, text)
         except BaseException as error:
             raised.append(error)
 
-    with _unheard():
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                follow.look()
-                thread.join(_LOOK)
-        except BaseException:
-            with suppress(Exception):
-                spark.interruptTag(tag)
-            thread.join(_TO_END)
-            raise
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            follow.look()
+            thread.join(_LOOK)
+    except BaseException:
+        with suppress(Exception):
+            spark.interruptTag(tag)
+        thread.join(_TO_END)
+        raise
     follow.look(last=True)
     return raised[0] if raised else None
+
+
+def _in_a_task(spark: Any, text: str) -> None:
+    """One process has nobody to meet: the task's own worker trains, which has imported all that it needs."""
+
+    def train(_: int) -> dict[str, Any]:
+        threads = torch.get_num_threads()
+        try:
+            run_job(TrainingJob.model_validate_json(text), ALONE)
+        finally:
+            torch.set_num_threads(threads)  # the worker has other tasks after this one
+        return {}
+
+    run_tasks(spark, train, [0])
+
+
+def _in_a_barrier(processes: int, gpu: bool, text: str) -> None:
+    """Tasks that run at once, each with a process that torchrun starts."""
+    from pyspark.ml.torch.distributor import TorchDistributor
+
+    with _unheard():
+        TorchDistributor(processes, local_mode=False, use_gpu=gpu).run(spark_worker, text)
 
 
 def spark_worker(text: str) -> None:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets import load
 from gamlp.graph.graph import Graph, Labels
+from gamlp.pipeline import fit_seed
 from gamlp.recipe import Recipe
 from gamlp.space import load_space, named_spaces, starting_point, suggest
 from gamlp.tune import Search
@@ -118,6 +119,15 @@ def test_shipped_spaces_hold_keys_of_recipes_for_both_attentions(name: str) -> N
 def test_a_bad_space_is_one_sentence(content: Any, said: str, tmp_path: Path) -> None:
     with pytest.raises(GamlpError, match=said):
         load_space(space_file(tmp_path, content))
+
+
+def test_a_recipe_that_comes_again_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[int] = []
+    monkeypatch.setattr("gamlp.tune.fit_seed", lambda *args, **more: trained.append(1) or fit_seed(*args, **more))
+    one = search(load("digits"), tmp_path, confirm=0)
+    found = dataclasses.replace(one, space=load_space(space_file(tmp_path, {"model.hidden": [8]}))).run(3)
+    assert [trial["state"] for trial in found.trials] == ["complete"] * 3 and len(trained) == 1
+    assert len({trial["valid"] for trial in found.trials}) == 1
 
 
 def test_a_search_by_loss_keeps_the_least(tmp_path: Path) -> None:

@@ -96,7 +96,8 @@ def _select(name: str, subsets: list[list[str]], command: list[str], out: Path, 
     flags.append("--data-dir")
     kept = [word for flag in flags if flag in command for word in (flag, command[command.index(flag) + 1])]
     words = [word for pair in about.items() for word in pair]
-    changes = ["--recipe", str(first), *_changes({"relations.subsets": subsets}), "--select-subsets"]
+    changes = ["--recipe", str(first), "--try", str(first)]  # its own subsets, beside all that are chosen from
+    changes += [*_changes({"relations.subsets": subsets}), "--select-subsets"]
     _tune(["tune", command[1], *changes, *words, *kept])
     (logs / f"{name}-subsets.csv").write_text(second.with_suffix(".csv").read_text())
     out.write_text(second.read_text())

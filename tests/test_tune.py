@@ -84,6 +84,8 @@ def test_a_study_of_another_question_is_refused(tmp_path: Path) -> None:
         search(graph, tmp_path, seeds=(0, 1)).run(2)
     with pytest.raises(GamlpError, match="another graph"):
         search(load("karate"), tmp_path).run(2)
+    one = search(graph, tmp_path, confirm=0)
+    dataclasses.replace(one, base=one.base.changed({"about": "told otherwise"})).run(1)
 
 
 def test_one_graph_can_be_validated_on_another(tmp_path: Path) -> None:

@@ -217,9 +217,10 @@ class Search:
     def _same_question(self, study: Any) -> None:
         """A study of other data, another base or another space cannot be gone on with."""
         space = {key: choice.model_dump() for key, choice in self.space.items()}
+        base = {key: value for key, value in self.base.explicit().items() if key != "about"}
         question = {
             "graph": digest([_known(other) for other in [*self.graphs, self.valid_graph] if other is not None]),
-            "recipe": digest([self.base.explicit(), *self.subsets] if self.subsets else self.base.explicit()),
+            "recipe": digest([base, *self.subsets] if self.subsets else base),
             "space": digest(space),
             "seeds": list(self.seeds),
             "measure": self.by,

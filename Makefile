@@ -15,7 +15,7 @@ run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it l
 	@echo "Your own tables: $(BIN)/gamlp run --help"
 
 test: $(VENV)/developer lint  ## everything that CI runs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
 lint: $(VENV)/developer  ## style, types, import directions
 	$(BIN)/ruff check .

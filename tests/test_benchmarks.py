@@ -33,7 +33,7 @@ def test_training_measures_every_contestant_and_writes_a_page(tmp_path: Path) ->
 @pytest.mark.skipif(find_spec("pyspark") is None or shutil.which("java") is None, reason="Spark needs pyspark and Java")
 def test_spark_measures_ours_beside_a_shuffle_and_writes_a_page(tmp_path: Path) -> None:
     out = tmp_path / "spark.json"
-    command = [sys.executable, str(BENCHMARKS / "spark.py"), "--quick", "--rounds", "1", "--hops", "2"]
+    command = [sys.executable, str(BENCHMARKS / "spark.py"), "--quick", "--rounds", "1", "--hops", "4"]
     options = ["--parts", "contest", "--work", str(tmp_path), "--out", str(out)]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

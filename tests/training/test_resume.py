@@ -79,12 +79,13 @@ checkpoint.save_tensors(Path(sys.argv[1]), {"a": torch.ones(3)}, {})
 """
 
 
-def test_killed_while_a_checkpoint_is_written_leaves_nothing_behind(
+def test_killed_while_a_file_is_written_leaves_nothing_behind(
     prepared: Prepared, unbroken: RunFolder, tmp_path: Path
 ) -> None:
     run = RunFolder.create(tmp_path / "run", About(graph=None, store="hops"), prepared.recipe, resume=False)
-    killed = subprocess.run([sys.executable, "-c", IN_THE_MIDST, str(run.checkpoint_path(0))], check=False)
-    assert killed.returncode == -signal.SIGKILL and list(run.path.glob("seeds/.0.*"))
+    for place in (run.checkpoint_path(0), run.seed_path(0)):
+        killed = subprocess.run([sys.executable, "-c", IN_THE_MIDST, str(place)], check=False)
+        assert killed.returncode == -signal.SIGKILL and list(run.path.glob(f"seeds/.{place.name}.*"))
     check_equal(run_in(run.path, prepared), unbroken)
     assert {path.name for path in (run.path / "seeds").iterdir()} == {"0.safetensors", "1.safetensors"}
 

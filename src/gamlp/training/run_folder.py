@@ -160,12 +160,12 @@ class RunFolder:
         return {seed: Bundle.load(self.seed_path(seed), trust) for seed in self.recipe().training.seeds}
 
     def keep(self, seed: int, bundle: Bundle) -> None:
-        """A seed is done: its bundle instead of its checkpoint, and of checkpoints that a kill left half-written."""
+        """A seed is done: its bundle instead of its checkpoint, and of what a kill left half-written."""
         bundle.save(self.seed_path(seed))
-        checkpoint = self.checkpoint_path(seed)
-        checkpoint.unlink(missing_ok=True)
-        for partial in checkpoint.parent.glob(f".{checkpoint.name}.*"):
-            shutil.rmtree(partial, ignore_errors=True)
+        self.checkpoint_path(seed).unlink(missing_ok=True)
+        for written in (self.checkpoint_path(seed), self.seed_path(seed)):
+            for partial in written.parent.glob(f".{written.name}.*"):
+                shutil.rmtree(partial, ignore_errors=True)
 
     def forget(self) -> None:
         """A run that learned nothing leaves only its hops, which another recipe may use; one that did can go on."""

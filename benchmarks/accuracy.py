@@ -23,16 +23,16 @@ import torch
 import yaml
 
 import accuracy_page
-from gamlp.files import write_json
-from gamlp.graph.datasets import load
+from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.pipeline import Resources, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
+from gamlp.io.files import write_json
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe import Recipe
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.train import Resources, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
 from gamlp.training.batches import Batches
 from gamlp.training.loop import Machine
-from gamlp.training.report import full_report
+from gamlp.training.scores import full_report
 from machine import describe, versions
 
 PLAN = yaml.safe_load((Path(__file__).with_suffix(".yaml")).read_text())
@@ -141,7 +141,7 @@ class Bench:
         } | {"valid": {"score": _mean([run["valid"]["score"] for run in runs])}}
 
     def _country(self, country: str, prepared: Any, fitted: Any, folder: Path) -> dict[str, float]:
-        from gamlp.pipeline import bundle_of
+        from gamlp.run.train import bundle_of
 
         graph = load(country, self.data_dir)
         bundle = bundle_of(prepared, fitted, 0)

@@ -17,14 +17,14 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import SIGN
 
 from gamlp.graph import Features, Graph
+from gamlp.io.parallel import usable_cores
 from gamlp.progress import silent
 from gamlp.propagation import FeatureSignal, Operator, hops_in_memory
-from gamlp.propagation.moving import PassRun
+from gamlp.propagation.local.hops import PassRun
+from gamlp.propagation.local.slabs import allocate
 from gamlp.propagation.operator import factors
 from gamlp.propagation.passes import Pass, Piece
 from gamlp.propagation.signals import feature_signal
-from gamlp.propagation.state import allocate
-from gamlp.propagation.workers import usable_cores
 from machine import reader
 
 warnings.filterwarnings("ignore", message=".*[Ss]parse.*")

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from gamlp.graph.synthetic import communities
+from gamlp.graph.datasets.synthetic.homogeneous import communities
 from jobs import run_job
 
 # Even the smallest has state matrices eight times the size of a large cache: what is compared is memory.

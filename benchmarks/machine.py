@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gamlp.direct import DirectWriter
+from gamlp.io.direct import DirectWriter
+from gamlp.io.parallel import usable_cores
 from gamlp.kernel import instructions
-from gamlp.propagation.state import allocate
-from gamlp.propagation.workers import usable_cores
+from gamlp.propagation.local.slabs import allocate
 
 
 def describe() -> str:

@@ -24,7 +24,7 @@ import jobs
 import record
 import subsets
 from gamlp.graph import Graph
-from gamlp.graph.synthetic import communities
+from gamlp.graph.datasets.synthetic.homogeneous import communities
 from machine import describe, versions
 
 SHAPES: dict[str, dict[str, int]] = {

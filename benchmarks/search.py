@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data-dir", default=os.environ.get("GAMLP_DATA"))
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work" / "studies")
-    parser.add_argument("--recipes", type=Path, default=ROOT / "src" / "gamlp" / "recipes")
+    parser.add_argument("--recipes", type=Path, default=ROOT / "src" / "gamlp" / "recipe" / "shipped")
     parser.add_argument("--logs", type=Path, default=ROOT / "docs" / "results" / "search")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import spark_page
-from gamlp.graph.synthetic import communities
+from gamlp.graph.datasets.synthetic.homogeneous import communities
 from machine import describe, versions
 from spark_usage import Peaks
 

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from gamlp.cluster import SparkSettings, session
 from gamlp.graph import Graph
+from gamlp.io.parallel import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Operator, Plan
-from gamlp.propagation.block_engine import Workers
-from gamlp.propagation.spark import LIGHT_JAVA, SparkEngine
+from gamlp.spark.engine import LIGHT_JAVA, SparkEngine
+from gamlp.spark.session import SparkSettings, session
 from spark_usage import Usage, usage
 
 MEAN = Operator(r=0.0)

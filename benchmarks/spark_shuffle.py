@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gamlp.cluster.tasks import run_tasks
 from gamlp.graph import Graph
+from gamlp.io.place import Place
+from gamlp.io.row_arrays import new_rows, open_rows
 from gamlp.propagation import Operator
-from gamlp.propagation.block_hop import BlockHop
-from gamlp.propagation.blocks import Blocks, Needs
+from gamlp.propagation.blocks.hop import BlockHop
+from gamlp.propagation.blocks.layout import Blocks, Needs
 from gamlp.propagation.operator import factors_of
-from gamlp.row_arrays import new_rows, open_rows
-from gamlp.storage import Place
+from gamlp.spark.tasks import run_tasks
 
 Array = np.ndarray[Any, Any]
 _ROWS = 10_000  # of a batch

@@ -15,8 +15,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gamlp.propagation.sizing import Sizing
-from gamlp.sizes import format_size
+from gamlp.io.sizes import format_size
+from gamlp.propagation.blocks.sizing import Sizing
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 NODES, EDGES, COLUMNS, KEPT = 111_059_956, 1_615_685_872, 128, 1_546_782  # of the dataset; rows with a label
@@ -40,7 +40,7 @@ def page(measured: dict[str, Any]) -> str:
     columns = [_column(executors, dtype, rate * (1 if dtype == "float32" else 2)) for executors, dtype in plans]
     head = ["", *(f"{executors} executors, {dtype}" for executors, dtype in plans)]
     text = (
-        "Written by `python benchmarks/spark_sizing.py` with the formulas of `gamlp.propagation.sizing`. "
+        "Written by `python benchmarks/spark_sizing.py` with the formulas of `gamlp.propagation.blocks.sizing`. "
         f"{NODES:,} nodes, {EDGES:,} citations stored in both directions (those that repeat counted twice), {COLUMNS} "
         f"features, {HOPS} hops, the {KEPT:,} labelled rows kept (`--rows labelled`), executors of {CORES} cores, "
         "`--memory 4GiB` a task.",

@@ -12,11 +12,11 @@ from typing import Any
 
 import jobs
 from gamlp.graph import Graph
-from gamlp.graph.synthetic_types import mag_like
+from gamlp.graph.datasets.synthetic.heterogeneous import mag_like
 from gamlp.graph.union import union_graphs
 from gamlp.graph.views import view_of
-from gamlp.propagation.relations import Reach, choose
-from gamlp.sections import Relations
+from gamlp.propagation.subsets import Reach, choose
+from gamlp.recipe.sections import Relations
 from machine import best, reader, write_seconds
 
 SUBSETS, HOPS, LIMIT = 8, 5, 12 << 30

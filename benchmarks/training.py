@@ -28,15 +28,15 @@ from torch import nn
 import streaming
 import training_record
 from gamlp.graph import Graph
-from gamlp.graph.synthetic import communities
+from gamlp.graph.datasets.synthetic.homogeneous import communities
+from gamlp.io.memory import kept_memory
+from gamlp.io.parallel import usable_cores
 from gamlp.models import GAMLP, Shape
 from gamlp.models.attention import RecursiveAttention
 from gamlp.models.sgc import SGC
 from gamlp.models.sign import SIGN
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
-from gamlp.propagation.workers import usable_cores
-from gamlp.recipe import Training
-from gamlp.training.allocation import kept_memory
+from gamlp.recipe.recipe import Training
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.checkpoint import Standing
 from gamlp.training.loop import Machine, _Run

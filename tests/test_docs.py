@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gamlp.cluster import check_java
 from gamlp.errors import GamlpError
+from gamlp.spark.session import check_java
 from tests import forked
 
 ROOT = Path(__file__).parents[1]

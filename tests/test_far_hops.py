@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain import weights_by_degree
+from gamlp.explain.weights import weights_by_degree
+from gamlp.graph.datasets.synthetic.planted import Group, Planted
 from gamlp.graph.graph import Array, Graph, Split
-from gamlp.graph.planted import Group, Planted
-from gamlp.pipeline import fit_seed, prepare, rows_of
-from gamlp.recipe import Recipe
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.train import fit_seed, prepare, rows_of
 from gamlp.training.bundle import make_model
 from gamlp.training.loop import Machine
 
@@ -27,7 +27,7 @@ MARGIN = 0.04  # share of all weight by which far hops fall from the coldest to 
 
 
 def short_video(seed: int) -> Graph:
-    """The short-video graph (gamlp.graph.synthetic) in small, with ten classes: hot videos have hundreds of users.
+    """The generated short-video graph in small, with ten classes: hot videos have hundreds of users.
 
     A user's features are noisy. Of a hot video one hop averages over many, and the mean is clean; of a cold video it is
     as noisy as its one user, and only hops that reach further average the noise away.

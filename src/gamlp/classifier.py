@@ -15,27 +15,27 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Split
 from gamlp.graph.pyg import as_graph
 from gamlp.graph.splits import random_split
+from gamlp.io.sizes import parse_size
 from gamlp.models.shape import HopWeights
-from gamlp.pipeline import Resources, best_seed, bundle_of, fit_seed, hops_for, prepare
-from gamlp.prediction import chances
 from gamlp.progress import Progress, silent
-from gamlp.recipe import Recipe
-from gamlp.sizes import parse_size
-from gamlp.training import given
+from gamlp.recipe.recipe import Recipe
+from gamlp.run import given
+from gamlp.run.given import GivenHops
+from gamlp.run.predictions import chances
+from gamlp.run.source import check_one_model
+from gamlp.run.train import Resources, best_seed, bundle_of, fit_seed, hops_for, prepare
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
 from gamlp.training.device import choose_device
-from gamlp.training.given import GivenHops
 from gamlp.training.loop import Machine
-from gamlp.training.metrics import micro_f1
-from gamlp.training.source import check_one_model
+from gamlp.training.scores import micro_f1
 
-Array = np.ndarray[Any, Any]
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
 _PYTHON = "python"  # where a bundle's report keeps what only this file asks for
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gamlp.bench.pages import Stamp
 from gamlp.bench.results import Grid, Growth, Results
-from gamlp.bench.stamp import Stamp
 from gamlp.bench.tables import Table, read_table
 
 STAMP = Stamp("gamlp bench run small", "2024-05-06", "two cores", {"gamlp": "0.1.0", "torch": "2.4.0"})

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gamlp.bench import complexity
+from gamlp.bench.complexity import exponent
 from gamlp.bench.figures import write_figures
-from gamlp.bench.formulas import exponent
 from gamlp.bench.results import Growth
 from gamlp.bench.tables import Table, read_table, table_of
 from gamlp.bench.work import Work

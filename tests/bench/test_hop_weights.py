@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from gamlp.bench import hop_weights
-from gamlp.bench.contract import Place, Task
 from gamlp.bench.figures import write_figures
-from gamlp.bench.hops import prepare_task
-from gamlp.bench.methods import recipe_named
 from gamlp.bench.tables import Table, read_table, table_of
 from gamlp.bench.work import Work
-from gamlp.graph.datasets import load
-from gamlp.pipeline import fit_seed
+from gamlp.graph.datasets.load import load
+from gamlp.peers.contract import Place, Task
+from gamlp.peers.hops import prepare_task
+from gamlp.peers.registry import recipe_named
+from gamlp.run.train import fit_seed
 from gamlp.training.loop import Machine
 
 HOPS, RANGES = 3, [[1, 2], [3, 5], [6, 99], [200, 300]]

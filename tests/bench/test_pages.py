@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gamlp.bench.pages import as_csv, as_markdown, as_table, write_pages
+from gamlp.bench.pages import Stamp, as_csv, as_markdown, as_table, write_pages
 from gamlp.bench.results import FORMULA, Results
-from gamlp.bench.stamp import Stamp
 from gamlp.bench.tables import NAMES, table_of
 from tests.bench import hand
 

@@ -10,13 +10,13 @@ import pytest
 
 from gamlp.bench import runner
 from gamlp.bench.cells import Cell, cells_of, depths_of
-from gamlp.bench.hops import features_key
-from gamlp.bench.processes import run_in_processes
+from gamlp.bench.measure import run_in_processes
 from gamlp.bench.runner import columns_of, run_table
 from gamlp.bench.tables import Table, read_table
 from gamlp.bench.work import Work, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
-from gamlp.training.preparing import Resources
+from gamlp.peers.hops import features_key
+from gamlp.run.prepare import Resources
 
 QUICK = {"training.epochs": 3, "training.batch_size": 64, "model.hidden": 8}
 

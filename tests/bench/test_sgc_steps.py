@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from gamlp.bench import sgc_steps
-from gamlp.bench.contract import Place, Task
 from gamlp.bench.figures import write_figures
-from gamlp.bench.methods import recipe_named, run
 from gamlp.bench.tables import Table, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
-from gamlp.graph.datasets import load
+from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Labels, Split
+from gamlp.peers.contract import Place, Task
+from gamlp.peers.registry import recipe_named, run
 
 STEPS = [0, 1, 3]
 CHANGES = {"training.epochs": 8, "training.learning_rate": 0.05}

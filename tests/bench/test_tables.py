@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from gamlp.bench.cells import recipe_in
-from gamlp.bench.methods import METHODS, recipe_named
 from gamlp.bench.tables import NAMES, Table, read_table, table_of
 from gamlp.errors import GamlpError
-from gamlp.graph import synthetic
-from gamlp.graph.catalogue import DATASETS
-from gamlp.recipe import shipped
+from gamlp.graph.datasets.catalogue import DATASETS
+from gamlp.graph.datasets.synthetic import homogeneous as synthetic
+from gamlp.peers.registry import METHODS, recipe_named
+from gamlp.recipe.recipe import shipped
 from tests.bench import latex
 
 # Headings of the paper's tables that are metrics; all others are datasets or methods.

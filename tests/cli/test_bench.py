@@ -10,11 +10,11 @@ import pyarrow.parquet
 import pytest
 
 from gamlp.bench import tables
-from gamlp.bench.methods import recipe_for
-from gamlp.bench.single import run_method
 from gamlp.errors import GamlpError
-from gamlp.graph.datasets import load
+from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Split
+from gamlp.peers.registry import recipe_for
+from gamlp.peers.single import run_method
 from tests.cli.people import Call
 
 SMALL = """

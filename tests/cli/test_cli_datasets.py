@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gamlp.graph import Graph
-from gamlp.graph.catalogue import DATASETS
+from gamlp.graph.datasets.catalogue import DATASETS
 
 
 def gamlp(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

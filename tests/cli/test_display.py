@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gamlp.cli import display
+from gamlp.cli.show import display
 from gamlp.progress import overall, silent
 
 NOTE = "loss 0.51, valid 0.71 [best]"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gamlp.cli import named
+from gamlp.cli.options import named
 from gamlp.errors import GamlpError
 
 

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from gamlp.io.parallel import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import Engine, LocalEngine
-from gamlp.propagation.block_engine import BlockEngine, Workers
+from gamlp.propagation.blocks.engine import BlockEngine
 from gamlp.propagation.passes import FIXED
 
 # Room for eight columns of a small graph: everything else must go through several column blocks.

@@ -110,7 +110,7 @@ def test_killed_at_random_moments_a_run_resumes_to_the_same_bytes(
 
 def test_a_resumed_run_does_not_begin_anew(tmp_path: Path, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped after hop 4 of 6 with all rows kept, the second run computes hops 5 and 6 alone."""
-    import gamlp.propagation.moving as moving
+    import gamlp.propagation.local.hops as moving
 
     plan = Plan(features=FeatureSignal(hops=6))
     original = moving.PassRun._sum_rows

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gamlp.graph import Graph
-from gamlp.graph.edges_table import EdgeNames
-from gamlp.graph.ingest import IngestOptions, IngestReport, ingest
-from gamlp.graph.nodes_table import NodeNames
+from gamlp.graph.ingest.build import IngestOptions, IngestReport, ingest
+from gamlp.graph.ingest.edges import EdgeNames
+from gamlp.graph.ingest.nodes import NodeNames
 
 NODES = "id,f1,f2,label,split\na,1,2,x,train\nb,3,4,y,train\nc,5,6,,\nd,7,8,x,test\n"
 EDGES = "src,dst\na,b\nb,c\nc,d\n"

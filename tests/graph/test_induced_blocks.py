@@ -13,8 +13,8 @@ from gamlp.graph import Graph, Split
 from gamlp.graph.folder import damaged_files
 from gamlp.graph.graph import Ids, Labels
 from gamlp.graph.induced import induced
-from gamlp.recipe import Recipe
-from gamlp.training.preparing import Resources, prepare
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.prepare import Resources, prepare
 from tests.conformance.engines import BlocksHere
 
 COUNT = 120

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels, fingerprint
-from gamlp.graph.datasets import load
+from gamlp.graph.datasets.load import load
 from gamlp.graph.pyg import as_graph, from_pyg
 
 torch = pytest.importorskip("torch")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gamlp.models import GAMLP, Shape
 from gamlp.models.attention import JKAttention, RecursiveAttention
-from gamlp.models.labels import residual_shares, smooth
+from gamlp.models.gamlp import residual_shares, smooth
 from tests.models import plain
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}

@@ -15,7 +15,7 @@ from gamlp.models.plain_mlp import PlainMLP
 from gamlp.models.s2gc import S2GC
 from gamlp.models.sagn import SAGN
 from gamlp.models.sgc import SGC
-from gamlp.models.sign_xl import SIGNXL
+from gamlp.models.sign import SIGNXL
 from tests.models import plain
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}

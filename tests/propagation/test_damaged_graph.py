@@ -68,7 +68,7 @@ def test_a_training_label_beyond_the_classes_is_told(tmp_path: Path) -> None:
 
 
 def test_neighbours_are_looked_at_again_in_a_resumed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gamlp.propagation.moving as moving
+    import gamlp.propagation.local.hops as moving
 
     folder = saved(tmp_path / "graph", False, False)
     original = moving.PassRun._sum_rows

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain import weights_by_degree
+from gamlp.explain.weights import weights_by_degree
 from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
 from gamlp.report import SeedScores, content_of_chances
-from gamlp.report.curves import MOST_POINTS, curves_of
+from gamlp.report.content import MOST_POINTS, curves_of
 from gamlp.report.tally import Frame, Tally
-from gamlp.runs import evaluate, train
+from gamlp.run.prepare import rows_of
+from gamlp.run.run import whole
+from gamlp.run.runs import evaluate, train
+from gamlp.run.source import Source
 from gamlp.training.bundle import Bundle
-from gamlp.training.preparing import rows_of
-from gamlp.training.source import Source
-from gamlp.whole import whole
 from tests.report.examples import RECIPE, chances_of, content_of, graph_of
 from tests.training.small import ONE_THREAD, make_graph
 from tests.training.small import RECIPE as SMALL

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gamlp.cluster import SparkSettings, check_java, session
 from gamlp.errors import GamlpError
-from gamlp.propagation.spark import LIGHT_JAVA
+from gamlp.spark.engine import LIGHT_JAVA
+from gamlp.spark.session import SparkSettings, check_java, session
 from tests.spark import object_store, standalone
 
 

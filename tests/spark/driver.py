@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gamlp.cluster import SparkSettings
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
+from gamlp.io.parallel import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, LabelSignal, Plan
-from gamlp.propagation.block_engine import Workers
-from gamlp.propagation.spark import SparkEngine
+from gamlp.spark.engine import SparkEngine
+from gamlp.spark.session import SparkSettings
 
 PLAN = Plan(features=FeatureSignal(hops=3), labels=LabelSignal(hops=2))
 Work = Callable[[int], dict[str, Any]]
@@ -66,7 +66,7 @@ def gate(folder: str, work: Work) -> Work:
 
 def cut(name: str, work: Work) -> Work:
     def cutting(number: int) -> dict[str, Any]:
-        from gamlp.propagation import block_hop
+        from gamlp.propagation.blocks import hop as block_hop
 
         opened = block_hop._opened
 

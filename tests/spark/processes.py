@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 
 from gamlp.graph import Graph, Split
+from gamlp.io.place import Place
 from gamlp.propagation import LocalEngine
-from gamlp.storage import Place
 from tests.spark.driver import PLAN
 from tests.spark.standalone import QUICK_JAVA
 

@@ -11,10 +11,10 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split
-from gamlp.graph.datasets import open_or_load
+from gamlp.graph.datasets.load import open_or_load
+from gamlp.io.place import Place
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
-from gamlp.propagation.spark import SparkEngine
-from gamlp.storage import Place
+from gamlp.spark.engine import SparkEngine
 from tests.conformance import dense
 
 COUNT, CLASSES = 70, 4
@@ -93,7 +93,7 @@ def test_a_finished_store_is_left_as_it_is_and_other_plans_are_refused(
 def test_an_interrupted_run_goes_on_after_its_last_whole_hop(
     spark: Any, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import gamlp.propagation.spark as engine
+    import gamlp.spark.engine as engine
 
     plan, run = Plan(features=FeatureSignal(hops=4), labels=LabelSignal(hops=4), rows="split"), engine.run_tasks
     LocalEngine().run(graph, plan, tmp_path / "local")

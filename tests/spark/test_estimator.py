@@ -14,12 +14,12 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.ingest import IngestOptions, ingest
-from gamlp.graph.nodes_table import NodeNames
-from gamlp.prediction import write_predictions
-from gamlp.recipe import Recipe
-from gamlp.runs import evaluate, train
-from gamlp.training.source import open_source
+from gamlp.graph.ingest.build import IngestOptions, ingest
+from gamlp.graph.ingest.nodes import NodeNames
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.predictions import write_predictions
+from gamlp.run.runs import evaluate, train
+from gamlp.run.source import open_source
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'gamlp[spark]'")
 
@@ -272,7 +272,7 @@ def test_work_behind_a_url(fitted: Any, answers: list[Any], s3_bucket: str) -> N
 
 
 def test_cora_as_tables(spark: Any, data_dir: Path, tmp_path: Path) -> None:
-    from gamlp.graph.datasets import open_or_load
+    from gamlp.graph.datasets.load import open_or_load
     from gamlp.graph.graph import ROLES
 
     graph = open_or_load("cora", data_dir)

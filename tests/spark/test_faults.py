@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-import gamlp.lease
+import gamlp.io.locks
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
+from gamlp.io.place import Place
 from gamlp.propagation import HopStore
-from gamlp.storage import Place
 from tests.spark.driver import PLAN, ToldEngine
 from tests.spark.processes import Gate, driver, files_in, fingerprints, local_bytes, save_graph, wait_for
 from tests.spark.standalone import can_mount
@@ -238,7 +238,7 @@ def test_a_lease_that_a_killed_driver_left_is_passed_over_when_it_is_stale(
         assert run.left() == []
     with pytest.raises(GamlpError, match="another run is writing this store"):
         ToldEngine(4).run(Graph.open(graph), PLAN, store)
-    monkeypatch.setattr(gamlp.lease, "STALE", 0.0)
+    monkeypatch.setattr(gamlp.io.locks, "STALE", 0.0)
     ToldEngine(4).run(Graph.open(graph), PLAN, store)
     assert fingerprints(store) == expected
     assert [name for name in Place.of(store).names() if name.startswith(".lock")] == []

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from gamlp.graph import Graph
-from gamlp.graph.ingest import IngestOptions, ingest
-from gamlp.graph.nodes_table import NodeNames
-from gamlp.graph.spark import SparkGraphOptions, read_table, spark_graph
-from gamlp.graph.spark import nodes as spark_nodes
+from gamlp.graph.ingest.build import IngestOptions, ingest
+from gamlp.graph.ingest.nodes import NodeNames
+from gamlp.spark.ingest import nodes as spark_nodes
+from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
+from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same, random_tables
 from tests.training.small import prepared_in, same_weights, trained
 

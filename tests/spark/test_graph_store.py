@@ -10,11 +10,12 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.folder import damaged_files
-from gamlp.graph.ingest import IngestOptions, ingest
-from gamlp.graph.spark import SparkGraphOptions, read_table, spark_graph
-from gamlp.graph.spark.shared_folder import building
-from gamlp.lease import lease
-from gamlp.storage import Place
+from gamlp.graph.ingest.build import IngestOptions, ingest
+from gamlp.graph.shared_folder import building
+from gamlp.io.locks import lease
+from gamlp.io.place import Place
+from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
+from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same, random_tables
 
 
@@ -73,7 +74,7 @@ def test_a_real_graph(spark, tmp_path):
     """Digits, which come with the package, written to tables and built with few large blocks and with many."""
     import pyarrow as pa
 
-    from gamlp.graph.datasets import load
+    from gamlp.graph.datasets.load import load
 
     graph = load("digits")
     values, labels, split = graph.nodes.features.values, graph.nodes.labels, graph.nodes.split

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gamlp.cluster import run_tasks
-from gamlp.storage import Place
+from gamlp.io.place import Place
+from gamlp.spark.tasks import run_tasks
 
 
 def test_a_task_writes_what_the_driver_reads(spark, s3_bucket):

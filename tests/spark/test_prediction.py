@@ -13,21 +13,21 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from gamlp.cluster import SparkSettings
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
-from gamlp.pipeline import Resources
-from gamlp.prediction import chances, choose_rows, write_predictions
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe import Recipe
-from gamlp.runs import predict, train
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.predictions import chances, choose_rows, write_predictions
+from gamlp.run.prepare import plan_of
+from gamlp.run.runs import predict, train
+from gamlp.run.source import open_source
+from gamlp.run.train import Resources
 from gamlp.spark import prediction as spark_prediction
 from gamlp.spark.prediction import asked, predictions, ranges_of
+from gamlp.spark.session import SparkSettings
 from gamlp.spark.writing import predict_on_spark, write_spark_predictions
 from gamlp.training.bundle import Bundle, make_model
-from gamlp.training.preparing import plan_of
-from gamlp.training.source import open_source
 
 COUNT, CLASSES = 150, ("x", 'a "b", `c`.d', "ü|y")
 RECIPE: dict[str, Any] = {"model": {"hidden": 16, "beta": 0.0}, "propagation": {"hops": 2}, "training": {"epochs": 3}}
@@ -245,7 +245,7 @@ def test_a_model_of_ones_own_is_sent_along(spark: Any, tmp_path: Path, monkeypat
 
 @pytest.mark.usefixtures("small_ranges")
 def test_store_and_ids_behind_a_url(spark: Any, tmp_path: Path, s3_bucket: str) -> None:
-    from gamlp.storage import Place
+    from gamlp.io.place import Place
 
     bundle = bundle_of()
     for ids in ("strings", "integers"):
@@ -263,7 +263,7 @@ def test_store_and_ids_behind_a_url(spark: Any, tmp_path: Path, s3_bucket: str) 
 def test_a_session_of_another_thread_is_not_ended(spark: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from gamlp.cluster import session
+    from gamlp.spark.session import session
 
     def apart() -> int:
         with session() as found:

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.pipeline import Prepared, fit_seed
-from gamlp.storage import Place
-from gamlp.training import launch
-from gamlp.training.job import TrainingJob
-from gamlp.training.launch import launch_processes, launch_spark
+from gamlp.io.place import Place
+from gamlp.run.train import Prepared, fit_seed
 from gamlp.training.loop import Machine
+from gamlp.training.ranks import launch
+from gamlp.training.ranks.job import TrainingJob
+from gamlp.training.ranks.launch import launch_processes, launch_spark
 from tests.training.small import make_graph, prepared_in, same_weights
 
 MINE = """

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Plan
-from gamlp.propagation.spark import SparkEngine
+from gamlp.spark.engine import SparkEngine
 from tests.conformance.test_bytes import fingerprints
 from tests.propagation.typed import SUBSETS, typed_graph
 

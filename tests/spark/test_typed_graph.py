@@ -14,10 +14,11 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.edges_table import EdgeNames
-from gamlp.graph.ingest import IngestOptions, ingest
-from gamlp.graph.nodes_table import NodeNames
-from gamlp.graph.spark import SparkGraphOptions, read_table, spark_graph
+from gamlp.graph.ingest.build import IngestOptions, ingest
+from gamlp.graph.ingest.edges import EdgeNames
+from gamlp.graph.ingest.nodes import NodeNames
+from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
+from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same
 
 AUTHORS = [f"a{number:02}" for number in range(17)]

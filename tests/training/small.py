@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from gamlp.graph import Graph, Labels, Split
-from gamlp.pipeline import Prepared, fit_seed, prepare
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe import Recipe
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.prepare import Resources, plan_of
+from gamlp.run.train import Prepared, fit_seed, prepare
 from gamlp.training.batches import HopRows
 from gamlp.training.loop import Fitted, Machine
-from gamlp.training.preparing import Resources, plan_of
 
 Array = np.ndarray[Any, Any]
 NODES, WIDTH, CLASSES = 60, 6, 3

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.models.shape import Shape
-from gamlp.propagation.store import StoredSignal
+from gamlp.propagation.store.store import StoredSignal
 from gamlp.training.batches import Batches, HopRows
-from gamlp.training.metrics import loss_of
+from gamlp.training.scores import loss_of
 from tests.training.small import (
     CLASSES,
     NODES,

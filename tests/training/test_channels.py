@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gamlp.bench.contract import Place
-from gamlp.bench.methods import run
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.pipeline import bundle_of, evaluate_rows, prepare
+from gamlp.peers.contract import Place
+from gamlp.peers.registry import run
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe import Recipe
-from gamlp.training.preparing import from_store, hops_for, plan_of, prepare_split, rows_of
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.prepare import from_store, hops_for, plan_of, prepare_split, rows_of
+from gamlp.run.train import bundle_of, evaluate_rows, prepare
 from tests.conformance import dense
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, rows_of_role, trained
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gamlp.explain_subsets import shares_by_subset
-from gamlp.graph.synthetic_types import mag_like
-from gamlp.pipeline import fit_seed, prepare
-from gamlp.recipe import Recipe
+from gamlp.explain.subsets import shares_by_subset
+from gamlp.graph.datasets.synthetic.heterogeneous import mag_like
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.train import fit_seed, prepare
 from gamlp.training.loop import Machine
 
 RECIPE = {

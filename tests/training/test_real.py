@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gamlp.graph.datasets import load
-from gamlp.pipeline import evaluate_run, prepare, train_run
-from gamlp.recipe import Recipe
+from gamlp.graph.datasets.load import load
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.train import evaluate_run, prepare, train_run
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.pipeline import Prepared, train_run
-from gamlp.recipe import Recipe
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.train import Prepared, train_run
 from gamlp.training import run_folder
 from gamlp.training.bundle import Bundle
 from gamlp.training.checkpoint import save_tensors, sealed

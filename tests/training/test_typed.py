@@ -13,16 +13,16 @@ import torch
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.folder import save_graph
-from gamlp.pipeline import bundle_of, evaluate_rows, prepare
-from gamlp.prediction import chances
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe import Recipe
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.predictions import chances
+from gamlp.run.prepare import from_store, hops_for, plan_of, rows_of
+from gamlp.run.source import open_source, settled
+from gamlp.run.train import bundle_of, evaluate_rows, prepare
 from gamlp.training.batches import Batches, OwnBatches
 from gamlp.training.bundle import Bundle
-from gamlp.training.preparing import from_store, hops_for, plan_of, rows_of
-from gamlp.training.source import open_source, settled
+from gamlp.training.ranks.world import World
 from gamlp.training.typed import expected_shape, ready, settled_relations, views_of
-from gamlp.training.world import World
 from tests.conformance.typed_graphs import TARGET
 from tests.training.small import ONE_THREAD, trained
 from tests.training.typed_small import RECIPE, planted, relabelled

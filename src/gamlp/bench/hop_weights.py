@@ -9,21 +9,22 @@ import numpy as np
 import torch
 from torch import nn
 
-from gamlp.bench.contract import Array, Place
-from gamlp.bench.hops import prepare_task
-from gamlp.bench.methods import recipe_named
+from gamlp.arrays import Array
 from gamlp.bench.points import Points, chosen
 from gamlp.bench.results import Grid, Results, Shown
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
 from gamlp.models.shape import HopWeights
-from gamlp.pipeline import fit_seed
-from gamlp.propagation.store import StoredSignal
-from gamlp.recipe import Recipe
+from gamlp.peers.contract import Place
+from gamlp.peers.hops import prepare_task
+from gamlp.peers.registry import recipe_named
+from gamlp.propagation.store.store import StoredSignal
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.prepare import Prepared
+from gamlp.run.train import fit_seed
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
-from gamlp.training.preparing import Prepared
 
 HOPS, NODES = 6, 20
 RANGES = ((1, 4), (5, 8), (9, 12))

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from gamlp.bench.contract import Place, Report
-from gamlp.bench.methods import run
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Split
-from gamlp.recipe import Recipe
-from gamlp.training.preparing import Resources
+from gamlp.peers.contract import Place, Report
+from gamlp.peers.registry import run
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.prepare import Resources
 
 _ENOUGH_SECONDS = 8.0  # a point that took longer is not repeated
-_PRELOADED = ["gamlp.bench.methods", "gamlp.bench.message_passing", "sklearn.metrics", "pymetis"]
+_PRELOADED = ["gamlp.peers.registry", "gamlp.peers.message_passing", "sklearn.metrics", "pymetis"]
 
 
 def measure_apart(graph: Path, recipe: Recipe, repeats: int, scratch: Path) -> dict[str, Any]:

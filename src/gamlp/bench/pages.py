@@ -4,16 +4,53 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import platform
 import statistics
+import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from gamlp.bench.results import FORMULA, Comparison, Grid, Measured, Results, in_percent, is_relative, records
-from gamlp.bench.stamp import Stamp
 from gamlp.bench.tables import Value
-from gamlp.files import write_json, write_text
+from gamlp.io.files import write_json, write_text
+
+_VERSIONED = ("gamlp", "torch", "numpy", "torch-geometric")
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Of a page: the command that makes it, when and on what it was measured."""
+
+    command: str
+    date: str
+    machine: str
+    versions: dict[str, str]
+
+    @classmethod
+    def now(cls, command: str) -> Stamp:
+        """Here and today."""
+        versions = {"Python": platform.python_version()}
+        for name in _VERSIONED:
+            try:
+                versions[name] = version(name)
+            except PackageNotFoundError:  # an extra that is not installed
+                continue
+        machine = f"{_processor()}, {os.cpu_count()} cores, {platform.system()}"
+        return cls(command, time.strftime("%Y-%m-%d"), machine, versions)
+
+
+def _processor() -> str:
+    """Its model where the system tells, else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
 
 EMPTY = "–"
 _MOST_NAMED = 6  # cells with fewer seeds; more are counted

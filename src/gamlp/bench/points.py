@@ -12,8 +12,8 @@ from typing import Any
 
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
-from gamlp.files import write_json
 from gamlp.graph.manifest import digest
+from gamlp.io.files import write_json
 
 _FORMAT = 1  # raised when the same settings would give another result
 

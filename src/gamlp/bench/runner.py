@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.bench.cells import Cell, cells_of, depths_of
-from gamlp.bench.contract import Place, Task
-from gamlp.bench.methods import recipe_named, run
 from gamlp.bench.points import chosen
 from gamlp.bench.sparsity import EDGES_REMOVED, changed_graph
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
-from gamlp.files import locked
-from gamlp.graph.datasets import load
+from gamlp.graph.datasets.load import load
+from gamlp.io.files import locked
+from gamlp.peers.contract import Place, Task
+from gamlp.peers.registry import recipe_named, run
 
 LONG_RUN = 300.0  # seconds; cells whose runs take longer get LONG_SEEDS seeds
 LONG_SEEDS = 3

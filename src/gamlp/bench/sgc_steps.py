@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from gamlp.bench.contract import Array, Place, Task
-from gamlp.bench.hops import features_store
-from gamlp.bench.methods import recipe_named
+from gamlp.arrays import Array
 from gamlp.bench.points import Points, chosen
 from gamlp.bench.results import Grid, Results, Shown
-from gamlp.bench.scoring import labelled
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import ROLES, Labels, Split
 from gamlp.models.shape import Shape
+from gamlp.peers.contract import Place, Task
+from gamlp.peers.hops import features_store
+from gamlp.peers.registry import recipe_named
+from gamlp.peers.scoring import labelled
 from gamlp.propagation import HopStore
-from gamlp.recipe import Recipe
+from gamlp.recipe.recipe import Recipe
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import make_model
 from gamlp.training.loop import Machine, fit

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.csr import csr_block
-from gamlp.graph.graph import Array, Graph, Relation, Split
+from gamlp.graph.graph import Graph, Relation, Split
 
 EDGES_REMOVED = "graph.edges_removed"
 LABELS_PER_CLASS = "graph.labels_per_class"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gamlp.bench.claims import Verdict, claims, judge
 from gamlp.bench.measure import results_of
-from gamlp.bench.stamp import Stamp
+from gamlp.bench.pages import Stamp
 from gamlp.bench.tables import NAMES, Table, table_of
 from gamlp.bench.work import Work
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from gamlp.errors import GamlpError
-from gamlp.settings_file import load_yaml
+from gamlp.recipe.settings_file import load_yaml
 
 Kind = Literal["grid", "curve", "efficiency", "complexity", "hop-weights", "sgc-steps"]
 NAMES = (
@@ -83,7 +83,7 @@ class Table(_Strict):
 
     Metrics are `test.score`, `valid.score`, `test.roc_auc`, `test.macro_f1`, `test.micro_f1` in %, `seconds.*`
     relative to the first method, and `peak_memory` in bytes. Options that name datasets which no catalogue has:
-    `generated[dataset]`, arguments of gamlp.graph.synthetic's `generator`; `tasks[dataset]`, the graphs that train,
+    `generated[dataset]`, arguments of `generator` in graph/datasets/synthetic; `tasks[dataset]`, the graphs that train,
     valid and tests are.
     """
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gamlp.bench.contract import Task
-from gamlp.files import locked
-from gamlp.graph import synthetic
-from gamlp.graph.catalogue import DATASETS
-from gamlp.graph.datasets import cache_folder, load, presence
+from gamlp.graph.datasets.catalogue import DATASETS
+from gamlp.graph.datasets.load import cache_folder, load, presence
+from gamlp.graph.datasets.synthetic import homogeneous as synthetic
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
+from gamlp.io.files import locked
+from gamlp.peers.contract import Task
 from gamlp.progress import Progress, silent
-from gamlp.training.preparing import HERE, Resources
+from gamlp.run.prepare import HERE, Resources
 
 Options = dict[str, Any]  # a table's: `tasks` and `generated` say what its own datasets are
 _GENERATORS: dict[str, Callable[..., Graph]] = {

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gamlp.cli import display
-from gamlp.cli.options import DataDirOption, DeviceOption, JsonOption, MemoryOption, ThreadsOption, resources_of
-from gamlp.cli.scores import say, warn
+from gamlp.cli.options.recipe import DataDirOption, DeviceOption, JsonOption, MemoryOption, ThreadsOption, resources_of
+from gamlp.cli.show import display
+from gamlp.cli.show.scores import say, warn
 
 if TYPE_CHECKING:
     from gamlp.bench.tables import Table
@@ -129,7 +129,7 @@ def _summary(
     """What of the paper reproduces, what does not, and why, from all that has been measured."""
     from gamlp.bench.summary import as_summary
     from gamlp.bench.work import Work
-    from gamlp.files import write_text
+    from gamlp.io.files import write_text
 
     page = as_summary(Work(work, data_dir))
     if out is None:
@@ -142,7 +142,7 @@ def _summary(
 
 def _methods(as_json: JsonOption = False) -> None:
     """GAMLP and every peer, by the name that gamlp run --model takes."""
-    from gamlp.bench.methods import METHODS
+    from gamlp.peers.registry import METHODS
 
     rows = [(method.name, method.title, method.family, method.paper) for method in METHODS.values()]
     if as_json:

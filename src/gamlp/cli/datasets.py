@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gamlp.cli import display
 from gamlp.cli.info import show_graph
+from gamlp.cli.show import display
 from gamlp.errors import GamlpError
 
 
@@ -41,8 +41,8 @@ def _datasets(
     and fetched if they are not there and the network answers. A dataset is converted once;
     the result is kept in GAMLP_CACHE.
     """
-    from gamlp.graph import datasets
-    from gamlp.sizes import parse_size
+    from gamlp.graph.datasets import load as datasets
+    from gamlp.io.sizes import parse_size
 
     if name is None:
         if out is not None:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gamlp.cli import display
-from gamlp.cli.options import (
+from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
     JsonOption,
@@ -19,7 +18,8 @@ from gamlp.cli.options import (
     resources_of,
     trust_here,
 )
-from gamlp.cli.scores import say, show_scores
+from gamlp.cli.show import display
+from gamlp.cli.show.scores import say, show_scores
 
 
 def register(app: typer.Typer) -> None:
@@ -55,8 +55,8 @@ def _evaluate(
 
       gamlp evaluate run --graph elsewhere
     """
-    from gamlp.graph.datasets import open_or_load
-    from gamlp.runs import evaluate
+    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.run.runs import evaluate
     from gamlp.training.run_folder import RunFolder
 
     resources = resources_of(device, memory, threads)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gamlp.cli import display
-from gamlp.cli.options import (
+from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
     JsonOption,
@@ -19,13 +18,14 @@ from gamlp.cli.options import (
     resources_of,
     trust_here,
 )
-from gamlp.cli.scores import say, show_next, show_weights
+from gamlp.cli.show import display
+from gamlp.cli.show.scores import say, show_next, show_weights
 
 if TYPE_CHECKING:
-    from gamlp.explain import WeightsByClass
-    from gamlp.explain_nodes import NodeExplanation
-    from gamlp.explain_subsets import SubsetShares
-    from gamlp.explanation import Explanation
+    from gamlp.explain.nodes import NodeExplanation
+    from gamlp.explain.subsets import SubsetShares
+    from gamlp.explain.weights import WeightsByClass
+    from gamlp.run.explanation import Explanation
 
 _MOST_SUBSETS = 20
 _MOST_CLASSES = 20
@@ -80,9 +80,9 @@ def _explain(
 
       gamlp explain run --nodes p12,p40
     """
-    from gamlp.explanation import check_file, explain
-    from gamlp.graph.datasets import open_or_load
+    from gamlp.graph.datasets.load import open_or_load
     from gamlp.graph.finding import ids_in_file, split_ids
+    from gamlp.run.explanation import check_file, explain
 
     files = out or []
     for path in files:
@@ -135,7 +135,7 @@ def _show_subsets(shares: SubsetShares) -> None:
 
 
 def _show_classes(weights: WeightsByClass) -> None:
-    from gamlp.explain import grouped_hops
+    from gamlp.explain.weights import grouped_hops
 
     shown = weights.largest(_MOST_CLASSES)
     for name, first in (("features", 0), ("labels", weights.first_label_hop)):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gamlp.cli import display
+from gamlp.cli.show import display
 from gamlp.errors import GamlpError
-from gamlp.sizes import format_size
+from gamlp.io.sizes import format_size
 
 if TYPE_CHECKING:
     from gamlp.graph import Graph
     from gamlp.propagation import HopStore
-    from gamlp.propagation.store import StoreManifest
+    from gamlp.propagation.store.store import StoreManifest
 
 
 def register(app: typer.Typer) -> None:

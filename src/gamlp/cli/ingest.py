@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gamlp.cli import display, named
-from gamlp.cli.choices import Precision
-from gamlp.cli.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
+from gamlp.cli.options import named
+from gamlp.cli.options.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
+from gamlp.cli.options.recipe import Precision
+from gamlp.cli.show import display
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.graph.edges_table import EdgeNames
-    from gamlp.graph.nodes_table import NodeNames
+    from gamlp.graph.ingest.edges import EdgeNames
+    from gamlp.graph.ingest.nodes import NodeNames
 
 _COLUMNS = "Columns"
 _SPLIT = "Split, when the table has none"
@@ -130,8 +131,8 @@ def _ingest(
 
       gamlp ingest --edges warehouse.follows --nodes delta:/data/users --out s3://bucket/graph --engine spark
     """
-    from gamlp.graph.ingest import IngestOptions, as_paths, ingest
-    from gamlp.sizes import parse_size
+    from gamlp.graph.ingest.build import IngestOptions, as_paths, ingest
+    from gamlp.io.sizes import parse_size
 
     spark = spark_of(engine, master, spark_conf, blocks)
     edges_at, nodes_at = named.tables("--edges", edges), named.tables("--nodes", nodes)
@@ -157,7 +158,7 @@ def _ingest(
     )
     with display.progress(as_json) as progress:
         if spark is not None:
-            from gamlp.graph.spark.ingest import ingest_on_spark
+            from gamlp.spark.ingest.ingest import ingest_on_spark
 
             report = ingest_on_spark(spark, edges_at, nodes_at, out, how, blocks, progress)
         else:
@@ -177,7 +178,7 @@ def _node_names(
     separator: str | None,
 ) -> tuple[NodeNames, dict[str, NodeNames]]:
     """Columns of all node tables, and of every type."""
-    from gamlp.graph.nodes_table import NodeNames
+    from gamlp.graph.ingest.nodes import NodeNames
 
     types = () if isinstance(tables, str) else tuple(tables)
     options = {"id": id, "label": label, "split": split, "features": features}
@@ -198,7 +199,7 @@ def _edge_names(
     relation: str | None,
 ) -> tuple[EdgeNames, dict[str, EdgeNames]]:
     """Columns of all edge tables, and of every relation's."""
-    from gamlp.graph.edges_table import EdgeNames
+    from gamlp.graph.ingest.edges import EdgeNames
 
     relations = () if isinstance(tables, str) else tuple(tables)
     if relations and relation:

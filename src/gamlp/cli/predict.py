@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gamlp.cli import display
-from gamlp.cli.engine import (
+from gamlp.cli.options.engine import (
     BlocksOption,
     Engine,
     EngineOption,
@@ -18,7 +17,7 @@ from gamlp.cli.engine import (
     one_application,
     spark_of,
 )
-from gamlp.cli.options import (
+from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
     JsonOption,
@@ -29,7 +28,8 @@ from gamlp.cli.options import (
     resources_of,
     trust_here,
 )
-from gamlp.cli.scores import say
+from gamlp.cli.show import display
+from gamlp.cli.show.scores import say
 
 
 def register(app: typer.Typer) -> None:
@@ -88,9 +88,9 @@ def _predict(
 
       gamlp predict run --out predictions.parquet --engine spark --master spark://host:7077
     """
-    from gamlp.graph.datasets import open_or_load
-    from gamlp.prediction import check_suffix
-    from gamlp.runs import predict
+    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.run.predictions import check_suffix
+    from gamlp.run.runs import predict
 
     spark = spark_of(engine, master, spark_conf, blocks)
     if spark is None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gamlp.cli import display
-from gamlp.cli.choices import Precision
-from gamlp.cli.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
 from gamlp.cli.info import show_store
-from gamlp.cli.subsets import (
+from gamlp.cli.options.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
+from gamlp.cli.options.recipe import Precision
+from gamlp.cli.show import display
+from gamlp.cli.show.subsets import (
     ApartOption,
     CountOption,
     MissingOption,
@@ -127,10 +127,10 @@ def _propagate(
 
       gamlp propagate hgb-acm --out hops --subset paper-author --subset paper-author+paper-subject
     """
-    from gamlp.graph.datasets import open_or_load
+    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.io.sizes import parse_size
     from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Operator, Plan
-    from gamlp.propagation.spark import SparkEngine
-    from gamlp.sizes import parse_size
+    from gamlp.spark.engine import SparkEngine
 
     budget = None if memory is None else parse_size(memory)
     spark = spark_of(engine, master, spark_conf, blocks)
@@ -171,8 +171,8 @@ def _on_views(
                 hint="leave them out",
             )
         return graph, plan, []
-    from gamlp.recipe import Recipe
-    from gamlp.storage import Place
+    from gamlp.io.place import Place
+    from gamlp.recipe.recipe import Recipe
     from gamlp.training.typed import settled_relations, with_features
 
     assert plan.features is not None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gamlp.cli import display
+from gamlp.cli.show import display
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +31,7 @@ def _recipes(
 
       gamlp recipes defaults > my.yaml
     """
-    from gamlp.recipe import Recipe, described, shipped
+    from gamlp.recipe.recipe import Recipe, described, shipped
 
     if keys:
         found = described()

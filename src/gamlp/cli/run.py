@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gamlp.cli import display, named
-from gamlp.cli.engine import (
+from gamlp.cli.ingest import JoinOption, TargetOption
+from gamlp.cli.options import named
+from gamlp.cli.options.engine import (
     BlocksOption,
     Engine,
     EngineOption,
@@ -19,8 +20,7 @@ from gamlp.cli.engine import (
     one_application,
     spark_of,
 )
-from gamlp.cli.ingest import JoinOption, TargetOption
-from gamlp.cli.options import (
+from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
     JsonOption,
@@ -35,12 +35,13 @@ from gamlp.cli.options import (
     recipe_of,
     resources_of,
 )
-from gamlp.cli.peers import show_single
-from gamlp.cli.scores import say, show_next, show_scores, show_training, show_weights, warn
+from gamlp.cli.show import display
+from gamlp.cli.show.peers import show_single
+from gamlp.cli.show.scores import say, show_next, show_scores, show_training, show_weights, warn
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.whole import Outcome, Tables
+    from gamlp.run.run import Outcome, Tables
 
 
 def register(app: typer.Typer) -> None:
@@ -120,10 +121,10 @@ def _run(
 
       gamlp run --edges edges.parquet --nodes nodes.parquet --out RUN --engine spark --master spark://host:7077
     """
-    from gamlp.bench.methods import has_bundle
-    from gamlp.bench.single import run_method
-    from gamlp.training.source import open_source
-    from gamlp.whole import from_tables, whole
+    from gamlp.peers.registry import has_bundle
+    from gamlp.peers.single import run_method
+    from gamlp.run.run import from_tables, whole
+    from gamlp.run.source import open_source
 
     tables = _tables(graph, edges, nodes, join, target)
     spark = spark_of(engine, master, spark_conf, blocks)
@@ -159,7 +160,7 @@ def _tables(
     join: list[str] | None,
     target: str | None,
 ) -> Tables | None:
-    from gamlp.whole import Tables
+    from gamlp.run.run import Tables
 
     if not edges and not nodes and not join and target is None:
         return None

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gamlp.cli import display
-from gamlp.cli.engine import (
+from gamlp.cli.options.engine import (
     BlocksOption,
     Engine,
     EngineOption,
@@ -19,7 +18,7 @@ from gamlp.cli.engine import (
     one_application,
     spark_of,
 )
-from gamlp.cli.options import (
+from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
     JsonOption,
@@ -33,7 +32,8 @@ from gamlp.cli.options import (
     recipe_of,
     resources_of,
 )
-from gamlp.cli.scores import say, show_next, show_training, warn
+from gamlp.cli.show import display
+from gamlp.cli.show.scores import say, show_next, show_training, warn
 
 _TRACKING = "Tracking"
 
@@ -85,8 +85,8 @@ def _train(
 
     Hops that were propagated before are used as they are: gamlp train hops --out run
     """
-    from gamlp.runs import train
-    from gamlp.training.source import open_source
+    from gamlp.run.runs import train
+    from gamlp.run.source import open_source
     from gamlp.training.trackers import trackers_for
 
     spark = spark_of(engine, master, spark_conf, blocks)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gamlp.cli import display
-from gamlp.cli.options import (
+from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
     JsonOption,
@@ -18,10 +17,11 @@ from gamlp.cli.options import (
     ThreadsOption,
     resources_of,
 )
+from gamlp.cli.show import display
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.tune import Found
+    from gamlp.tune.search import Found
 
 _SEARCH = "Search"
 
@@ -113,11 +113,11 @@ def _tune(
     The study is on disk: run the same command again to go on, or in several terminals at once to share it. Every
     trial is listed in a .csv beside the recipe.
     """
-    from gamlp.graph.datasets import open_or_load
-    from gamlp.recipe import Recipe
-    from gamlp.settings_file import parse_changes
-    from gamlp.space import load_space
-    from gamlp.tune import Search
+    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.recipe.recipe import Recipe
+    from gamlp.recipe.settings_file import parse_changes
+    from gamlp.recipe.space import load_space
+    from gamlp.tune.search import Search
 
     if out.suffix not in (".yaml", ".yml"):
         raise GamlpError("a recipe is a .yaml file", file=out, hint="choose another --out")

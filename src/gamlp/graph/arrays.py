@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.csr import csr_block
-from gamlp.graph.graph import Array, Features, Graph, Ids, Labels, Nodes, Relation, Split
+from gamlp.graph.graph import Features, Graph, Ids, Labels, Nodes, Relation, Split
 
 
 def graph_from_arrays(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gamlp.graph.graph import Array, Block
+from gamlp.arrays import Array
+from gamlp.graph.graph import Block
 from gamlp.kernel import build_csr
 
 

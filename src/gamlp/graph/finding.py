@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Array, Graph
-from gamlp.graph.ids import IdMap
+from gamlp.graph.graph import Graph
+from gamlp.graph.ingest.ids import IdMap
 from gamlp.kernel.ids import UNKNOWN_ROW
 
 _MOST_COMPARED = 100_000  # ids that a misspelt one is compared with: more would take seconds

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.graph.graph import ROLES, Graph
 from gamlp.graph.manifest import digest, nodes_folder
 
-Array = np.ndarray[Any, Any]
 _STRINGS = 1 << 16  # ids joined at a time
 _ROWS = 1 << 20  # roles looked at at a time
 _TRAIN = ROLES.index("train")

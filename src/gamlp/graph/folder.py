@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.files import checksum, create_array, folder_beside, map_array, save_array, write_json
-from gamlp.graph.graph import Array, Block, Features, FloatName, Graph, Ids, Labels, Nodes, Relation, Split
+from gamlp.graph.graph import Block, Features, FloatName, Graph, Ids, Labels, Nodes, Relation, Split
 from gamlp.graph.manifest import (
     MANIFEST,
     BlockEntry,
@@ -29,8 +29,9 @@ from gamlp.graph.manifest import (
     read_manifest,
 )
 from gamlp.graph.precision import STORED
-from gamlp.row_arrays import RowShards, open_rows
-from gamlp.storage import Place
+from gamlp.io.files import checksum, create_array, folder_beside, map_array, save_array, write_json
+from gamlp.io.place import Place
+from gamlp.io.row_arrays import RowShards, open_rows
 
 
 class GraphWriter:

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.storage import Place
+from gamlp.io.place import Place
 
-Array = np.ndarray[Any, Any]
 FloatName = Literal["float32", "float16", "bfloat16"]
 
 ROLES = ("", "train", "valid", "test")

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.folder import GraphWriter, open_graph, writing
-from gamlp.graph.graph import Array, Block, Graph, Nodes, Relation
+from gamlp.graph.graph import Block, Graph, Nodes, Relation
 from gamlp.graph.manifest import digest
 from gamlp.progress import Progress, silent
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.block_files import FileFacts
 from gamlp.graph.folder import open_edges, open_features, open_graph
-from gamlp.graph.graph import Array, Graph
+from gamlp.graph.graph import Graph
 from gamlp.graph.induced import check_rows, inside, source_of
 from gamlp.graph.manifest import (
     BlockEntry,
@@ -26,10 +28,9 @@ from gamlp.graph.manifest import (
     nodes_folder,
     read_manifest,
 )
-from gamlp.graph.spark.block_files import FileFacts
-from gamlp.graph.spark.shared_folder import building
-from gamlp.row_arrays import Tallied, open_rows, put_rows
-from gamlp.storage import Place
+from gamlp.graph.shared_folder import building
+from gamlp.io.place import Place
+from gamlp.io.row_arrays import Tallied, open_rows, put_rows
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
 _CHUNK = 1 << 20  # rows whose labels, roles and ids are copied at a time

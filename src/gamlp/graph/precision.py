@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Array, FloatName
+from gamlp.graph.graph import FloatName
 
 # How arrays on disk hold them: bfloat16, which numpy lacks, as the uint16 of its bits.
 STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}

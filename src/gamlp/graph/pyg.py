@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.arrays import as_labels
-from gamlp.graph.graph import UNKNOWN, Array, Graph, Labels, Relation, Split
-from gamlp.graph.label_column import LabelColumn
+from gamlp.graph.graph import UNKNOWN, Graph, Labels, Relation, Split
+from gamlp.graph.ingest.labels import LabelColumn
 
 _MASKS = ("train_mask", "val_mask", "test_mask")
 

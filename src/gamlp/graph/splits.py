@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import ROLES, Array, Labels, Split
+from gamlp.graph.graph import ROLES, Labels, Split
 
 _TRAIN, _VALID, _TEST = (ROLES.index(name) for name in ("train", "valid", "test"))
 

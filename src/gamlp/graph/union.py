@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.csr import csr_block
 from gamlp.graph.folder import writing
@@ -18,7 +18,6 @@ from gamlp.graph.manifest import digest
 from gamlp.graph.views import View, directed, weighted
 from gamlp.progress import Progress, silent
 
-Array = np.ndarray[Any, Any]
 _ENTRY_BYTES = 64  # of one entry while a block is made: both ends, weight, and what sorting takes
 _MEMORY = 1 << 30
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.graph.folder import open_edges
-from gamlp.graph.graph import Array, Block, Graph, Ids, Nodes, Relation
+from gamlp.graph.graph import Block, Graph, Ids, Nodes, Relation
 from gamlp.graph.manifest import (
     MANIFEST,
     BlockEntry,
@@ -25,8 +26,8 @@ from gamlp.graph.manifest import (
 )
 from gamlp.graph.union import entries_of, folder_name, union_block
 from gamlp.graph.views import View, directed, weighted
-from gamlp.row_arrays import put_rows
-from gamlp.storage import Place
+from gamlp.io.place import Place
+from gamlp.io.row_arrays import put_rows
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
 _ENTRY_BYTES = 128  # of one entry in a task: as it was read, and while one view's block is made of it

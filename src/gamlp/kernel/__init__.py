@@ -4,7 +4,7 @@ Ids → rows are in `gamlp.kernel.ids`, which needs Arrow; propagation does not.
 """
 
 from gamlp.kernel.csr import add_up, build_csr
+from gamlp.kernel.dtypes import NUMPY, scale
 from gamlp.kernel.hop import LANES, HopTask, hop, instructions
-from gamlp.kernel.storage import NUMPY, scale
 
 __all__ = ["LANES", "NUMPY", "HopTask", "add_up", "build_csr", "hop", "instructions", "scale"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.kernel.native import native
 
-Array = np.ndarray[Any, Any]
 MOST_NODES = 2**31 - 1  # neighbours are int32
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
+from gamlp.kernel.dtypes import CODES, as_torch
 from gamlp.kernel.native import native
-from gamlp.kernel.storage import CODES, as_torch
 
-Array = np.ndarray[Any, Any]
 LANES = 8  # a matrix's width is a multiple of it
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.kernel.csr import MOST_NODES
 from gamlp.kernel.native import native
 
-Array = np.ndarray[Any, Any]
 Strings = Any  # an Arrow array of strings or large strings
 UNKNOWN_ROW = -1
 

@@ -18,8 +18,7 @@ from gamlp.models.s2gc import S2GC
 from gamlp.models.sagn import SAGN
 from gamlp.models.sgc import SGC
 from gamlp.models.shape import Shape
-from gamlp.models.sign import SIGN
-from gamlp.models.sign_xl import SIGNXL
+from gamlp.models.sign import SIGN, SIGNXL
 
 MODELS: dict[str, type[nn.Module]] = {
     "gamlp": GAMLP,

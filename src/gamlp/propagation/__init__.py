@@ -1,12 +1,12 @@
 """Propagation: what to propagate, the engine that does it, the store that holds it."""
 
-from gamlp.propagation.arrays import hops_in_memory
 from gamlp.propagation.engine import Engine
 from gamlp.propagation.first_values import feature_statistics
-from gamlp.propagation.local import LocalEngine
+from gamlp.propagation.local.arrays import hops_in_memory
+from gamlp.propagation.local.engine import LocalEngine
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Statistics
-from gamlp.propagation.store import Hops, HopStore
+from gamlp.propagation.store.store import Hops, HopStore
 
 __all__ = [
     "Engine",

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 from gamlp.graph.graph import Graph
+from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation.plan import Plan
-from gamlp.propagation.store import HopStore
-from gamlp.storage import Place
+from gamlp.propagation.store.store import HopStore
 
 
 class Engine(Protocol):

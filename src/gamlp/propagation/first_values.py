@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Features, Graph
 from gamlp.graph.views import View
 from gamlp.propagation.plan import FeatureSignal, Statistics
 
-Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 14  # rows of features read at a time
 
 # (rows, columns) → float32 first values of a contiguous range of rows, or of row numbers

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Block, Relation
 from gamlp.kernel import add_up
-from gamlp.propagation.intact import check_neighbours, check_offsets
+from gamlp.propagation.checks import check_neighbours, check_offsets
 
-Array = np.ndarray[Any, Any]
 _CHUNK = 1 << 21  # entries or rows looked at a time
 
 

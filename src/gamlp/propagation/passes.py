@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from gamlp.errors import GamlpError
 from gamlp.graph.views import View
+from gamlp.io.sizes import format_size
 from gamlp.kernel import LANES
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.signals import Part, Signal
-from gamlp.sizes import format_size
 
 FIXED = 64 << 20  # buffers and bookkeeping that do not grow with the graph
 STATES = 2  # matrices: a hop reads one and writes the other

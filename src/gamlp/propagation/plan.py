@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Labels
 from gamlp.graph.views import View, view_of, whole_view
 from gamlp.propagation.operator import Operator
 
-Array = np.ndarray[Any, Any]
 Dtype = Literal["float32", "float16", "bfloat16"]
 Scaling = Literal["none", "row", "l2", "standard"]
 _CHUNK = 1 << 20  # rows looked at at a time

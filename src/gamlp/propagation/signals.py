@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Split
@@ -17,7 +18,6 @@ from gamlp.propagation.first_values import FirstValues, Read, features_of, given
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
 
-Array = np.ndarray[Any, Any]
 _ROLES = 1 << 20
 
 

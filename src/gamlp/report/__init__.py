@@ -2,8 +2,7 @@
 
 from gamlp.report.content import SeedScores, Timings, content_of_chances, content_of_run
 from gamlp.report.observing import Observed, listening
-from gamlp.report.page import render, write_page
-from gamlp.report.writing import write_report
+from gamlp.report.page import render, write_page, write_report
 
 __all__ = ["Observed", "SeedScores", "Timings", "content_of_chances", "content_of_run", "listening", "render"]
 __all__ += ["write_page", "write_report"]

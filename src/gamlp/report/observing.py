@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain import WeightsByDegree, weights_by_degree
+from gamlp.explain.weights import WeightsByDegree, weights_by_degree
 from gamlp.graph.graph import Graph
-from gamlp.pipeline import HERE, Resources, best_seed, rows_of
 from gamlp.propagation import HopStore
 from gamlp.report.tally import Frame, Tally
+from gamlp.run.train import HERE, Resources, best_seed, rows_of
 from gamlp.training.bundle import Bundle
 from gamlp.training.device import choose_device
 
-Array = np.ndarray[Any, Any]
 _BATCH = 500  # rows whose weights are asked for at once
 
 

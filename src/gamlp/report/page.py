@@ -1,4 +1,4 @@
-"""A content → one HTML file that loads nothing: its style, its scripts and its numbers are inside it."""
+"""A run → its report.html."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import base64
 import hashlib
 import html
 import json
+import re
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gamlp.files import write_text
+from gamlp.explain.weights import WeightsByDegree
+from gamlp.io.files import write_text
+from gamlp.propagation import HopStore
+from gamlp.report.content import content_of_run
+from gamlp.report.observing import Observed, listening
+from gamlp.run.train import HERE, Resources, best_seed
+from gamlp.training.bundle import Bundle
+from gamlp.training.run_folder import RunFolder
 
 _SCRIPTS = ("elements.js", "charts.js", "heat.js", "nodes.js", "sections.js", "page.js")
 
@@ -74,3 +83,35 @@ def _read(name: str) -> str:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def write_report(
+    run: RunFolder,
+    bundles: dict[int, Bundle],
+    store: HopStore,
+    observed: Observed,
+    evaluation: Mapping[str, Any] | None,
+    *,
+    part: str = "test",
+    weights: WeightsByDegree | None = None,
+    elsewhere: str | None = None,
+    resources: Resources = HERE,
+) -> Path:
+    """Write the page into the run; that of another graph, named `elsewhere`, has its own file beside.
+
+    `weights` over hops are looked for where they are not given.
+    """
+    if weights is None:
+        best = best_seed(bundles, run.recipe().training.monitor)
+        weights = listening(bundles[best], observed.graph, store, resources)
+    content = content_of_run(
+        run, bundles, store, observed, evaluation,
+        part=part, weights=weights, own=elsewhere is None, resources=resources,
+    )  # fmt: skip
+    return write_page(content, run.report_path if elsewhere is None else report_elsewhere(run, elsewhere))
+
+
+def report_elsewhere(run: RunFolder, graph: str) -> Path:
+    """`report-<graph>.html`, with the letters of the name that every file system knows."""
+    plain = re.sub(r"[^\w.-]+", "-", graph).strip(".-")[:60]
+    return run.report_path.with_name(f"report-{plain or 'graph'}.html")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from gamlp.explain import degree_bounds
+from gamlp.arrays import Array
+from gamlp.explain.weights import degree_bounds
 
-Array = np.ndarray[Any, Any]
 MOST_DRAWN = 2000  # nodes on the page, drawn at random
 MOST_MISTAKES = 200  # and the most confident mistakes beside them
 MOST_CLASSES = 24  # of a confusion matrix; the rest is one row and one column

@@ -17,13 +17,13 @@ try:
 except ImportError as error:
     raise MissingExtra("pyspark", "spark") from error
 
-from gamlp.cluster.tasks import told
+from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
-from gamlp.recipe import Recipe
+from gamlp.recipe.recipe import Recipe
 from gamlp.spark.fit import Home, build, fitted, hops_of, work_place
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded, predictions
-from gamlp.storage import Place
+from gamlp.spark.tasks import told
 from gamlp.training.bundle import Bundle
 
 _METADATA, _BUNDLE = "metadata/part-00000", "bundle.safetensors"

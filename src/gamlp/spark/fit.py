@@ -12,27 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from gamlp.cluster import SparkSettings, is_here
-from gamlp.cluster.tasks import run_tasks
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
-from gamlp.graph.spark import spark_graph
-from gamlp.pipeline import Resources, best_seed, bundle_of, evaluate_rows, hops_for, prepare
+from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe import Recipe
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.given import nodes_name
+from gamlp.run.prepare import Prepared, from_store, plan_of
+from gamlp.run.source import check_one_model
+from gamlp.run.train import Resources, best_seed, bundle_of, evaluate_rows, hops_for, prepare
+from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, importable, loaded
-from gamlp.storage import Place
+from gamlp.spark.session import SparkSettings, is_here
+from gamlp.spark.tasks import run_tasks
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
-from gamlp.training.given import nodes_name
-from gamlp.training.job import TrainingJob, fitted_of
-from gamlp.training.launch import launch_spark
-from gamlp.training.preparing import Prepared, from_store, plan_of
-from gamlp.training.shipping import sources_of
-from gamlp.training.source import check_one_model
+from gamlp.training.ranks.job import TrainingJob, fitted_of, sources_of
+from gamlp.training.ranks.launch import launch_spark
 
 
 @dataclass(frozen=True)

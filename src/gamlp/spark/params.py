@@ -16,11 +16,11 @@ from pyspark.ml.param.shared import (
 )
 
 from gamlp.errors import GamlpError
-from gamlp.graph.edges_table import EdgeNames
-from gamlp.graph.nodes_table import NodeNames
-from gamlp.graph.spark import SparkGraphOptions
-from gamlp.recipe import Recipe, shipped
-from gamlp.sizes import parse_size
+from gamlp.graph.ingest.edges import EdgeNames
+from gamlp.graph.ingest.nodes import NodeNames
+from gamlp.io.sizes import parse_size
+from gamlp.recipe.recipe import Recipe, shipped
+from gamlp.spark.ingest.build import SparkGraphOptions
 
 Self = TypeVar("Self", bound="GAMLPParams")
 

@@ -14,22 +14,22 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.folder import open_strings
 from gamlp.graph.graph import Graph, Ids, Labels, Split
 from gamlp.graph.manifest import nodes_folder
-from gamlp.prediction import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
+from gamlp.io.place import Place, scratch
+from gamlp.io.row_arrays import open_rows
 from gamlp.propagation import HopStore
-from gamlp.propagation.store import StoreManifest
-from gamlp.row_arrays import open_rows
-from gamlp.storage import Place, scratch
+from gamlp.propagation.store.store import StoreManifest
+from gamlp.run.predictions import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
+from gamlp.run.prepare import plan_of, rows_of, without_folds
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
-from gamlp.training.preparing import plan_of, rows_of, without_folds
-from gamlp.training.shipping import Sources, sources_of, unpacked
+from gamlp.training.ranks.job import Sources, sources_of, unpacked
 
-Array = np.ndarray[Any, Any]
 RANGE_BYTES = 32 << 20  # of hops that a task reads at a time
 _RANGES_OF_TASK = 16  # where there are many: a task opens the model once
 _TASKS = 64  # before a task gets more than one range

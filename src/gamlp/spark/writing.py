@@ -6,17 +6,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gamlp.cluster import session
-from gamlp.cluster.tasks import status, told
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.pipeline import Resources
-from gamlp.prediction import SUFFIXES, Written
+from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.runs import opened
+from gamlp.run.predictions import SUFFIXES, Written
+from gamlp.run.runs import opened
+from gamlp.run.train import Resources
 from gamlp.spark.prediction import asked
-from gamlp.storage import Place
+from gamlp.spark.session import session
+from gamlp.spark.tasks import status, told
 from gamlp.training.bundle import Bundle
 
 _LIST_MARK = "|"  # between the labels of a node in a CSV, as gamlp predict writes them

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.memory import available_memory
-from gamlp.propagation.store import HopStore, StoredSignal, side_by_side
-from gamlp.training.world import World
+from gamlp.io.memory import available_memory
+from gamlp.propagation.store.store import HopStore, StoredSignal, side_by_side
+from gamlp.training.ranks.world import World
 
-Array = np.ndarray[Any, Any]
 PIECE = 1 << 18  # numbers
 
 
@@ -24,7 +24,7 @@ PIECE = 1 << 18  # numbers
 class Batch:
     """x `[b, channel, hop, d]`, y `[b, channel, hop, c]` or None, target `[b]` or `[b, c]`; all float32 but numbers.
 
-    A peer that passes messages reads a part of the graph as x and known labels as y (gamlp.bench.views).
+    A peer that passes messages reads a part of the graph as x and known labels as y (gamlp.peers.views).
     With `share` `[b]` the loss of training is Σ share · loss of a row, not the rows' mean. `whole` counts the rows of
     the global batch that this is one rank's part of, `counted` those of them that are its own.
     """

@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
-from gamlp.storage import Place
-from gamlp.training.world import ALONE, World
+from gamlp.io.place import Place
+from gamlp.training.ranks.world import ALONE, World
 
 Weights = dict[str, Tensor]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import UNKNOWN, Graph, Labels
@@ -15,7 +16,6 @@ from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
 from gamlp.training.typed import reduced_from
 
-Array = np.ndarray[Any, Any]
 _LACKING = {"features": "propagate them too", "labels": "propagate them too, or set model.beta to 0"}
 
 

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
+from gamlp.io.memory import kept_memory
+from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
-from gamlp.recipe import Training
-from gamlp.storage import Place
-from gamlp.training.allocation import kept_memory
-from gamlp.training.batch_norm import share_batch_norms
+from gamlp.recipe.recipe import Training
 from gamlp.training.batches import Batch, HopRows, OwnBatches, Passes, Sharded, Source, own_rows
 from gamlp.training.checkpoint import Draws, Standing, Weights, load_checkpoint, save_checkpoint, weights_of
-from gamlp.training.metrics import Loss, evaluate, loss_of
-from gamlp.training.world import ALONE, World
+from gamlp.training.ranks.batch_norm import share_batch_norms
+from gamlp.training.ranks.world import ALONE, World
+from gamlp.training.scores import Loss, evaluate, loss_of
 
 CHECKPOINT_SECONDS = 30.0
 Observe = Callable[[dict[str, Any]], None]

@@ -13,12 +13,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gamlp.errors import GamlpError
-from gamlp.files import write_json, write_text
-from gamlp.recipe import Recipe
+from gamlp.io.files import write_json, write_text
+from gamlp.recipe.recipe import Recipe
 from gamlp.training.bundle import Bundle
 
 _ABOUT = "run.json"
-METHOD_RUN = "method.json"  # of a peer that has no bundle (gamlp.bench.single)
+METHOD_RUN = "method.json"  # of a peer that has no bundle (gamlp.peers.single)
 
 
 class Origin(BaseModel):

@@ -10,11 +10,11 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.graph.views import name_of, view_of
+from gamlp.io.place import Place
 from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent
-from gamlp.propagation.relations import Reach, choose
-from gamlp.recipe import Recipe
-from gamlp.storage import Place
+from gamlp.propagation.subsets import Reach, choose
+from gamlp.recipe.recipe import Recipe
 
 
 def settled_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
@@ -59,7 +59,7 @@ def with_features(graph: Graph, recipe: Recipe, beside: Path | Place, progress: 
     """Features for types that have none, and narrower ones; kept with the graph, or `beside` where that cannot be."""
     if not graph.heterogeneous:
         return graph
-    from gamlp.graph.embeddings import completed
+    from gamlp.graph.features.missing import completed
 
     place = Place.of(beside)
     if graph.folder is not None:

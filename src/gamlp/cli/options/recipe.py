@@ -1,0 +1,146 @@
+"""Options that several verbs share, and how their texts become values."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gamlp.errors import GamlpError
+
+if TYPE_CHECKING:
+    from gamlp.recipe.recipe import Recipe
+    from gamlp.run.prepare import Resources
+    from gamlp.run.source import Source
+
+
+class Precision(StrEnum):
+    float32 = "float32"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+
+
+_MACHINE = "Machine"
+_RECIPE = "Recipe"
+
+RecipeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of a shipped recipe, or a .yaml file. (default: the dataset's own, or the defaults)",
+        rich_help_panel=_RECIPE,
+        metavar="NAME|FILE",
+        show_default=False,
+    ),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="A peer of GAMLP with its own paper's recipe: mlp, sgc, sign, gcn, gat, label-propagation, …",
+        rich_help_panel=_RECIPE,
+        metavar="METHOD",
+        show_default=False,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A setting of the recipe, such as model.attention=jk; as often as needed. See gamlp recipes --keys.",
+        rich_help_panel=_RECIPE,
+        metavar="KEY=VALUE",
+        show_default=False,
+    ),
+]
+SeedsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="How many models to train, or their seeds: 3, or 0,1,2.", rich_help_panel=_RECIPE, show_default=False
+    ),
+]
+TrustOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Import path of your own model's code, if the run has one.",
+        metavar="PACKAGE.MODULE:CLASS",
+        show_default=False,
+    ),
+]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=_MACHINE)]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory to use, such as 4GiB. (default: half of what is free)",
+        rich_help_panel=_MACHINE,
+        show_default=False,
+    ),
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, help="(default: all cores)", rich_help_panel=_MACHINE, show_default=False)
+]
+ProcessesOption = Annotated[
+    int, typer.Option(min=1, help="Processes that train together, each on its share of rows.", rich_help_panel=_MACHINE)
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
+]
+SeedOption = Annotated[int, typer.Option(min=0, help="Of a dataset's random split.", rich_help_panel=_MACHINE)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)]
+
+
+def resources_of(device: str, memory: str | None, threads: int | None, processes: int = 1) -> Resources:
+    """What the machine is to give; torch is told too."""
+    from gamlp.io.sizes import parse_size
+    from gamlp.run.prepare import Resources
+
+    budget = None if memory is None else parse_size(memory)
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    return Resources(budget, threads, device, processes)
+
+
+def recipe_of(
+    source: Source, recipe: str | None, changes: list[str] | None, seeds: str | None, model: str | None = None
+) -> tuple[Recipe, str]:
+    """The recipe that was asked for, and what to call it."""
+    from gamlp.recipe.recipe import Recipe
+    from gamlp.recipe.settings_file import parse_changes
+    from gamlp.run.source import default_recipe
+
+    if recipe is not None and model is not None:
+        raise GamlpError("give --model or --recipe, not both", hint="a recipe names its model")
+    name = recipe or default_recipe(source)
+    values = parse_changes(changes or [])
+    if model is not None and model != "gamlp":
+        from gamlp.peers.registry import recipe_name
+
+        if (name := recipe_name(model, source.name)) is None:
+            values = {"model.name": model, **values}
+    if seeds is not None:
+        values["training.seeds"] = _seeds(seeds)
+    made = Recipe.of(None if name == "defaults" else name).changed(values)
+    trust_here(made.model.name)
+    return made, name or "defaults"
+
+
+def trust_here(model: str | None) -> None:
+    """A module of one's own may lie in the working folder; searched last, so that it hides nothing."""
+    if model is not None and ":" in model and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise GamlpError(f"'{text}' are no seeds", hint="give how many, such as 3, or a list, such as 0,1,2") from error
+    if len(numbers) > 1:
+        return numbers
+    if not 1 <= numbers[0] <= 1000:
+        raise GamlpError(f"'{text}' seeds cannot be trained", hint="give how many, such as 3, or a list: 0,1,2")
+    return list(range(numbers[0]))

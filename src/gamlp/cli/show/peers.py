@@ -1,0 +1,44 @@
+"""What a run of a peer without a bundle shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gamlp.cli.show import display
+from gamlp.cli.show.scores import say, show_scores
+
+if TYPE_CHECKING:
+    from gamlp.peers.single import Single
+
+
+def show_single(single: Single, name: str, seconds: float, as_json: bool) -> None:
+    """Scores by part, times of the best seed, and where the predictions are."""
+    parts = {"validation": single.scores("valid"), "test": single.scores("test")}
+    best = single.reports[single.best]
+    if as_json:
+        display.print_json(
+            {
+                "run": str(single.path),
+                "method": single.method,
+                "recipe": name,
+                "valid": parts["validation"],
+                "test": parts["test"],
+                "seeds": {seed: report.as_json() for seed, report in single.reports.items()},
+                "predictions": str(single.predictions.path),
+                "report": str(single.path / "report.html"),
+                "seconds": round(seconds, 3),
+            }
+        )
+        return
+    show_scores(parts, single.many, len(single.reports))
+    spent = best.seconds
+    rows = [
+        (
+            f"{spent.preparation:.2f}", f"{spent.training:.2f}", f"{spent.inference:.2f}",
+            f"{best.peak_memory / 2**20:,.0f}", best.parameters,
+        )
+    ]  # fmt: skip
+    say(f"\nof seed {single.best}, the best by validation:")
+    display.table("preparation, s", "training, s", "inference, s", "peak memory, MiB", "parameters", rows=rows)
+    say(f"\n{single.path}: report.html, recipe.yaml, evaluation.json, seeds/ (recipe: {name}; {seconds:.1f} s)")
+    say(f"{single.predictions.path}: labels and probabilities of {single.predictions.rows:,} nodes")

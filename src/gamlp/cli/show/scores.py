@@ -1,0 +1,97 @@
+"""Scores, weights over hops and closing words, as people read them."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from gamlp.cli.show import display
+
+if TYPE_CHECKING:
+    from gamlp.explain.weights import WeightsByDegree
+    from gamlp.run.runs import Trained
+
+_NAMES = {"macro_f1": "macro-F1", "roc_auc": "ROC-AUC", "loss": "loss"}
+
+
+def say(text: str) -> None:
+    """A line as it is, however long."""
+    display.console.print(text, soft_wrap=True, markup=False)
+
+
+def warn(text: str) -> None:
+    """A line on stderr."""
+    display.stderr.print(f"gamlp: warning: {text}.", soft_wrap=True, markup=False)
+
+
+def score_name(many: bool) -> str:
+    return "micro-F1" if many else "accuracy"
+
+
+def spread(report: dict[str, Any], name: str, count: int) -> str:
+    """`98.31 ± 0.20`, in per cent but for the loss; without ± for one seed."""
+    factor, digits = (1, 4) if name == "loss" else (100, 2)
+    mean = f"{factor * report['mean'][name]:.{digits}f}"
+    return f"{mean} ± {factor * report['deviation'][name]:.{digits}f}" if count > 1 else mean
+
+
+def show_scores(parts: dict[str, dict[str, Any]], many: bool, seeds: int) -> None:
+    """A table with a row for every metric and a column for every part: validation, test."""
+    names = [name for name in ("score", *_NAMES) if any(name in part["mean"] for part in parts.values())]
+    titles = {"score": score_name(many), **_NAMES}
+    rows = [
+        (
+            titles[name] + ("" if name == "loss" else ", %"),
+            *(spread(part, name, seeds) if name in part["mean"] else "" for part in parts.values()),
+        )
+        for name in names
+    ]
+    over = f"mean ± deviation of {seeds} seeds" if seeds > 1 else ""
+    display.table(over, *parts, rows=rows)
+
+
+def show_training(trained: Trained) -> None:
+    """Validation by seed, and what else a person should know."""
+    bundles = trained.bundles
+    many = next(iter(bundles.values())).many
+    for note in trained.notes:
+        say(f"note: {note}.")
+    for sentence in trained.broken:
+        warn(sentence)
+    rows: list[tuple[Any, ...]] = []
+    for seed, bundle in bundles.items():
+        report = bundle.report
+        valid = report["valid"]
+        shown = (f"{100 * valid['score']:.2f}", f"{valid['loss']:.4f}") if valid else ("none", "none")
+        rows.append((seed, *shown, report["epoch"], report["epochs"]))
+    if len(rows) > 1 and trained.valid is not None:
+        mean = trained.valid
+        rows.append(("mean", spread(mean, "score", len(bundles)), spread(mean, "loss", len(bundles)), "", ""))
+    display.table("seed", f"validation {score_name(many)}, %", "loss", "best epoch", "epochs", rows=rows)
+    if trained.valid is None:
+        say("no validation rows: the weights of the last epoch are kept.")
+
+
+def show_weights(weights: WeightsByDegree) -> None:
+    """A small table for features, and one for labels."""
+    from gamlp.explain.weights import grouped_hops
+
+    for name, first in (("features", 0), ("labels", weights.first_label_hop)):
+        if getattr(weights.ranges[0], name) is None:
+            continue
+        columns = [grouped_hops(getattr(part, name), first) for part in weights.ranges]
+        rows = [
+            (part.told, part.rows, *(f"{weight:.2f}" for _, weight in shown))
+            for part, shown in zip(weights.ranges, columns)
+        ]
+        say(f"\nHow far the model listens: mean weight of each hop of {name}, by number of neighbours")
+        display.table("neighbours", "nodes", *(f"hop {hops}" for hops, _ in columns[0]), rows=rows)
+    if weights.sampled:
+        say(f"of {sum(part.rows for part in weights.ranges):,} nodes drawn at random")
+
+
+def show_next(*commands: list[str]) -> None:
+    """Commands to copy."""
+    say("\nNext:")
+    for words in commands:
+        say(f"  {shlex.join(words)}")

@@ -1,0 +1,217 @@
+"""Why a node got its label: weights of its hops, what each hop alone would say, and what the label branch added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.explain.weights import hops_on
+from gamlp.graph.graph import ROLES, Ids
+from gamlp.models.shape import Branches, HopWeights
+from gamlp.propagation import HopStore
+from gamlp.run.prepare import rows_of
+from gamlp.training.bundle import Bundle
+from gamlp.training.scores import probabilities
+
+TOP_CLASSES = 5
+_BATCH = 256  # rows: of each the logits of every class for every hop are made
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Classes said, and the probability of the likeliest: one class, or with many labels all above one half."""
+
+    classes: tuple[str, ...]
+    probability: float
+
+    @property
+    def told(self) -> str:
+        return " | ".join(self.classes) or "none"
+
+
+@dataclass(frozen=True)
+class HopPart:
+    """One hop of a node. `weight` None: the model weighs no hops; `alone` None: it cannot read one hop alone."""
+
+    hop: int
+    weight: float | None
+    alone: Answer | None
+
+
+@dataclass(frozen=True)
+class ClassPart:
+    """One class for a node: logit = `from_features` + `from_labels`, and the probability with and without labels.
+
+    `from_labels` and `without_labels` are None where the model has no label branch.
+    """
+
+    name: str
+    probability: float
+    logit: float
+    from_features: float
+    from_labels: float | None
+    without_labels: float | None
+
+
+@dataclass(frozen=True)
+class NodeExplanation:
+    """One node; `true` None: not known; `without_labels` None: there is no label branch. `role`: train, valid, test."""
+
+    id: int | str
+    row: int
+    degree: int
+    role: str
+    true: tuple[str, ...] | None
+    predicted: Answer
+    hops: tuple[HopPart, ...]
+    label_weights: tuple[float, ...] | None
+    first_label_hop: int
+    without_labels: Answer | None
+    classes: tuple[ClassPart, ...]
+
+    @property
+    def feature_weights(self) -> tuple[float, ...] | None:
+        weights = [part.weight for part in self.hops]
+        return None if None in weights else tuple(cast("list[float]", weights))
+
+
+def explain_nodes(
+    bundle: Bundle,
+    store: HopStore,
+    rows: Array,
+    *,
+    ids: Ids,
+    degrees: Array,
+    top: int = TOP_CLASSES,
+    device: torch.device | None = None,
+) -> list[NodeExplanation]:
+    """Explain chosen rows of a store, in their order, with the `top` likeliest classes of each.
+
+    `degrees[n]` and `ids` are those of all nodes. Hops are read as prediction reads them: from all training labels.
+    """
+    rows = np.asarray(rows, np.int64)
+    check_kept(store, rows, ids)
+    model = bundle.model().to(device or torch.device("cpu"))
+    found: list[NodeExplanation] = []
+    for begin in range(0, len(rows), _BATCH):
+        found += _explain(bundle, model, store, rows[begin : begin + _BATCH], ids, degrees, top, device)
+    return found
+
+
+def check_kept(store: HopStore, rows: Array, ids: Ids) -> None:
+    """Refuse a node whose hops the store does not hold."""
+    kept = store.kept
+    gone = np.zeros(0, np.int64) if kept is None else rows[~np.isin(rows, kept)]
+    if len(gone):
+        raise GamlpError(
+            f"the hops of node '{ids.take(gone[:1])[0].as_py()}' were not kept",
+            file=store.folder,
+            hint="give the graph, and they are made anew: --graph GRAPH",
+        )
+
+
+@torch.no_grad()
+def branches_of(model: nn.Module, x: Tensor, y: Tensor | None) -> Branches:
+    """What a model tells of its prediction; of one that tells nothing, the logits."""
+    tell = getattr(model, "branches", None)
+    return Branches(model(x, y)) if tell is None else cast(Branches, tell(x, y))
+
+
+@torch.no_grad()
+def _explain(
+    bundle: Bundle,
+    model: nn.Module,
+    store: HopStore,
+    rows: Array,
+    ids: Ids,
+    degrees: Array,
+    top: int,
+    device: torch.device | None,
+) -> list[NodeExplanation]:
+    x, y = hops_on(rows_of(store, bundle.recipe, rows), np.arange(len(rows)), device)
+    weigh = getattr(model, "hop_weights", None)
+    weights = HopWeights(None) if weigh is None else cast(HopWeights, weigh(x, y))
+    branches = branches_of(model, x, y)
+    logits = branches.features if branches.labels is None else branches.features + branches.labels
+    chance, without = _chance(logits, bundle), _chance(branches.features, bundle)
+    each = None if branches.each_hop is None else _chance(branches.each_hop, bundle)
+    parts = [None if part is None else _numbers(part) for part in (logits, branches.features, branches.labels)]
+    names = ids.take(rows).to_pylist()
+    found = []
+    for index, row in enumerate(rows):
+        hops = _hops(bundle, weights.features, each, index, x.shape[2])
+        found.append(
+            NodeExplanation(
+                id=names[index],
+                row=int(row),
+                degree=int(degrees[row]),
+                role=ROLES[int(store.split.roles[row])] if store.split is not None else "",
+                true=_true(store, int(row)),
+                predicted=_answer(chance[index], bundle),
+                hops=hops,
+                label_weights=None if weights.labels is None else tuple(_numbers(weights.labels[index]).tolist()),
+                first_label_hop=weights.first_label_hop,
+                without_labels=None if branches.labels is None else _answer(without[index], bundle),
+                classes=_classes(bundle, chance[index], without[index], parts, index, top),
+            )
+        )
+    return found
+
+
+def _hops(bundle: Bundle, weights: Tensor | None, each: Array | None, index: int, count: int) -> tuple[HopPart, ...]:
+    shares = [None] * count if weights is None else _numbers(weights[index]).tolist()
+    alone = [None] * count if each is None else [_answer(chance, bundle) for chance in each[index]]
+    return tuple(HopPart(hop, weight, answer) for hop, (weight, answer) in enumerate(zip(shares, alone)))
+
+
+def _classes(
+    bundle: Bundle, chance: Array, without: Array, parts: list[Array | None], index: int, top: int
+) -> tuple[ClassPart, ...]:
+    """The likeliest classes, and the one that was likeliest before the label branch spoke."""
+    logits, features, labels = parts
+    assert logits is not None and features is not None
+    order = np.argsort(-chance, kind="stable")[:top]
+    if labels is not None and (before := int(without.argmax())) not in order:
+        order = np.append(order, before)
+    return tuple(
+        ClassPart(
+            name=bundle.classes[number],
+            probability=float(chance[number]),
+            logit=float(logits[index, number]),
+            from_features=float(features[index, number]),
+            from_labels=None if labels is None else float(labels[index, number]),
+            without_labels=None if labels is None else float(without[number]),
+        )
+        for number in order
+    )
+
+
+def _answer(chance: Array, bundle: Bundle) -> Answer:
+    best = int(chance.argmax())
+    said = np.flatnonzero(chance > 0.5) if bundle.many else [best]
+    return Answer(tuple(bundle.classes[number] for number in said), float(chance[best]))
+
+
+def _true(store: HopStore, row: int) -> tuple[str, ...] | None:
+    labels = store.labels
+    if labels is None:
+        return None
+    value = labels.values[row]
+    if labels.many:
+        return None if value[0] < 0 else tuple(labels.classes[number] for number in np.flatnonzero(value > 0))
+    return None if value < 0 else (labels.classes[value],)
+
+
+def _chance(logits: Tensor, bundle: Bundle) -> Array:
+    chance = probabilities(logits.flatten(0, -2), bundle.many)
+    return _numbers(chance.view_as(logits))
+
+
+def _numbers(values: Tensor) -> Array:
+    return values.detach().cpu().double().numpy()

@@ -1,0 +1,95 @@
+"""Which subsets of relations a model listens to, hop by hop (NARS-GAMLP)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gamlp.explain.weights import MOST_ROWS, drawn, hops_on
+from gamlp.training.batches import HopRows
+
+_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class ChannelShares:
+    """One channel: a subset of relations, and the type whose features it carries (None: all types).
+
+    `shares[k]` is its part of what hop k says, mean |w ∘ x| over nodes and columns by that of all channels; a hop's
+    shares sum to one, or are all zero where no path of that length brings anything. `weights[k]` is mean |w|.
+    """
+
+    subset: str
+    kind: str | None
+    shares: tuple[float, ...]
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SubsetShares:
+    """Channels of features and of labels; `rows` are the nodes looked at, `sampled` whether there are more."""
+
+    features: tuple[ChannelShares, ...]
+    labels: tuple[ChannelShares, ...] | None
+    rows: int
+    sampled: bool
+
+    def by_subset(self, signal: str = "features") -> dict[str, tuple[float, ...]]:
+        """Shares of every subset, all types together."""
+        channels: Sequence[ChannelShares] = getattr(self, signal) or ()
+        found: dict[str, np.ndarray] = {}
+        for channel in channels:
+            found[channel.subset] = found.get(channel.subset, np.zeros(len(channel.shares))) + channel.shares
+        return {subset: tuple(float(share) for share in shares) for subset, shares in found.items()}
+
+
+def shares_by_subset(
+    model: Any, source: HopRows, *, most: int = MOST_ROWS, seed: int = 0, device: torch.device | None = None
+) -> SubsetShares | None:
+    """What each subset adds to every hop; None for a model that mixes none, or a graph of one relation."""
+    if not getattr(getattr(model, "shape", None), "parts", ()) or not hasattr(model, "subset_sizes"):
+        return None
+    device = device or torch.device("cpu")
+    chosen = drawn(len(source), most, seed)
+    sums: list[Tensor | None] = [None, None]
+    was, _ = model.training, model.eval()
+    try:
+        for begin in range(0, len(chosen), _BATCH):
+            some = chosen[begin : begin + _BATCH]
+            for index, sizes in enumerate(model.subset_sizes(*hops_on(source, some, device))):
+                if sizes is not None:
+                    found = sizes.double().cpu() * len(some)
+                    before = sums[index]
+                    sums[index] = found if before is None else before + found
+    finally:
+        model.train(was)
+    if sums[0] is None:
+        return None
+    parts = [(part.view, part.kind) for part in model.shape.parts]
+    labels = None
+    if sums[1] is not None:
+        labels = _channels([(view, None) for view in model.shape.label_views], sums[1], _weights(model, "label_mixing"))
+    features = _channels(parts, sums[0], _weights(model, "mixing"))
+    return SubsetShares(features, labels, len(chosen), len(source) > most)
+
+
+def _weights(model: Any, name: str) -> Tensor | None:
+    mixing = getattr(model, name, None)
+    return None if mixing is None else mixing.weight.detach().abs().mean(2).cpu()
+
+
+def _channels(
+    names: Sequence[tuple[str, str | None]], sizes: Tensor, weights: Tensor | None
+) -> tuple[ChannelShares, ...]:
+    total = sizes.sum(0)
+    shares = torch.where(total > 0, sizes / total.clamp_min(1e-300), torch.zeros_like(sizes))
+    weights = torch.ones_like(shares) if weights is None else weights
+    return tuple(
+        ChannelShares(view, kind, tuple(share.tolist()), tuple(weight.tolist()))
+        for (view, kind), share, weight in zip(names, shares, weights)
+    )

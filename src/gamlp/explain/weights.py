@@ -1,0 +1,231 @@
+"""What a trained model listens to: its weights over hops, by the number of neighbours a node has and by its class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gamlp.arrays import Array
+from gamlp.models.shape import HopWeights
+from gamlp.training.batches import HopRows
+
+By = Literal["predicted", "true"]
+MOST_ROWS = 50_000
+_BATCH_BYTES = 32 << 20
+_MOST_COLUMNS = 8
+
+
+@dataclass(frozen=True)
+class DegreeRange:
+    """Nodes with `low` to `high` neighbours, and their mean weight of every hop."""
+
+    low: int
+    high: int
+    rows: int
+    features: tuple[float, ...] | None
+    labels: tuple[float, ...] | None
+
+    @property
+    def told(self) -> str:
+        return str(self.low) if self.low == self.high else f"{self.low}–{self.high}"
+
+
+@dataclass(frozen=True)
+class WeightsByDegree:
+    """Ranges of degrees, ascending; `first_label_hop` is the hop of a range's first label weight."""
+
+    ranges: tuple[DegreeRange, ...]
+    first_label_hop: int
+    sampled: bool
+
+
+@dataclass(frozen=True)
+class ClassRows:
+    """Nodes of one class, and their mean weight of every hop."""
+
+    name: str
+    rows: int
+    features: tuple[float, ...] | None
+    labels: tuple[float, ...] | None
+
+    @property
+    def told(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class WeightsByClass:
+    """Classes that have nodes, in the order of training; a node of many labels is in each of its classes.
+
+    `by` says whose word it is: the model's (`predicted`, all nodes) or the labels' (`true`, nodes with a known label).
+    """
+
+    by: By
+    classes: tuple[ClassRows, ...]
+    first_label_hop: int
+    sampled: bool
+
+    def largest(self, most: int) -> list[ClassRows]:
+        """The classes of most nodes, in the order of training."""
+        order = sorted(range(len(self.classes)), key=lambda index: -self.classes[index].rows)[:most]
+        return [self.classes[index] for index in sorted(order)]
+
+
+def weights_by_degree(
+    model: nn.Module,
+    source: HopRows,
+    degrees: Array,
+    *,
+    ranges: int = 4,
+    most: int = MOST_ROWS,
+    seed: int = 0,
+    device: torch.device | None = None,
+) -> WeightsByDegree | None:
+    """Mean weight of every hop in ranges of about equally many nodes; None for a model that weighs no hops.
+
+    `degrees[n]` are those of all nodes; of more than `most` rows as many are drawn.
+    """
+    chosen = drawn(len(source), most, seed)
+    own = np.asarray(degrees)[source.rows[chosen]]
+    bounds = degree_bounds(own, ranges) if len(own) else own
+    of_range = np.searchsorted(bounds, own, side="left")
+    means = _Means(len(bounds))
+    for part, weights, _ in _weighed(model, source, chosen, device):
+        means.add(weights, *_one_group_each(of_range[part]))
+    if not means.sums:
+        return None
+    found = []
+    for index, high in enumerate(bounds):
+        low, rows = int(own[of_range == index].min()), int(means.counts[index])
+        found.append(DegreeRange(low, int(high), rows, means.of("features", index), means.of("labels", index)))
+    return WeightsByDegree(tuple(found), means.first_label_hop, len(source) > most)
+
+
+def weights_by_class(
+    model: nn.Module,
+    source: HopRows,
+    classes: tuple[str, ...],
+    *,
+    by: By = "predicted",
+    many: bool = False,
+    most: int = MOST_ROWS,
+    seed: int = 0,
+    device: torch.device | None = None,
+) -> WeightsByClass | None:
+    """Mean weight of every hop of the nodes of each class; None for a model that weighs no hops, or without nodes.
+
+    `predicted` classes are the likeliest one, or with `many` labels all above one half.
+    """
+    chosen = drawn(len(source), most, seed)
+    answers = None
+    if by == "true":
+        if source.store.labels is None:
+            return None
+        chosen = chosen[source.store.labels.known()[source.rows[chosen]]]
+        answers = source.targets[chosen]
+    means = _Means(len(classes))
+    for part, weights, logits in _weighed(model, source, chosen, device, predict=answers is None):
+        if answers is None:
+            assert logits is not None
+            given = logits > 0 if many else logits.argmax(1)  # sigmoid(0) = 1/2
+        else:
+            given = answers[part]
+        means.add(weights, *(np.nonzero(given > 0) if given.ndim == 2 else _one_group_each(given)))
+    if not means.sums:
+        return None
+    found = [
+        ClassRows(name, int(means.counts[index]), means.of("features", index), means.of("labels", index))
+        for index, name in enumerate(classes)
+        if means.counts[index]
+    ]
+    return WeightsByClass(by, tuple(found), means.first_label_hop, len(source) > most)
+
+
+class _Means:
+    """Sums of weights and counts of nodes, group by group."""
+
+    def __init__(self, groups: int) -> None:
+        self.counts = np.zeros(groups, np.int64)
+        self.sums: dict[str, Array] = {}
+        self.first_label_hop = 1
+
+    def add(self, weights: HopWeights, rows: Array, groups: Array) -> None:
+        """Add the weights of `rows[i]` to `groups[i]`."""
+        self.first_label_hop = weights.first_label_hop
+        for name, values in (("features", weights.features), ("labels", weights.labels)):
+            if values is not None:
+                into = self.sums.setdefault(name, np.zeros((len(self.counts), values.shape[1])))
+                np.add.at(into, groups, values.detach().cpu().double().numpy()[rows])
+        self.counts += np.bincount(groups, minlength=len(self.counts))
+
+    def of(self, name: str, group: int) -> tuple[float, ...] | None:
+        return tuple((self.sums[name][group] / self.counts[group]).tolist()) if name in self.sums else None
+
+
+def _one_group_each(groups: Array) -> tuple[Array, Array]:
+    return np.arange(len(groups)), groups
+
+
+def drawn(count: int, most: int, seed: int) -> Array:
+    """Positions of all rows, or of `most` of them."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
+
+
+@torch.no_grad()
+def _weighed(
+    model: nn.Module, source: HopRows, chosen: Array, device: torch.device | None, *, predict: bool = False
+) -> Iterator[tuple[slice, HopWeights, Array | None]]:
+    """(part of `chosen`, its weights, its logits where `predict`), batch by batch."""
+    weigh = getattr(model, "hop_weights", None)
+    if weigh is None:
+        return
+    model.eval()
+    size = max(64, _BATCH_BYTES // max(1, source.row_bytes))
+    for begin in range(0, len(chosen), size):
+        part = slice(begin, begin + size)
+        x, y = hops_on(source, chosen[part], device)
+        yield part, weigh(x, y), model(x, y).cpu().numpy() if predict else None
+
+
+def hops_on(source: HopRows, positions: Array, device: torch.device | None) -> tuple[Tensor, Tensor | None]:
+    """Hops of the rows at these positions, as a model reads them."""
+    device = device or torch.device("cpu")
+    x, y = (
+        None if hops is None else torch.from_numpy(hops).to(device, torch.float32) for hops in source.gather(positions)
+    )
+    assert x is not None
+    return x, y
+
+
+def degree_bounds(degrees: Array, ranges: int) -> Array:
+    """Largest degree of each range; fewer ranges where many nodes have one degree.
+
+    >>> degree_bounds(np.array([1, 1, 1, 2, 3, 9]), 3).tolist()
+    [1, 2, 9]
+    """
+    wanted = np.quantile(degrees, np.arange(1, ranges + 1) / ranges, method="inverted_cdf")
+    return np.unique(wanted)
+
+
+def grouped_hops(weights: tuple[float, ...], first: int = 0, most: int = _MOST_COLUMNS) -> list[tuple[str, float]]:
+    """(hops, weight) for at most `most` columns: near hops alone, far ones together with their weights added.
+
+    >>> grouped_hops((0.5, 0.2, 0.1, 0.1, 0.1), most=3)
+    [('0', 0.5), ('1', 0.2), ('2–4', 0.3)]
+    """
+    alone = len(weights) if len(weights) <= most else most // 2 + 1
+    columns = [(str(first + hop), weights[hop]) for hop in range(alone)]
+    parts = np.array_split(np.arange(alone, len(weights)), max(1, min(most - alone, len(weights) - alone)))
+    for part in parts:
+        if len(part):
+            total = round(sum(weights[hop] for hop in part), 12)
+            last = "" if len(part) == 1 else f"–{first + part[-1]}"
+            columns.append((f"{first + part[0]}{last}", total))
+    return columns

@@ -1,0 +1,178 @@
+"""Features of nodes from list columns, numeric columns or a .npy file → float32 rows, every value checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.ingest.columns import BadRows, Column, Rows, is_null, numbers, plain, shown
+from gamlp.graph.ingest.tables import Batch
+from gamlp.io.files import map_array
+
+_HINT = "every node needs a finite number for every feature; name the feature columns with --features"
+
+
+class FeatureSource(Protocol):
+    """Where features come from: `columns` of the node table, or none of them."""
+
+    columns: list[str]
+
+    def width(self) -> int:
+        """Number of features of a node; known after the first rows are read."""
+        ...
+
+    def read(self, batch: Batch, at: int, bad: BadRows) -> tuple[Array, Array]:
+        """(float32 `[rows, width]`, good `[rows]`) of a batch of nodes of which `at` came before."""
+        ...
+
+    def place(self, batch: Batch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
+        """(file, row, column) of a value, as people count."""
+        ...
+
+
+class ColumnFeatures:
+    """Numeric columns (one feature each) and list columns (several), side by side in the order given."""
+
+    def __init__(
+        self, columns: list[str], widths: Mapping[str, int] | None = None, others: str = "the rows before"
+    ) -> None:
+        self.columns = columns
+        self._widths = dict(widths or {})  # of list columns; one that is not given is that of the first row
+        self._others = others
+
+    def width(self) -> int:
+        return sum(self._widths.get(name, 1) for name in self.columns)
+
+    def read(self, batch: Batch, at: int, bad: BadRows) -> tuple[Array, Array]:
+        rows = Rows(batch, bad)
+        return self.read_rows(rows), rows.good
+
+    def read_rows(self, rows: Rows) -> Array:
+        """float32 `[rows, width]`; rows with a bad value are no longer good."""
+        parts = [self._read_column(rows, name) for name in self.columns]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+
+    def place(self, batch: Batch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
+        return batch.file, batch.row(row), self.owner(feature)
+
+    def owner(self, feature: int) -> str:
+        """The column that a feature comes from."""
+        return [name for name in self.columns for _ in range(self._widths.get(name, 1))][feature]
+
+    @property
+    def list_widths(self) -> dict[str, int]:
+        """Lengths of the lists that were seen, by column."""
+        return dict(self._widths)
+
+    def _read_column(self, rows: Rows, name: str) -> Array:
+        column = rows.column(name)
+        rows.refuse("missing feature", is_null(column), name, lambda _: "missing feature", _HINT)
+        if _is_list(column.type):
+            return self._read_lists(rows, name, column)
+        values, readable = numbers(column, pa.float64())
+        rows.refuse("non-numeric feature", ~readable, name, lambda i: f"'{shown(column, i)}' is not a number", _HINT)
+        return _finite(rows, name, values[:, None])
+
+    def _read_lists(self, rows: Rows, name: str, column: Column) -> Array:
+        lengths = np.asarray(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False))
+        if name not in self._widths and rows.good.any():
+            self._widths[name] = int(lengths[np.argmax(rows.good)])
+            if self._widths[name] == 0:
+                raise GamlpError("an empty list of features", file=rows.batch.file, row=rows.batch.row(0), column=name)
+        width = self._widths.get(name, 0)
+        rows.refuse(
+            "ragged features",
+            lengths != width,
+            name,
+            lambda i: f"{lengths[i]} features where {self._others} have {width}",
+        )
+        if not rows.good.all():
+            column = column.filter(pa.array(rows.good))
+        flat = plain(column.flatten())
+        values, readable = _fast(flat) if pa.types.is_float32(flat.type) else numbers(flat, pa.float64())
+        # Rows that are out already are filled with zeros, so that row numbers stay those of the batch.
+        matrix, told = np.zeros((len(rows.good), width), values.dtype), np.ones((len(rows.good), width), bool)
+        shape = int(np.count_nonzero(rows.good)), width
+        matrix[rows.good], told[rows.good] = values.reshape(shape), readable.reshape(shape)
+        rows.refuse(
+            "non-numeric feature",
+            ~np.all(told, 1),
+            name,
+            lambda i: f"feature {int(np.argmin(told[i])) + 1} of the list is missing or not a number",
+            _HINT,
+        )
+        return _finite(rows, name, matrix)
+
+
+class ArrayFeatures:
+    """A .npy file, mapped; its rows are the rows of the node table, in order. Never unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise GamlpError("no such file", file=path, hint="--features names columns, or a .npy file")
+        if path.stat().st_size == 0:
+            raise GamlpError("empty file", file=path)
+        self.columns: list[str] = []
+        self.path = path
+        self.values = map_array(path)
+        if self.values.ndim != 2 or self.values.dtype.kind not in "fiub" or self.values.shape[1] == 0:
+            raise GamlpError(
+                f"holds {self.values.dtype} of shape {self.values.shape}",
+                file=path,
+                hint="features are numbers of shape [nodes, features]",
+            )
+
+    def width(self) -> int:
+        return int(self.values.shape[1])
+
+    def check_count(self, nodes: int) -> None:
+        """Refuse an array with more or fewer rows than the node table."""
+        if len(self.values) != nodes:
+            raise GamlpError(f"{len(self.values)} rows of features for {nodes} rows of nodes", file=self.path)
+
+    def read(self, batch: Batch, at: int, bad: BadRows) -> tuple[Array, Array]:
+        rows = Rows(replace(batch, file=self.path, start=at), bad)
+        stop = at + batch.columns.num_rows
+        if stop > len(self.values):
+            raise GamlpError(f"{len(self.values)} rows of features for {stop} or more rows of nodes", file=self.path)
+        return _finite(rows, "features", np.asarray(self.values[at:stop])), rows.good
+
+    def place(self, batch: Batch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
+        return self.path, at + row + 1, f"{feature + 1}"
+
+
+def _finite(rows: Rows, name: str, values: Array) -> Array:
+    """float32 values; NaN, infinity and what float32 cannot hold are refused."""
+    with np.errstate(over="ignore"):
+        narrow: Array = values.astype(np.float32, copy=False)
+    wrong = ~np.isfinite(narrow)
+    if not wrong.any():
+        return narrow
+
+    def problem(i: int) -> str:
+        at = int(np.argmax(wrong[i]))
+        value = float(values[i, at])
+        which = f"feature {at + 1} is" if values.shape[1] > 1 else "the feature is"
+        return f"{which} {value:g}" + (", too large for float32" if np.isfinite(value) else "")
+
+    rows.refuse("NaN or infinite feature", np.any(wrong, 1), name, problem, _HINT)
+    return np.where(wrong, np.float32(0), narrow)
+
+
+def _fast(flat: Column) -> tuple[Array, Array]:
+    missing = is_null(flat)
+    values = flat.fill_null(0) if flat.null_count else flat
+    return np.asarray(values.to_numpy(zero_copy_only=False)), ~missing
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))

@@ -1,0 +1,337 @@
+"""Tables of nodes and edges → a graph folder, in a memory budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.folder import GraphWriter, check_name, writing
+from gamlp.graph.graph import FloatName
+from gamlp.graph.ingest.buckets import Buckets, bucket_count
+from gamlp.graph.ingest.columns import BadRows, OnBad
+from gamlp.graph.ingest.edges import EdgeNames, EdgesTable, too_heavy
+from gamlp.graph.ingest.ids import IdMap
+from gamlp.graph.ingest.nodes import NodeNames, NodesTable, RandomSplit, write_nodes
+from gamlp.graph.ingest.report import IngestReport
+from gamlp.graph.ingest.tables import Table
+from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, Join, Joins
+from gamlp.graph.splits import check_fractions
+from gamlp.io.memory import available_memory
+from gamlp.progress import Progress, silent
+
+_FOLDER = "buckets"
+
+
+@dataclass
+class Spilled:
+    """The edges of one relation while tables are read: entries of it, and of its reverse where it has one."""
+
+    join: Join
+    weight: str | None  # the column of weights
+    forward: Buckets
+    backward: Buckets | None
+
+    def add(self, sources: Array, targets: Array, weights: Array | None) -> None:
+        """Row = target, neighbour = source."""
+        if not self.join.symmetric:
+            self.forward.add(targets, sources, weights)
+            if self.backward is not None:
+                self.backward.add(sources, targets, weights)
+            return
+        # Both directions of an edge one after the other: duplicates then add up in the order of the table.
+        self.forward.add(
+            np.stack([targets, sources], 1).ravel(),
+            np.stack([sources, targets], 1).ravel(),
+            None if weights is None else np.repeat(weights, 2),
+        )
+
+
+@dataclass
+class Relations:
+    """All relations of a graph: declared in the manifest as they come, filled, then sorted into blocks."""
+
+    writer: GraphWriter
+    counts: Mapping[str, int]  # nodes by type
+    memory: int  # for sorting
+    spilled: dict[str, Spilled] = field(default_factory=dict)
+
+    def declare(self, join: Join, table: EdgesTable | None) -> Spilled:
+        """A relation whose edges come from this table, or that has none."""
+        weight = None if table is None else table.weight
+        at_most = 0 if table is None else table.table.count_at_most()
+        forward = self._buckets(join.name, (join.source, join.target), weight is not None, at_most, join, join.reverse)
+        backward = None
+        if join.reverse is not None:
+            ends = join.target, join.source
+            backward = self._buckets(join.reverse, ends, weight is not None, at_most, join, join.name)
+        self.spilled[join.name] = Spilled(join, weight, forward, backward)
+        return self.spilled[join.name]
+
+    def write(self, report: IngestReport, progress: Progress) -> None:
+        """Sort one relation after the other; buckets go as soon as they are sorted."""
+        rows = sum(buckets.rows for one in self.spilled.values() for buckets in _both(one))
+        done = 0
+        for one in self.spilled.values():
+            for name, buckets in zip((one.join.name, one.join.reverse), _both(one)):
+                assert name is not None
+                report.entries[name] = 0
+                for block in buckets.blocks():
+                    if block.weights is not None and not np.isfinite(block.weights).all():
+                        raise too_heavy(one.weight)
+                    self.writer.block(block, name)
+                    report.entries[name] += len(block.neighbours)
+                    done += block.stop - block.start
+                    progress("sort", done, rows, "rows")
+                buckets.close()
+            merged = one.forward.entries - report.entries[one.join.name]
+            report.duplicates_merged += merged // (2 if one.join.symmetric else 1)
+        (self.writer.folder / _FOLDER).rmdir()
+
+    def _buckets(
+        self, name: str, ends: tuple[str, str], weighted: bool, at_most: int, join: Join, reverse: str | None
+    ) -> Buckets:
+        source, target = ends
+        self.writer.relation(
+            directed=not join.symmetric, weighted=weighted, name=name, source=source, target=target, reverse=reverse
+        )
+        rows = self.counts[target]
+        count = bucket_count(at_most * (2 if join.symmetric else 1), rows, weighted, self.memory)
+        others = None if join.inside else self.counts[source]
+        return Buckets(self.writer.folder / _FOLDER / name, rows, weighted, count, self.memory, others)
+
+
+def _both(one: Spilled) -> list[Buckets]:
+    return [one.forward] if one.backward is None else [one.forward, one.backward]
+
+
+Tables = Path | Mapping[str, Path]  # one table, or several by what they hold
+_JOIN = "add --join NAME=SOURCE:TARGET"
+
+
+@dataclass(frozen=True)
+class TypeTable:
+    """The table of one node type, and which of its columns are what."""
+
+    table: Any
+    names: NodeNames
+
+
+def type_tables(
+    nodes: Any,
+    names: NodeNames,
+    names_of: Mapping[str, NodeNames],
+    asked: str | None,
+    read: Callable[[Any], Any] = Table,
+) -> tuple[dict[str, TypeTable], str]:
+    """Node tables by type, and the target: the type that is asked for, else the only one with labels.
+
+    `nodes` is one table or several by type, each as `read` takes it.
+    """
+    given = dict(nodes) if isinstance(nodes, Mapping) else {ONE_TYPE: nodes}
+    for kind in given:
+        check_name(kind)
+    _known("column names", names_of, given)
+    if len(given) > 1 and names.features is not None and names.features.endswith(".npy"):
+        raise GamlpError(
+            f"'{names.features}' cannot be the features of several types", hint="write --features TYPE=FILE.npy"
+        )
+    found = {kind: TypeTable(read(path), names_of.get(kind, names)) for kind, path in given.items()}
+    target = _target(found, asked)
+    tables = {kind: one if kind == target else _without_answers(one) for kind, one in found.items()}
+    return tables, target
+
+
+def edge_tables(
+    edges: Tables, names: EdgeNames, names_of: Mapping[str, EdgeNames], joins: Joins, types: Mapping[str, object]
+) -> tuple[list[EdgesTable], Joins]:
+    """Edge tables, and the types that their relations join."""
+    joins = settled_joins(edges, names_of, joins, types)
+    if isinstance(edges, Mapping):
+        return [EdgesTable(Table(path), names_of.get(name, names), joins, name) for name, path in edges.items()], joins
+    table = EdgesTable(Table(edges), names, joins)
+    if joins.alone is None and table.relation is None:
+        raise unnamed_edges(edges)
+    return [table], joins
+
+
+def settled_joins(edges: object, names_of: Mapping[str, object], joins: Joins, types: Mapping[str, object]) -> Joins:
+    """The types that the relations of all edge tables join; with one type alone that goes without saying."""
+    alone = next(iter(types)) if len(types) == 1 and not joins.declared else None
+    declared = dict(joins.declared)
+    if isinstance(edges, Mapping):
+        _known("column names", names_of, edges)
+        for name in edges:
+            check_name(name)
+            if alone is not None:
+                declared[name] = alone, alone
+            elif name not in declared:
+                raise GamlpError(f"no --join says which types relation '{name}' joins", hint=_JOIN)
+    joins = replace(joins, declared=declared, alone=alone)
+    joins.check(types)
+    return joins
+
+
+def unnamed_edges(table: str | Path) -> GamlpError:
+    """What is said of edges between several types, of which it is unknown which."""
+    return GamlpError(
+        "edges between several types of nodes need names",
+        file=table,
+        hint="give a table for each relation, --edges NAME=PATH, or the column that names them, --relation COLUMN",
+    )
+
+
+def _target(tables: Mapping[str, TypeTable], asked: str | None) -> str:
+    if asked is not None:
+        if asked not in tables:
+            raise GamlpError(f"--target {asked}: there are no such nodes", hint=f"there are: {', '.join(tables)}")
+        return asked
+    if len(tables) == 1:
+        return next(iter(tables))
+    labelled = [kind for kind, one in tables.items() if _label(one.names) in one.table.column_names]
+    if len(labelled) != 1:
+        told = f"types {' and '.join(labelled)} have" if labelled else "no type of nodes has"
+        raise GamlpError(f"{told} a column of labels", hint="say whose labels are asked for with --target TYPE")
+    return labelled[0]
+
+
+def _label(names: NodeNames) -> str:
+    return "label" if names.label is None else names.label
+
+
+def _without_answers(one: TypeTable) -> TypeTable:
+    """Labels and split are those of the target alone; in other types such columns are not features either."""
+    names = one.names
+    left_out = (_label(names), "split" if names.split is None else names.split)
+    return replace(one, names=replace(names, label="", split="", left_out=left_out))
+
+
+def _known(what: str, given: Mapping[str, object], names: Mapping[str, object]) -> None:
+    wrong = next((name for name in given if name not in names), None)
+    if wrong is not None:
+        raise GamlpError(f"{what} for '{wrong}', of which there is no table", hint=f"there are: {', '.join(names)}")
+
+
+__all__ = ["IngestOptions", "IngestReport", "ingest"]
+
+_SMALLEST_SHARE = 1 << 20  # for sorting; less would read a bucket over and over
+_SMALLEST_BATCH, _LARGEST_BATCH, _LARGEST_HASHED = 1 << 18, 8 << 20, 256 << 20
+
+
+@dataclass(frozen=True)
+class IngestOptions:
+    """What to read, how, and where to write it.
+
+    Several node types: `nodes` by type, `edges` by relation (or one table with a column of relations), `joins` the
+    types (source, target) of every relation. Column names of some tables may differ: `names_of`, `edge_names_of`.
+    """
+
+    edges: Tables
+    nodes: Tables
+    out: Path
+    edge_names: EdgeNames = field(default_factory=EdgeNames)
+    node_names: NodeNames = field(default_factory=NodeNames)
+    directed: bool = False
+    dtype: FloatName = "float32"
+    memory: int | None = None  # bytes; None: half of what is available
+    on_bad: OnBad = "stop"
+    fractions: Sequence[float] = (0.6, 0.2, 0.2)
+    stratified: bool = True
+    seed: int = 0
+    name: str | None = None  # None: that of the folder
+    joins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    target: str | None = None  # None: the only type that has labels
+    names_of: Mapping[str, NodeNames] = field(default_factory=dict)
+    edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
+
+
+def as_paths(tables: str | Mapping[str, str]) -> Tables:
+    """One table's place, or several tables' by name."""
+    return Path(tables) if isinstance(tables, str) else {name: Path(place) for name, place in tables.items()}
+
+
+def ingest(options: IngestOptions, progress: Progress = silent) -> IngestReport:
+    """Build a graph folder; nothing is left behind when something is wrong."""
+    began = time.monotonic()
+    check_fractions(options.fractions)
+    memory = options.memory or available_memory() // 2
+    bad = BadRows(options.on_bad)
+    types, target = type_tables(options.nodes, options.node_names, options.names_of, options.target)
+    given = Joins(options.joins, directed=options.directed)
+    edges, joins = edge_tables(options.edges, options.edge_names, options.edge_names_of, given, types)
+    size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
+    nodes = {kind: NodesTable(one.table, one.names, bad, size, progress, kind) for kind, one in types.items()}
+    with writing(options.out, options.name or options.out.name, target=target) as writer:
+        report = IngestReport(str(options.out), 0, target=target)
+        ids, counts = _read_nodes(options, nodes, writer, report)
+        if any(known.by_hash for known in ids.values()):
+            size = min(max(memory // 8, _SMALLEST_BATCH), _LARGEST_HASHED)
+        relations = Relations(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE))
+        _read_edges(edges, joins, ids, relations, bad, size, report, progress)
+        ids.clear()  # its memory is for sorting now
+        pa.default_memory_pool().release_unused()
+        relations.write(report, progress)
+        report.bad_rows = dict(bad.counts)
+        writer.source = report.source(_file_names(options.edges), _file_names(options.nodes), options.seed)
+    report.seconds = round(time.monotonic() - began, 3)
+    return report
+
+
+def _read_nodes(
+    options: IngestOptions, nodes: Mapping[str, NodesTable], writer: GraphWriter, report: IngestReport
+) -> tuple[dict[str, IdMap], dict[str, int]]:
+    """Rows by id and the number of nodes, type by type."""
+    ids: dict[str, IdMap] = {}
+    counts: dict[str, int] = {}
+    draw = RandomSplit(options.fractions, options.seed, options.stratified)
+    for kind, table in nodes.items():
+        found = table.read_columns()
+        write_nodes(kind, table, found, options.dtype, draw, writer, report)
+        ids[kind], counts[kind] = IdMap(found.ids), found.count
+    return ids, counts
+
+
+def _read_edges(
+    tables: Sequence[EdgesTable],
+    joins: Joins,
+    ids: Mapping[str, IdMap],
+    relations: Relations,
+    bad: BadRows,
+    size: int,
+    report: IngestReport,
+    progress: Progress,
+) -> None:
+    """Relations in the order in which they are declared, others as they turn up in the table."""
+    table_of = {table.name: table for table in tables}
+    for name in joins.declared:
+        join = joins.of(name)
+        assert join is not None
+        relations.declare(join, table_of.get(name, table_of.get(None)))
+
+    def entries_of(table: EdgesTable, join: Join) -> Spilled:
+        return relations.spilled.get(join.name) or relations.declare(join, table)
+
+    for table in tables:
+        table.spill(ids, partial(entries_of, table), bad, size, progress)
+        report.edges_read += table.read
+        report.self_loops_dropped += table.loops
+    if not relations.spilled:
+        relations.declare(Join(ONE_RELATION, next(iter(ids)), next(iter(ids)), joins.directed), tables[0])
+    empty = [name for name, one in relations.spilled.items() if one.forward.entries == 0]
+    if len(empty) == len(relations.spilled):
+        report.warn("the graph has no edges")
+    else:
+        for name in (name for name in empty if name in joins.declared):
+            report.warn(f"relation '{name}' has no edges")
+
+
+def _file_names(tables: Tables) -> str | dict[str, str]:
+    return {name: path.name for name, path in tables.items()} if isinstance(tables, Mapping) else tables.name

@@ -1,0 +1,326 @@
+"""The nodes of one type on their way from a table into the graph folder."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.features.columns import ArrayFeatures, ColumnFeatures, FeatureSource
+from gamlp.graph.folder import GraphWriter
+from gamlp.graph.graph import ROLES, FloatName, Labels, Split
+from gamlp.graph.ingest.columns import BadRows, Column, Rows, shown
+from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
+from gamlp.graph.ingest.labels import LabelColumn, split_roles
+from gamlp.graph.ingest.report import IngestReport
+from gamlp.graph.ingest.tables import Batch, Table, is_csv
+from gamlp.graph.precision import cannot_hold, store_as, too_large
+from gamlp.graph.relations import ONE_TYPE
+from gamlp.graph.splits import classes_without_training, random_split
+from gamlp.io.files import create_array
+from gamlp.kernel.csr import MOST_NODES
+from gamlp.progress import Progress
+
+
+@dataclass(frozen=True)
+class NodeNames:
+    """Names of columns; None: the usual name if there is such a column, empty: leave it out."""
+
+    id: str = "id"
+    label: str | None = None
+    split: str | None = None
+    features: str | None = None  # columns, comma-separated, or a path to a .npy
+    separator: str | None = None  # of many labels in one text
+    left_out: tuple[str, ...] = ()  # columns that are not features, whatever they hold
+
+
+@dataclass(frozen=True)
+class NodeColumns:
+    """What the first reading found. `kept` marks rows of the table that are nodes; None: all."""
+
+    ids: Array | Column
+    labels: LabelColumn | None
+    roles: Array | None
+    kept: Array | None
+    rows: int
+
+    @property
+    def count(self) -> int:
+        return len(self.ids)
+
+    def make_labels(self, create: Callable[[tuple[int, int]], Array]) -> Labels | None:
+        return None if self.labels is None else self.labels.labels(self.kept, create)
+
+
+@dataclass
+class NodesTable:
+    """A node table with the columns that were chosen from it."""
+
+    table: Table
+    names: NodeNames
+    bad: BadRows
+    size: int  # bytes of a batch
+    progress: Progress
+    kind: str = ONE_TYPE
+    features: FeatureSource | None = field(init=False)
+    label: str | None = field(init=False)
+    split: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.label = choose(self.table, self.names.label, "label")
+        self.split = choose(self.table, self.names.split, "split")
+        self.table.need([self.names.id])
+        self.features = self._features()
+
+    def read_columns(self) -> NodeColumns:
+        """Ids, labels and split of all good rows; ids are known to differ."""
+        ids, labels = IdColumn(), LabelColumn(self.label, self.names.separator) if self.label else None
+        kept: list[Array] = []
+        roles: list[Array] = []
+        places = _Places()
+        names = [name for name in (self.names.id, self.label, self.split) if name]
+        if self.bad.skip and self.features is not None:
+            names += self.features.columns  # a node with a bad feature must go before nodes are counted
+        # A ragged row that is passed over would shift every later node against the rows of a .npy.
+        ragged = None if isinstance(self.features, ArrayFeatures) else self.bad.ragged()
+        total = self.table.count()
+        for batch in self.table.batches(_once(names), self.size, ragged, self._most_rows()):
+            at = places.add(batch)
+            rows = Rows(batch, self.bad)
+            column = check_ids(rows, self.names.id)
+            found = labels.read(rows) if labels else None
+            role = split_roles(rows, self.split) if self.split else None
+            if self.bad.skip and self.features is not None:
+                rows.good &= self.features.read(batch, at, self.bad)[1]
+            good = pa.array(rows.good)
+            kept.append(rows.good)
+            ids.add(column.filter(good), typed=not is_csv(batch.file))
+            if labels and found is not None:
+                labels.add(found)
+            if role is not None:
+                roles.append(role)
+            self.progress(self._stage("nodes"), places.count, total, "nodes")
+        if places.count == 0:
+            raise GamlpError("no nodes: the table has no rows", file=self.table.place)
+        if isinstance(self.features, ArrayFeatures):
+            self.features.check_count(places.count)
+        all_kept = np.concatenate(kept)
+        values = self._drop_duplicates(ids.values(), all_kept, places)
+        if len(values) == 0:
+            raise GamlpError("no nodes: every row of the table is bad", file=self.table.place)
+        keeps = None if all_kept.all() else all_kept
+        role_of = np.concatenate(roles) if roles else None
+        if role_of is not None and keeps is not None:
+            role_of = role_of[keeps]
+        return NodeColumns(values, labels, role_of, keeps, places.count)
+
+    def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Callable[[int, FloatName], Array]) -> None:
+        """Stream features into the array that `reserve(width, dtype)` gives."""
+        source = self.features
+        assert source is not None
+        again = BadRows("skip") if self.bad.skip else self.bad  # bad rows were counted by the first reading
+        names = source.columns or [self.names.id]
+        out: Array | None = None
+        at = done = 0
+        for batch in self.table.batches(names, self.size, self.bad.unheard(), self._most_rows()):
+            values, _ = source.read(batch, at, again)
+            if out is None:
+                out = reserve(source.width(), dtype)
+            good = np.ones(len(values), bool) if nodes.kept is None else nodes.kept[at : at + len(values)]
+            stored = store_as(values[good], dtype)
+            wrong = too_large(stored, dtype)
+            if wrong.any():
+                row, feature = (int(found[0]) for found in np.nonzero(wrong))
+                row = int(np.flatnonzero(good)[row])
+                file, number, column = source.place(batch, at, row, feature)
+                raise cannot_hold(values[row, feature], dtype, file=file, row=number, column=column)
+            out[done : done + len(stored)] = stored
+            done, at = done + len(stored), at + len(values)
+            self.progress(self._stage("features"), done, nodes.count, "nodes")
+
+    def _features(self) -> FeatureSource | None:
+        given = self.names.features
+        if given is not None and given.endswith(".npy"):
+            return ArrayFeatures(Path(given))
+        names = self._other_columns() if given is None else feature_names(given)
+        self.table.need(names)
+        return ColumnFeatures(names) if names else None
+
+    def _other_columns(self) -> list[str]:
+        """Every column but id, label and split; a label that is left out must not come back as a feature."""
+        taken = {self.names.id, self.label or "label", self.split or "split", *self.names.left_out}
+        names = [name for name in self.table.schema().names if name not in taken]
+        for file in self.table.files:
+            more = [name for name in self.table.schema(file).names if name not in taken and name not in names]
+            if more:
+                raise GamlpError(
+                    f"has a column '{more[0]}' that {self.table.files[0].name} has not",
+                    file=file,
+                    hint="name the feature columns with --features",
+                )
+        return names
+
+    def _stage(self, name: str) -> str:
+        return name if self.kind == ONE_TYPE else f"{name}: {self.kind}"
+
+    def _most_rows(self) -> int:
+        """Rows whose features fit a batch, where the table does not say how wide they are."""
+        return max(1, self.size // (8 * self.features.width())) if isinstance(self.features, ArrayFeatures) else 1 << 22
+
+    def _drop_duplicates(self, ids: Array | Column, kept: Array, places: _Places) -> Array | Column:
+        first = first_rows(ids)
+        if first is None:
+            return ids
+        again = first != np.arange(len(ids))
+        table_rows = np.flatnonzero(kept)
+        if not self.bad.skip:
+            index = int(np.argmax(again))
+            file, row = places.of(int(table_rows[index]))
+            before = places.of(int(table_rows[first[index]]))
+            name = shown(ids, index) if not isinstance(ids, np.ndarray) else str(ids[index])
+            where = f"row {before[1]}" + ("" if before[0] == file else f" of {before[0]}")
+            raise GamlpError(f"node '{name}' is already in {where}", file=file, row=row, column=self.names.id)
+        self.bad.counts["duplicate id"] += int(again.sum())
+        kept[table_rows[again]] = False
+        return ids[~again] if isinstance(ids, np.ndarray) else ids.filter(pa.array(~again))
+
+
+class _Places:
+    """Row of the whole table → file and row."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._starts: list[int] = []
+        self._batches: list[tuple[Path, int]] = []
+
+    def add(self, batch: Batch) -> int:
+        """Note a batch; returns the number of rows before it."""
+        start = self.count
+        if not self._batches or self._batches[-1][0] != batch.file:
+            self._starts.append(start)
+            self._batches.append((batch.file, batch.start))
+        self.count += batch.columns.num_rows
+        return start
+
+    def of(self, row: int) -> tuple[Path, int]:
+        index = bisect_right(self._starts, row) - 1
+        file, start = self._batches[index]
+        return file, start + row - self._starts[index] + 1
+
+
+class HasColumns(Protocol):
+    """A table of any kind."""
+
+    @property
+    def column_names(self) -> list[str]: ...
+
+    def need(self, names: Sequence[str]) -> None:
+        """Refuse a table that lacks one of these columns, or has it twice."""
+        ...
+
+
+def choose(table: HasColumns, given: str | None, usual: str) -> str | None:
+    """A column by the name given, or by the usual name if there is one; empty: none."""
+    if given is None:
+        return usual if usual in table.column_names else None
+    if given:
+        table.need([given])
+    return given or None
+
+
+def feature_names(given: str) -> list[str]:
+    """Columns that --features names."""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise GamlpError(f"--features names column '{twice}' twice")
+    return names
+
+
+def check_ids(rows: Rows, name: str, of: str = "id") -> Column:
+    """A column of ids; rows without one are bad."""
+    column = rows.column(name)
+    if not is_id(column.type):
+        raise GamlpError(f"ids are {column.type}", file=rows.batch.file, column=name, hint="use integers or strings")
+    rows.refuse(f"missing {of}", missing(column), name, lambda _: f"missing {of}")
+    return column
+
+
+def _once(names: list[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class RandomSplit:
+    """How a split is drawn where the table has none."""
+
+    fractions: Sequence[float]
+    seed: int
+    stratified: bool
+
+
+def write_nodes(
+    kind: str,
+    nodes: NodesTable,
+    found: NodeColumns,
+    dtype: FloatName,
+    draw: RandomSplit,
+    writer: GraphWriter,
+    report: IngestReport,
+) -> None:
+    """Ids, labels, split and features of one type; all but the target have no labels and no split."""
+    if found.count > MOST_NODES:
+        raise GamlpError(f"{found.count} nodes are more than this format holds", hint=f"stay below {MOST_NODES}")
+    writer.nodes(found.count, kind)
+    is_range = isinstance(found.ids, np.ndarray) and bool(np.all(found.ids == np.arange(found.count)))
+    writer.ids(None if is_range else found.ids, kind)
+    scratch = writer.folder / "many-labels.npy"  # 0/1 of every class of every node may be larger than memory
+    labels = found.make_labels(lambda shape: create_array(scratch, shape, np.int8))
+    if labels is not None:
+        report.classes = len(labels.classes)
+        writer.labels(labels, kind)
+    scratch.unlink(missing_ok=True)
+    split = _split(draw, labels, found, report)
+    if split is not None:
+        writer.split(split, kind)
+        report.split = {role: int(np.count_nonzero(split.roles == ROLES.index(role))) for role in ROLES[1:]}
+    width = 0
+    if nodes.features is not None:
+        nodes.write_features(found, dtype, partial(writer.features, kind=kind))
+        width, report.dtype = nodes.features.width(), dtype
+    report.nodes += found.count
+    if kind == report.target:
+        report.features = width
+    if kind != ONE_TYPE:
+        report.types[kind] = {"nodes": found.count, "features": width}
+
+
+def _split(draw: RandomSplit, labels: Labels | None, found: NodeColumns, report: IngestReport) -> Split | None:
+    """The split of the table, or one at random over labelled nodes."""
+    given = found.roles is not None and bool(found.roles.any())
+    if labels is None:
+        return Split(found.roles) if given and found.roles is not None else None
+    if given and found.roles is not None:
+        split = Split(_roles_with_labels(found.roles, labels, report))
+    else:
+        split = random_split(labels, draw.fractions, draw.seed, draw.stratified)
+        report.split_made = True
+    report.untrained(classes_without_training(labels, split))
+    return split
+
+
+def _roles_with_labels(roles: Any, labels: Labels, report: IngestReport) -> Any:
+    useless = (roles > 0) & ~labels.known()
+    count = int(np.count_nonzero(useless))
+    report.unlabelled(count)
+    if count:
+        return np.where(useless, 0, roles).astype(np.int8)
+    return roles

@@ -1,0 +1,61 @@
+"""What ingest tells when it is done."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gamlp.graph.relations import ONE_TYPE
+
+
+@dataclass
+class IngestReport:
+    """What was read, what became of it and what was left out."""
+
+    folder: str
+    nodes: int  # of all types
+    features: int = 0  # of the target type
+    dtype: str = ""
+    edges_read: int = 0
+    self_loops_dropped: int = 0
+    duplicates_merged: int = 0
+    entries: dict[str, int] = field(default_factory=dict)  # stored, by relation; an undirected edge counts twice
+    classes: int = 0
+    split: dict[str, int] = field(default_factory=dict)
+    split_made: bool = False
+    bad_rows: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    target: str = ONE_TYPE
+    types: dict[str, dict[str, int]] = field(default_factory=dict)  # nodes and features, where types have names
+    seconds: float = 0.0
+
+    def warn(self, sentence: str) -> None:
+        """Say it at once and keep it."""
+        self.warnings.append(sentence)
+        warnings.warn(sentence, UserWarning, stacklevel=3)
+
+    def untrained(self, absent: Sequence[str]) -> None:
+        """Warn of classes without training nodes."""
+        if absent:
+            shown = ", ".join(absent[:5]) + (" …" if len(absent) > 5 else "")
+            self.warn(f"{len(absent)} of {self.classes} classes have no training nodes: {shown}")
+
+    def unlabelled(self, count: int) -> None:
+        """Warn of nodes that are in the split for nothing."""
+        if count:
+            self.warn(f"{count} nodes of the split have no label and are left out of it")
+
+    def source(self, edges: Any, nodes: Any, seed: int) -> dict[str, Any]:
+        """What the manifest keeps of how the graph was made; of tables the names alone."""
+        return {
+            "made_by": "ingest",
+            "edges": edges,
+            "nodes": nodes,
+            "edges_read": self.edges_read,
+            "self_loops_dropped": self.self_loops_dropped,
+            "duplicates_merged": self.duplicates_merged,
+            "bad_rows": self.bad_rows,
+            "seed": seed if self.split_made else None,
+        }

@@ -1,1 +1,0 @@
-"""Readers of datasets' raw files, straight into a graph folder; PyG and OGB only download."""

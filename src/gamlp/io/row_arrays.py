@@ -1,0 +1,239 @@
+"""Arrays of rows that lie elsewhere: one .npy behind a URL, or several one after the other; read a part at a time."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.io.files import map_array, npy_header
+from gamlp.io.place import Place
+
+_HEADER = 1 << 10  # bytes of a file that hold its header
+_RANGE = 16 << 20  # bytes read at a time where rows lie apart
+_PIECE = 8 << 20  # bytes written at a time
+
+
+def open_rows(place: Place) -> Any:
+    """A .npy file: mapped where it is a file here, read in ranges where it is elsewhere."""
+    return map_array(place.local) if place.local is not None else RemoteRows(place)
+
+
+class _Rows:
+    """What both kinds share: rows by slice, number or numbers, then columns."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        whole = self.range(0, len(self))
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key if isinstance(key, tuple) else (key, None)
+        found = self._rows(rows)
+        return found if columns is None else found[..., columns]
+
+    def _rows(self, rows: Any) -> Any:
+        if isinstance(rows, slice):
+            begin, end, step = rows.indices(len(self))
+            return self.range(begin, max(begin, end))[::step] if step > 0 else np.asarray(self)[rows]
+        numbers = np.asarray(rows)
+        if numbers.dtype == bool:
+            numbers = np.flatnonzero(numbers)
+        if numbers.ndim == 0:
+            at = int(numbers) % len(self) if -len(self) <= int(numbers) < len(self) else len(self)
+            return self.range(at, at + 1)[0]
+        return self.take(numbers.astype(np.int64, copy=False))
+
+    def range(self, begin: int, end: int) -> Array:
+        raise NotImplementedError
+
+    def take(self, rows: Array) -> Array:
+        """Rows in any order, repeats allowed: read in ascending order, a range at a time."""
+        out = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        order = np.argsort(rows, kind="stable")
+        row_bytes = max(1, self.nbytes // max(1, len(self)))
+        step, done = max(1, _RANGE // row_bytes), 0
+        while done < len(order):
+            first = int(rows[order[done]])
+            upto = int(np.searchsorted(rows[order], first + step))
+            some = order[done:upto]
+            out[some] = self.range(first, int(rows[some[-1]]) + 1)[rows[some] - first]
+            done = upto
+        return out
+
+
+class RemoteRows(_Rows):
+    """One .npy file behind a URL; nothing is read before it is asked for."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    @cached_property
+    def _head(self) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+        try:
+            head = io.BytesIO(self.place.read(0, _HEADER))
+            version = np.lib.format.read_magic(head)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(head)
+            if fortran or dtype.hasobject:
+                raise ValueError("an array of another layout")
+        except FileNotFoundError as error:
+            raise GamlpError("file is missing", file=self.place, hint="it is incomplete; build it again") from error
+        except ValueError as error:
+            raise GamlpError(f"not a readable .npy array ({error})", file=self.place) from error
+        return shape, dtype, head.tell()
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self._head[0]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
+        return self._head[1]
+
+    def range(self, begin: int, end: int) -> Array:
+        shape, dtype, offset = self._head
+        end = min(end, shape[0])
+        row = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        data = self.place.read(offset + begin * row, offset + end * row) if end > begin and row else b""
+        if len(data) != (end - begin) * row:
+            raise GamlpError("is shorter than it says", file=self.place, hint="it was cut off; build it again")
+        return np.frombuffer(data, dtype).reshape(end - begin, *shape[1:])
+
+
+class RowShards(_Rows):
+    """Files one after the other as one array: `stops[i]` is the first row after file i. Opened when first read."""
+
+    def __init__(
+        self, places: Sequence[Place], stops: Sequence[int], shape: tuple[int, ...], dtype: np.typing.DTypeLike
+    ) -> None:
+        self.places, self.stops = list(places), np.asarray(stops, np.int64)
+        self.shape = ((int(self.stops[-1]) if len(self.stops) else 0), *shape)
+        self.dtype = np.dtype(dtype)
+        self._opened: dict[int, Any] = {}
+
+    def range(self, begin: int, end: int) -> Array:
+        parts = []
+        first = int(np.searchsorted(self.stops, begin, side="right"))
+        while begin < end:
+            start = int(self.stops[first - 1]) if first else 0
+            stop = min(end, int(self.stops[first]))
+            parts.append(self.shard(first)[begin - start : stop - start])
+            begin, first = stop, first + 1
+        if not parts:
+            return np.empty((0, *self.shape[1:]), self.dtype)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def take(self, rows: Array) -> Array:
+        out = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        owner = np.searchsorted(self.stops, rows, side="right")
+        for index in np.unique(owner):
+            some = np.flatnonzero(owner == index)
+            start = int(self.stops[index - 1]) if index else 0
+            out[some] = self.shard(int(index))[rows[some] - start]
+        return out
+
+    def shard(self, index: int) -> Any:
+        """One file, its shape and type checked."""
+        if index not in self._opened:
+            values = open_rows(self.places[index])
+            start = int(self.stops[index - 1]) if index else 0
+            expected = (int(self.stops[index]) - start, *self.shape[1:])
+            if tuple(values.shape) != expected or values.dtype != self.dtype:
+                raise GamlpError(
+                    f"holds {values.dtype} of shape {tuple(values.shape)}, not {self.dtype} of shape {expected}",
+                    file=self.places[index],
+                    hint="it is damaged; build it again",
+                )
+            self._opened[index] = values
+        return self._opened[index]
+
+
+class Tallied:
+    """A stream that counts and sums what is written to it."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.bytes, self.crc = stream, 0, 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        for begin in range(0, len(view), _PIECE):
+            piece = view[begin : begin + _PIECE]
+            self.stream.write(piece)
+            self.crc = zlib.crc32(piece, self.crc)
+        self.bytes += len(view)
+        return len(view)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def close(self) -> None:
+        """The stream is closed by who opened it."""
+
+    def facts(self) -> list[int]:
+        return [self.bytes, self.crc]
+
+
+class Written(Protocol):
+    """What can be written: an array, or rows that are picked while they are."""
+
+    @property
+    def shape(self) -> Any: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> Any: ...
+
+
+def put_rows(place: Place, values: Written) -> list[int]:
+    """A .npy file, whole or not at all, written in parts; its bytes and CRC-32."""
+    row = int(np.prod(values.shape[1:], dtype=np.int64)) * np.dtype(values.dtype).itemsize
+    step = max(1, _PIECE // max(1, row))
+    with place.writing() as stream:
+        tallied = Tallied(stream)
+        tallied.write(npy_header(tuple(values.shape), values.dtype))
+        for begin in range(0, len(values) if row else 0, step):
+            tallied.write(np.ascontiguousarray(values[begin : begin + step]).data)
+    return tallied.facts()
+
+
+def new_rows(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> tuple[memoryview, Array]:
+    """Room for a .npy file in memory, and the rows in it: what is computed there is written without a copy."""
+    header = npy_header(shape, dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    whole = np.empty(len(header) + size, np.uint8)
+    whole[: len(header)] = np.frombuffer(header, np.uint8)
+    return whole.data, whole[len(header) :].view(dtype).reshape(shape)
+
+
+def bytes_of(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> int:
+    """Of the .npy file."""
+    return len(npy_header(shape, dtype)) + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize

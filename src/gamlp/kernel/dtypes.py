@@ -1,0 +1,69 @@
+"""Storage types: float32, and half types held as the uint16 of their bits; rows from one to another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.kernel.native import native
+
+CODES = {"float32": 0, "float16": 1, "bfloat16": 2}
+NUMPY: dict[str, type[np.generic]] = {"float32": np.float32, "float16": np.uint16, "bfloat16": np.uint16}
+
+
+def scale(
+    src: Array,
+    src_storage: str,
+    dst: Array,
+    dst_storage: str,
+    *,
+    rows: Array | None = None,
+    row_factors: Array | None = None,
+    column_factors: Array | None = None,
+    baseline: bool = False,
+) -> int:
+    """dst[i, c] = src[rows[i], c] · row_factors[i] · column_factors[c]; returns how many values dst could not hold."""
+    if rows is not None and len(rows) and int(rows.view(np.uint64).max()) >= len(src):  # a negative one is huge
+        raise IndexError(f"rows {rows.min()}..{rows.max()} of a matrix with {len(src)} rows")
+    module = native()
+    if module is None:
+        return _scale_with_torch(src, src_storage, dst, dst_storage, rows, row_factors, column_factors)
+    codes = CODES[src_storage], CODES[dst_storage]
+    return int(module.scale(src, codes[0], dst, codes[1], rows, row_factors, column_factors, baseline))
+
+
+def _scale_with_torch(
+    src: Array,
+    src_storage: str,
+    dst: Array,
+    dst_storage: str,
+    rows: Array | None,
+    row_factors: Array | None,
+    column_factors: Array | None,
+) -> int:
+    import torch
+
+    values = as_torch(src if rows is None else src[rows], src_storage).float()
+    if row_factors is not None:
+        values = values * torch.from_numpy(np.ascontiguousarray(row_factors))[:, None]
+    if column_factors is not None:
+        values = values * torch.from_numpy(column_factors)
+    into = as_torch(dst, dst_storage)
+    into.copy_(values)
+    return int((~torch.isfinite(into)).sum()) if dst_storage == "float16" else 0
+
+
+def as_torch(values: Array, storage: str) -> Any:
+    """A tensor over the same memory."""
+    import torch
+
+    if storage == "float32":
+        return torch.from_numpy(_writable(values))
+    return torch.from_numpy(_writable(values).view(np.int16)).view(getattr(torch, storage))
+
+
+def _writable(values: Array) -> Array:
+    # torch warns about read-only memory (a mapped file), though only dst is ever written.
+    return values if values.flags.writeable else np.array(values)

@@ -1,0 +1,172 @@
+"""Methods on hops: propagate once (or find the hops), train through the one loop, score."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gamlp.arrays import Array
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest
+from gamlp.io.files import locked, write_json
+from gamlp.io.memory import PeakMemory
+from gamlp.peers.contract import Place, Report, Seconds, Task
+from gamlp.peers.scoring import labelled, mean_of
+from gamlp.propagation import HopStore
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.prepare import Prepared
+from gamlp.run.train import bundle_of, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
+from gamlp.training.batches import HopRows
+from gamlp.training.device import choose_device
+from gamlp.training.loop import Fitted, Machine
+from gamlp.training.scores import full_report, logits_of, probabilities
+from gamlp.training.typed import ready
+
+INFERENCE_BATCH = 2000
+_TOOK = "seconds.json"
+
+
+def run_on_hops(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+    """The contract for every model of gamlp.models."""
+    device = choose_device(place.resources.device)
+    with PeakMemory() as peak:
+        prepared, preparation = prepare_task(task, recipe, place)
+        begun = time.monotonic()
+        machine = Machine(device, place.resources.memory)
+        fitted = fit_seed(prepared, seed, machine=machine, observe=place.observe, progress=place.progress)
+        trained = time.monotonic()
+        test, tests = scores_of(task, prepared, fitted, place, device)
+        ended = time.monotonic()
+        chances = chances_of(task.graph, prepared, fitted, device) if place.chances else None
+        if recipe.smoothing is not None:  # smoothing must know all rows: theirs is its inference
+            ended = time.monotonic()
+    parameters = sum(value.numel() for value in fitted.model.parameters())
+    return Report(
+        recipe.model.name, seed, fitted.valid, test, Seconds(preparation, trained - begun, ended - trained),
+        peak.bytes, parameters, fitted.epoch, fitted.epochs, fitted.stopped, tests,
+        chances,
+    )  # fmt: skip
+
+
+def prepare_task(task: Task, recipe: Recipe, place: Place) -> tuple[Prepared, float]:
+    """Hops of a task and the seconds they took to make. Splits of one graph share the hops of its features."""
+    task, recipe, made = _ready(task, recipe, place)
+    if task.valid is not None or recipe.training.setting == "inductive":
+        graphs = [_known(graph) for graph in (task.graph, task.valid) if graph is not None]
+        folder = place.hops / f"inductive-{digest([graphs, plan_of(recipe).model_dump()])}"
+        with locked(folder):
+            begun = time.monotonic()
+            prepared = prepare(
+                task.graph, recipe, folder,
+                valid_graph=task.valid, resources=place.resources, progress=place.progress,
+            )  # fmt: skip
+            return prepared, made + _took(folder, time.monotonic() - begun)
+    features, first = features_store(task.graph, recipe, place)
+    rows = "all" if place.chances else "split"
+    plan = plan_of(recipe).model_copy(update={"features": None, "rows": rows})
+    folder = place.hops / f"labels-{digest([_known(task.graph), plan.model_dump()])}"
+    with locked(folder):
+        begun = time.monotonic()
+        prepared = prepare_split(
+            task.graph, recipe, features, folder, rows=rows, resources=place.resources, progress=place.progress
+        )
+        second = _took(folder, time.monotonic() - begun) if recipe.labels_used else 0.0
+    return prepared, made + first + second
+
+
+def _ready(task: Task, recipe: Recipe, place: Place) -> tuple[Task, Recipe, float]:
+    """A graph of several relations with features of all types, and the seconds they took to make."""
+    if not task.graph.heterogeneous:
+        return task, recipe, 0.0
+    settings = recipe.relations.model_dump(include={"reduce", "missing", "dimension", "embedding_epochs", "seed"})
+    folder = place.hops / f"made-{digest([fingerprint.structure(task.graph), settings])}"
+    with locked(folder):
+        begun = time.monotonic()
+        graph, recipe = ready(task.graph, recipe, folder, place.progress)
+        return replace(task, graph=graph), recipe, _took(folder, time.monotonic() - begun)
+
+
+def features_key(recipe: Recipe) -> str:
+    """Of what decides the hops of features, but for their number."""
+    features = plan_of(recipe, labels=False).features
+    assert features is not None
+    return digest(features.model_dump(exclude={"hops"}))
+
+
+def features_store(graph: Graph, recipe: Recipe, place: Place) -> tuple[HopStore, float]:
+    """All rows, as deep as `place.depths` asks; made once, in seconds that are kept beside it."""
+    plan = plan_of(recipe, labels=False).model_copy(update={"rows": "all"})
+    assert plan.features is not None
+    hops = max(plan.features.hops, place.depths.get(features_key(recipe), 0))
+    plan = plan.model_copy(update={"features": plan.features.model_copy(update={"hops": hops})})
+    key = digest([fingerprint.structure(graph), _features_of(graph), plan.model_dump(exclude={"labels"})])
+    folder = place.hops / f"{graph.name}-{key}"
+    with locked(folder):
+        begun = time.monotonic()
+        store = place.resources.engine().run(graph, plan, folder, place.progress)
+        return store, _took(folder, time.monotonic() - begun)
+
+
+def _took(folder: Path, seconds: float) -> float:
+    """Seconds that a folder's hops took: written when they are made, read when they are found."""
+    known = folder.parent / f"{folder.name}.{_TOOK}"
+    if known.exists():
+        return float(json.loads(known.read_text()))
+    write_json(known, seconds)
+    return seconds
+
+
+def _known(graph: Graph) -> list[str]:
+    """Of all that hops of a graph are made of."""
+    return [fingerprint.structure(graph), _features_of(graph), fingerprint.answers(graph)]
+
+
+def _features_of(graph: Graph) -> str:
+    """Of the features of all types that have some."""
+    have = [kind for kind, nodes in graph.node_types.items() if nodes.features is not None]
+    return (
+        fingerprint.features(graph)
+        if have == [graph.target]
+        else digest([[kind, fingerprint.features(graph, kind)] for kind in have])
+    )
+
+
+def scores_of(
+    task: Task, prepared: Prepared, fitted: Fitted, place: Place, device: torch.device
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Test rows' scores; of several graphs the mean, and each."""
+    if not task.tests:
+        rows = replace(prepared.train, rows=labelled(task.graph, "test"), crossfit=False)
+        if prepared.train.store is not prepared.store:  # inductive: test rows are read from the whole graph's hops
+            rows = rows_of(prepared.store, prepared.recipe, rows.rows)
+        return full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0)), {}
+    bundle = bundle_of(prepared, fitted, 0)
+    found = {}
+    for name, graph in task.tests.items():
+        key = digest([_known(graph), plan_of(prepared.recipe, prepared.statistics).model_dump()])
+        with locked(folder := place.hops / f"{graph.name}-{key}"):
+            store = hops_for(bundle, graph, folder, place.resources, place.progress)
+        rows = rows_of(store, prepared.recipe, labelled(graph))
+        found[name] = full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0))
+    return mean_of(list(found.values())), found
+
+
+def chances_of(graph: Graph, prepared: Prepared, fitted: Fitted, device: torch.device) -> Array:
+    """Probabilities of all nodes."""
+    every = np.arange(graph.nodes.count)
+    rows: HopRows = replace(prepared.train, rows=every, crossfit=False)
+    if prepared.train.store is not prepared.store:
+        rows = rows_of(prepared.store, prepared.recipe, every)
+    return probabilities_of(fitted, rows, prepared.many, device)
+
+
+def probabilities_of(fitted: Fitted, rows: HopRows, many: bool, device: torch.device) -> Array:
+    """Of some rows, as they read their hops."""
+    batches = rows.batches(INFERENCE_BATCH, device, 0)
+    return np.concatenate([probabilities(logits, many).cpu().numpy() for _, logits in logits_of(fitted.model, batches)])

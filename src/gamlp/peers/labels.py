@@ -1,0 +1,194 @@
+"""Methods that use labels around a model: label propagation, Correct & Smooth after any method, label reuse."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Features, Graph
+from gamlp.io.memory import PeakMemory
+from gamlp.peers.contract import Place, Report, Run, Seconds, Task
+from gamlp.peers.hops import chances_of, prepare_task, probabilities_of, scores_of
+from gamlp.peers.scoring import labelled
+from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagation
+from gamlp.propagation import Operator
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.prepare import Prepared
+from gamlp.run.train import fit_seed, plan_of
+from gamlp.training.device import choose_device
+from gamlp.training.loop import Fitted, Machine, better
+from gamlp.training.scores import report_of
+
+
+class _Spreading(BaseModel):
+    """What label propagation reads from `model.options`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    alpha: float = Field(default=0.9, ge=0, le=1)
+    steps: int = Field(default=50, ge=1, le=10_000)
+    clamped: bool = False
+
+
+def propagate_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+    """The contract for label propagation, which has nothing to train: all its time is inference."""
+    _refuse_other_graphs(task, recipe, "label propagation")
+    settings = _spreading(recipe)
+    operator = Operator(r=recipe.propagation.r, loops=recipe.propagation.loops)
+    with PeakMemory() as peak:
+        begun = time.monotonic()
+        found = label_propagation(
+            task.graph, operator=operator, **settings.model_dump(),
+            threads=place.resources.threads, progress=place.progress,
+        )  # fmt: skip
+        seconds = time.monotonic() - begun
+    valid = {name: value for name, value in _scores(task.graph, found, "valid").items() if name in ("loss", "score")}
+    return Report(
+        recipe.model.name, seed, valid, _scores(task.graph, found, "test"), Seconds(0.0, 0.0, seconds), peak.bytes,
+        parameters=0, chances=found if place.chances else None,
+    )  # fmt: skip
+
+
+def smoothed(base: Run) -> Run:
+    """Correct & Smooth after another method, by the recipe's `smoothing`; its time is inference."""
+
+    def run(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+        _refuse_other_graphs(task, recipe, "Correct & Smooth")
+        settings, labels = recipe.smoothing, task.graph.nodes.labels
+        assert settings is not None
+        check_room(task.graph, place.resources.memory)
+        report = base(task, recipe, seed, replace(place, chances=True))
+        assert report.chances is not None and labels is not None
+        with PeakMemory() as peak:
+            begun = time.monotonic()
+            found = correct_and_smooth(
+                task.graph, report.chances, settings, threads=place.resources.threads, progress=place.progress
+            )
+            took = time.monotonic() - begun
+        valid = _scores(task.graph, found, "valid")
+        return replace(
+            report,
+            valid={name: valid[name] for name in report.valid if name in valid},
+            test=_scores(task.graph, found, "test"),
+            seconds=replace(report.seconds, inference=report.seconds.inference + took),
+            peak_memory=max(report.peak_memory, peak.bytes + report.chances.nbytes),
+            chances=found if place.chances else None,
+        )
+
+    return run
+
+
+@dataclass(frozen=True)
+class _Round:
+    prepared: Prepared
+    fitted: Fitted
+
+    def beats(self, other: _Round, monitor: str) -> bool:
+        """On validation rows alone."""
+        return better(self.fitted.valid, other.fitted.valid, monitor)
+
+
+def reuse_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+    """The contract for label reuse on hops: train, let predictions stand for unknown labels, propagate, train again.
+
+    Y^(0) of a later round is one-hot on training rows and what the round before said elsewhere. Where labels are
+    cross-fitted, a training row's hops see what was said of its own fold, never its labels. The round that is best on
+    validation rows is kept.
+    """
+    _refuse_other_graphs(task, recipe, "label reuse")
+    if not recipe.labels_used:
+        raise GamlpError(
+            f"'{recipe.model.name}' reads no labels that could be reused", hint="use gamlp or sagn with model.beta > 0"
+        )
+    if not len(labelled(task.graph, "valid")):
+        raise GamlpError("label reuse chooses its round by validation rows, and there are none")
+    device = choose_device(place.resources.device)
+    machine = Machine(device, place.resources.memory)
+    training = 0.0
+    best: _Round | None = None
+    said: Array | None = None
+    place.hops.mkdir(parents=True, exist_ok=True)
+    with PeakMemory() as peak, TemporaryDirectory(dir=place.hops) as folder:
+        once = recipe.changed({"training.reuse": 0})
+        prepared, preparation = prepare_task(task, once, replace(place, chances=True))
+        for number in range(recipe.training.reuse + 1):
+            begun = time.monotonic()
+            if said is not None:
+                prepared = _told_again(task.graph, prepared, said, Path(folder) / f"round-{number}", place)
+                preparation += time.monotonic() - begun
+                begun = time.monotonic()
+            fitted = fit_seed(prepared, seed, machine=machine, observe=place.observe, progress=place.progress)
+            here = _Round(prepared, fitted)
+            best = here if best is None or here.beats(best, recipe.training.monitor) else best
+            if number < recipe.training.reuse:
+                said = _said(task.graph, prepared, fitted, place)
+            training += time.monotonic() - begun
+        assert best is not None
+        begun = time.monotonic()
+        test, tests = scores_of(task, best.prepared, best.fitted, place, device)
+        ended = time.monotonic()
+        wanted = place.chances or recipe.smoothing is not None
+        found = chances_of(task.graph, best.prepared, best.fitted, device) if wanted else None
+    kept = best.fitted
+    parameters = sum(value.numel() for value in kept.model.parameters())
+    return Report(
+        recipe.model.name, seed, kept.valid, test, Seconds(preparation, training, ended - begun), peak.bytes,
+        parameters, kept.epoch, kept.epochs, kept.stopped, tests, found,
+    )  # fmt: skip
+
+
+def _said(graph: Graph, prepared: Prepared, fitted: Fitted, place: Place) -> Array:
+    """Probabilities of all nodes; of training rows as they were trained on, without their own fold's labels."""
+    device = choose_device(place.resources.device)
+    found = chances_of(graph, prepared, fitted, device)
+    if prepared.train.crossfit:
+        found[prepared.train.rows] = probabilities_of(fitted, prepared.train, prepared.many, device)
+    return found
+
+
+def _told_again(graph: Graph, prepared: Prepared, said: Array, folder: Path, place: Place) -> Prepared:
+    """The same rows and hops of features; hops of labels from training labels and what was said of other rows."""
+    nodes = replace(graph.nodes, features=Features(said))
+    checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/features.npy")}
+    graph = replace(graph, node_types={**graph.node_types, graph.target: nodes}, checksums=checksums)
+    plan = plan_of(prepared.recipe)
+    assert plan.labels is not None and prepared.valid is not None
+    soft = plan.labels.model_copy(update={"soft": True})
+    plan = plan.model_copy(update={"features": None, "labels": soft, "rows": "all"})
+    store = place.resources.engine().run(graph, plan, folder, place.progress)
+    return replace(
+        prepared,
+        store=store,
+        train=replace(prepared.train, store=store),
+        valid=replace(prepared.valid, store=store),
+    )
+
+
+def _spreading(recipe: Recipe) -> _Spreading:
+    try:
+        return _Spreading.model_validate(recipe.model.options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        hint = f"it has {', '.join(_Spreading.model_fields)}"
+        raise GamlpError(f"'model.options.{key}' of label propagation: {first['msg']}", hint=hint) from error
+
+
+def _scores(graph: Graph, chances: Array, part: str) -> dict[str, float]:
+    labels, rows = graph.nodes.labels, labelled(graph, part)
+    assert labels is not None
+    return report_of(chances[rows], labels.values[rows]) if len(rows) else {}
+
+
+def _refuse_other_graphs(task: Task, recipe: Recipe, what: str) -> None:
+    if task.valid is not None or task.tests or recipe.training.setting == "inductive":
+        raise GamlpError(
+            f"{what} spreads labels over the graph they lie in, so it cannot be inductive",
+            hint="use training.setting transductive, on one graph",
+        )

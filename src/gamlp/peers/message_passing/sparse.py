@@ -1,0 +1,252 @@
+"""Sparse matrices that messages are passed with: products by CSR, backwards by a transpose that is made once.
+
+torch's own gradient of (CSR · dense) builds the transpose at every step: seven times the product itself (500,000
+entries, width 64). Here it is sorted once for a graph and only its values are put in order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from gamlp.peers.views import View
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Where a matrix has entries, by rows; `columns` int32, ascending within a row."""
+
+    shape: tuple[int, int]
+    offsets: Tensor
+    columns: Tensor
+
+    @property
+    def entries(self) -> int:
+        return len(self.columns)
+
+    @cached_property
+    def transposed(self) -> tuple[Pattern, Tensor]:
+        """Of the other side, and the order in which the entries stand there."""
+        numbers = np.arange(self.entries, dtype=np.int32)
+        other = scipy.sparse.csr_matrix((numbers, self.columns.numpy(), self.offsets.numpy()), self.shape).tocsc()
+        offsets, columns = torch.from_numpy(other.indptr), torch.from_numpy(other.indices)
+        return Pattern((self.shape[1], self.shape[0]), offsets, columns), torch.from_numpy(other.data)
+
+    @cached_property
+    def targets(self) -> Matrix:
+        """[entries, rows]: T a gives every entry its row's value, and Tᵀ e adds up the entries of every row."""
+        rows = torch.repeat_interleave(torch.arange(self.shape[0], dtype=torch.int32), self.offsets.diff().long())
+        return self._incidence(rows, self.shape[0])
+
+    @cached_property
+    def sources(self) -> Matrix:
+        """[entries, columns]: S a gives every entry its column's value."""
+        return self._incidence(self.columns, self.shape[1])
+
+    def _incidence(self, ends: Tensor, nodes: int) -> Matrix:
+        offsets = torch.arange(self.entries + 1, dtype=torch.int32)
+        return Matrix(Pattern((self.entries, nodes), offsets, ends), torch.ones(self.entries))
+
+    def filled(self, values: Tensor) -> Tensor:
+        """As torch's CSR."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(self.offsets, self.columns, values, self.shape, check_invariants=False)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A sparse matrix without gradient of its own; `times` has one for what it is multiplied with."""
+
+    pattern: Pattern
+    values: Tensor
+    _kept: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.pattern.shape
+
+    @property
+    def turned(self) -> Tensor:
+        """The values in the transpose's order."""
+        if "turned" not in self._kept:
+            self._kept["turned"] = self.values.index_select(0, self.pattern.transposed[1])
+        return self._kept["turned"]
+
+    @property
+    def transposed(self) -> Matrix:
+        other, _ = self.pattern.transposed
+        return Matrix(other, self.turned)
+
+    def times(self, dense: Tensor) -> Tensor:
+        """M · dense `[columns, d]`."""
+        found: Tensor = _Times.apply(dense, self)  # type: ignore[no-untyped-call]
+        return found
+
+    def dropped(self, share: float, training: bool) -> Matrix:
+        """Dropout on what is not zero."""
+        if not training or not share:
+            return self
+        return replace(self, values=dropped(self.values, share), _kept={})
+
+
+class _Times(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, dense: Tensor, matrix: Matrix) -> Tensor:
+        context.matrix = matrix
+        return matrix.pattern.filled(matrix.values) @ dense.contiguous()
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Any:
+        matrix: Matrix = context.matrix
+        other, _ = matrix.pattern.transposed
+        return other.filled(matrix.turned) @ gradient.contiguous(), None
+
+
+class _Weighted(torch.autograd.Function):
+    """out[h] = M(w[h]) · dense[h] with gradients of both: of w[h, e] = out'[h, row e] · dense[h, column e]."""
+
+    @staticmethod
+    def forward(context: Any, weights: Tensor, dense: Tensor, pattern: Pattern) -> Tensor:
+        context.save_for_backward(weights, dense)
+        context.pattern = pattern
+        return torch.stack([pattern.filled(own) @ values for own, values in zip(weights, dense)])
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Any:
+        weights, dense = context.saved_tensors
+        pattern: Pattern = context.pattern
+        other, order = pattern.transposed
+        of_dense, of_weights = torch.empty_like(dense), torch.empty_like(weights)
+        for head, out in enumerate(gradient.contiguous()):
+            of_dense[head] = other.filled(weights[head].index_select(0, order)) @ out
+            of_weights[head] = entries_of_product(pattern, out, dense[head])
+        return of_weights, of_dense, None
+
+
+class _Scores(torch.autograd.Function):
+    """scores[h, e] = left[h, row e] · right[h, column e]."""
+
+    @staticmethod
+    def forward(context: Any, left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
+        context.save_for_backward(left, right)
+        context.pattern = pattern
+        return torch.stack([entries_of_product(pattern, one, two) for one, two in zip(left, right)])
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Any:
+        left, right = context.saved_tensors
+        pattern: Pattern = context.pattern
+        other, order = pattern.transposed
+        of_left = [pattern.filled(own) @ two for own, two in zip(gradient.contiguous(), right)]
+        of_right = [other.filled(own.index_select(0, order)) @ one for own, one in zip(gradient.contiguous(), left)]
+        return torch.stack(of_left), torch.stack(of_right), None
+
+
+def weighted(pattern: Pattern, weights: Tensor, dense: Tensor) -> Tensor:
+    """For every head h the sum over entries: weights `[h, entries]`, dense `[h, columns, d]` → `[h, rows, d]`."""
+    found: Tensor = _Weighted.apply(weights.contiguous(), dense.contiguous(), pattern)  # type: ignore[no-untyped-call]
+    return found
+
+
+def scores(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
+    """left `[h, rows, d]` · right `[h, columns, d]` where the pattern has entries → `[h, entries]`."""
+    found: Tensor = _Scores.apply(left.contiguous(), right.contiguous(), pattern)  # type: ignore[no-untyped-call]
+    return found
+
+
+def entries_of_product(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
+    """(left · rightᵀ) where the pattern has entries."""
+    empty = pattern.filled(torch.zeros(pattern.entries))
+    found: Tensor = torch.sparse.sampled_addmm(empty, left, right.t().contiguous(), beta=0.0).values()
+    return found
+
+
+def softmax(pattern: Pattern, values: Tensor) -> Tensor:
+    """Over the entries of every row: values `[entries, h]`; the same shape."""
+    with torch.no_grad():
+        lengths = pattern.offsets.diff().long()
+        most = torch.segment_reduce(values.detach(), "max", lengths=lengths, unsafe=True, initial=-torch.inf)
+        most = pattern.targets.times(torch.where(most.isfinite(), most, 0.0))
+    raised = torch.exp(values - most)
+    return raised / pattern.targets.times(pattern.targets.transposed.times(raised))
+
+
+def dropped(values: Tensor, share: float, training: bool = True) -> Tensor:
+    """Dropout by 16 random bits an entry: a third of torch's time; the share is exact to 1 / 65536."""
+    if not training or not share:
+        return values
+    count = values.numel()
+    bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:count]
+    cut = round(share * 65536)
+    kept = (bits >= cut - 32768).view(values.shape)
+    return torch.where(kept, values, 0.0) * (65536 / (65536 - cut))
+
+
+def from_triples(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Matrix:
+    """Entries in any order; several in one place are added up."""
+    triples = scipy.sparse.coo_matrix((values.numpy(), (rows.numpy(), columns.numpy())), shape)
+    return _of_scipy(triples.tocsr())
+
+
+def _of_scipy(matrix: Any) -> Matrix:
+    matrix.sort_indices()
+    offsets, columns = (torch.from_numpy(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
+    pattern = Pattern((int(matrix.shape[0]), int(matrix.shape[1])), offsets, columns)
+    return Matrix(pattern, torch.from_numpy(matrix.data.astype(np.float32)))
+
+
+def features_of(view: View) -> Tensor | Matrix:
+    """x of the view: dense, or as a sparse matrix, made once."""
+    if view.x.layout != torch.sparse_csr:
+        return view.x
+    if "features" not in view.kept:
+        view.kept["features"] = sparse(view.x)
+    found: Matrix = view.kept["features"]
+    return found
+
+
+def sparse(x: Tensor) -> Tensor | Matrix:
+    """torch's CSR as a sparse matrix; a dense tensor as it is."""
+    if x.layout != torch.sparse_csr:
+        return x
+    pattern = Pattern((x.shape[0], x.shape[1]), x.crow_indices().int(), x.col_indices().int())
+    return Matrix(pattern, x.values())
+
+
+def adjacency(view: View, kind: str) -> Matrix:
+    """A of the view, row i = what node i hears, made once.
+
+    `symmetric`: D^-1/2 (A + I) D^-1/2, D the row sums of A + I; `mean`: D^-1 A; `loops`: A + I; `plain`: A.
+    """
+    key = f"adjacency {kind}"
+    if key not in view.kept:
+        view.kept[key] = _adjacency(view, kind)
+    found: Matrix = view.kept[key]
+    return found
+
+
+def _adjacency(view: View, kind: str) -> Matrix:
+    source, target = view.edges
+    weights = torch.ones(view.edges.shape[1]) if view.weights is None else view.weights
+    if kind in ("symmetric", "loops"):
+        own = torch.arange(view.nodes)
+        source, target = torch.cat([source, own]), torch.cat([target, own])
+        weights = torch.cat([weights, torch.ones(view.nodes)])
+    matrix = from_triples(target, source, weights, (view.nodes, view.nodes))
+    if kind in ("plain", "loops"):
+        return matrix
+    degrees = matrix.pattern.targets.transposed.times(matrix.values[:, None]).ravel()
+    power = -0.5 if kind == "symmetric" else -1.0
+    scale = torch.where(degrees > 0, degrees.abs().pow(power), 0.0)
+    values = matrix.values * matrix.pattern.targets.times(scale[:, None]).ravel()
+    if kind == "symmetric":
+        values = values * matrix.pattern.sources.times(scale[:, None]).ravel()
+    return Matrix(matrix.pattern, values)

@@ -1,0 +1,102 @@
+"""HGConv: attention within every relation (micro), then over the relations of a node (macro)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gamlp.peers.message_passing.layers import InitialisedLinear
+from gamlp.peers.message_passing.sparse import dropped
+from gamlp.peers.message_passing.typed.layers import (
+    Residual,
+    States,
+    TypedInput,
+    attended,
+    glorot,
+    heads_of,
+    mixed,
+    relation_matrix,
+)
+from gamlp.peers.typed_views import Heard, TypedShape, TypedView
+from gamlp.recipe.recipe import Recipe
+from gamlp.recipe.sections import Model
+
+
+class HGConv(nn.Module):
+    """HGConv (Yu et al., 2020): features of every type to one width, layers of both convolutions, a linear map.
+
+    `model.hidden` is the width of all heads together. Options: heads.
+    """
+
+    def __init__(self, shape: TypedShape, recipe: Recipe) -> None:
+        super().__init__()
+        settings, options = recipe.model, heads_of(recipe, {"heads": 8})
+        self.first = TypedInput(shape, settings.hidden, settings.input_dropout)
+        self.layers = nn.ModuleList(
+            [Hybrid(shape, heard, settings, options["heads"]) for heard in shape.heard(settings.layers)]
+        )
+        self.last = InitialisedLinear(settings.hidden, shape.classes)
+
+    def forward(self, view: TypedView, known: Tensor | None = None) -> Tensor:
+        hidden = self.first(view)
+        for layer in self.layers:
+            hidden = layer(hidden, view)
+        logits: Tensor = self.last(view.asked(hidden[view.shape.target]))
+        return logits
+
+
+class Hybrid(nn.Module):
+    """One layer. For a node i of type τ, a relation r from nodes of type s, every head:
+
+    micro: c_r = relu(Σ_j α_j W_s h_j), α = softmax over j in N_r(i) of LeakyReLU(a_s · [W_τ h_i ‖ W_s h_j]);
+    macro: z = Σ_r β_r E_r c_r, β = softmax over r of LeakyReLU(q · [Q_τ h_i ‖ E_r c_r]), E_r over all heads at once;
+    then h_i ← σ(λ_τ) z + (1 - σ(λ_τ)) (R_τ h_i + b_τ). A relation without edges takes no part.
+    """
+
+    def __init__(self, shape: TypedShape, heard: Heard, settings: Model, heads: int) -> None:
+        super().__init__()
+        self.heard, self.heads = heard, heads
+        self.dropout, self.attention_dropout = settings.dropout, settings.attention_dropout
+        self.place = kinds = {kind: place for place, kind in enumerate(shape.counts)}
+        width, each = settings.hidden, settings.hidden // heads
+        self.node = nn.ParameterList([glorot(width, width) for _ in kinds])
+        self.attention = nn.ParameterList([glorot(heads, 2 * each) for _ in kinds])
+        self.relation = nn.ParameterList([glorot(width, width) for _ in heard.relations])
+        self.centre = nn.ParameterList([glorot(width, width) for _ in heard.kinds])
+        self.over_relations = glorot(heads, 2 * each)
+        self.residual = nn.ModuleList([Residual(width) for _ in heard.kinds])
+
+    def forward(self, hidden: States, view: TypedView) -> States:
+        heard: dict[str, list[Tensor]] = {kind: [] for kind in self.heard.kinds}
+        read = {kind: dropped(values, self.dropout, self.training) for kind, values in hidden.items()}
+        mapped = {kind: self._in_heads(values @ self.node[self.place[kind]]) for kind, values in read.items()}
+        for name, weight in zip(self.heard.relations, self.relation):
+            if view.live((name,)):
+                micro = self._micro(view, name, mapped)
+                heard[view.shape.links[name].target].append(self._in_heads(micro @ weight))
+        found = {}
+        for kind, centre, residual in zip(self.heard.kinds, self.centre, self.residual):
+            macro = self._macro(hidden[kind] @ centre, heard[kind])
+            found[kind] = residual(dropped(macro, self.dropout, self.training), hidden[kind])
+        return found
+
+    def _micro(self, view: TypedView, name: str, mapped: States) -> Tensor:
+        link = view.shape.links[name]
+        own, near = mapped[link.target], mapped[link.source]
+        of_own, of_near = self.attention[self.place[link.source]].chunk(2, 1)
+        found = attended(
+            relation_matrix(view, name).pattern, (own * of_own).sum(2), (near * of_near).sum(2), near,
+            self.attention_dropout, self.training,
+        )  # fmt: skip
+        return functional.relu(found.flatten(1))
+
+    def _macro(self, centre: Tensor, parts: list[Tensor]) -> Tensor:
+        if not parts:
+            return torch.zeros_like(centre)
+        of_centre, of_part = self.over_relations.chunk(2, 1)
+        own = (self._in_heads(centre) * of_centre).sum(2)
+        return mixed(parts, [own + (part * of_part).sum(2) for part in parts]).flatten(1)
+
+    def _in_heads(self, values: Tensor) -> Tensor:
+        return values.view(len(values), self.heads, values.shape[1] // self.heads)

@@ -1,0 +1,159 @@
+"""Peers that pass messages over several node types and relations: R-GCN, HGT, HGConv and R-HGNN.
+
+R-GSN (Wu et al., 2021) stays unwritten: its published result rests on adversarial perturbation of features in training
+(FLAG) and on weights of relations that are means over a sampled batch; the one training loop has neither.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn import HGTConv
+
+from gamlp.peers.message_passing.layers import InitialisedLinear
+from gamlp.peers.message_passing.sparse import Pattern, dropped, from_triples, scores, softmax, weighted
+from gamlp.peers.message_passing.typed.layers import States, TypedInput, heads_of, relation_matrix
+from gamlp.peers.message_passing.typed.macro import HGConv
+from gamlp.peers.message_passing.typed.relations import RHGNN
+from gamlp.peers.samplers.neighbours import options_of
+from gamlp.peers.typed_views import Heard, TypedShape, TypedView
+from gamlp.recipe.recipe import Recipe
+from gamlp.recipe.sections import Model
+
+__all__ = ["HGT", "RGCN", "RHGNN", "HGConv"]
+
+
+class RGCN(nn.Module):
+    """R-GCN (Schlichtkrull et al., 2018): h_i ← relu(W_τ h_i + b_τ + Σ_r mean_{j in N_r(i)} W_r h_j), no relu at last.
+
+    As OGB's R-GCN on ogbn-mag, and unlike PyG's RGCNConv, every node type τ has a W of its own for the node itself.
+    Neighbours' means are sparse products by relation; where edges have weights, weighted means.
+    """
+
+    def __init__(self, shape: TypedShape, recipe: Recipe) -> None:
+        super().__init__()
+        settings = recipe.model
+        options_of(recipe, {})
+        self.first = TypedInput(shape, settings.hidden, settings.input_dropout)
+        heard = shape.heard(settings.layers)
+        widths = [settings.hidden] * (settings.layers - 1) + [shape.classes]
+        self.layers = nn.ModuleList([_Relational(*pair, settings.hidden) for pair in zip(heard, widths)])
+        self.dropout = settings.dropout
+
+    def forward(self, view: TypedView, known: Tensor | None = None) -> Tensor:
+        hidden = self.first(view)
+        for index, layer in enumerate(self.layers):
+            hidden = {kind: dropped(values, self.dropout, self.training) for kind, values in hidden.items()}
+            hidden = layer(hidden, view)
+            if index + 1 < len(self.layers):
+                hidden = {kind: functional.relu(values) for kind, values in hidden.items()}
+        return view.asked(hidden[view.shape.target])
+
+
+class _Relational(nn.Module):
+    def __init__(self, heard: Heard, outer: int, inner: int) -> None:
+        super().__init__()
+        self.heard = heard
+        self.own = nn.ModuleList([InitialisedLinear(inner, outer) for _ in heard.kinds])
+        self.near = nn.ModuleList([InitialisedLinear(inner, outer, bias=False) for _ in heard.relations])
+
+    def forward(self, hidden: States, view: TypedView) -> States:
+        found = {kind: layer(hidden[kind]) for kind, layer in zip(self.heard.kinds, self.own)}
+        for name, layer in zip(self.heard.relations, self.near):
+            if view.live((name,)):
+                link = view.shape.links[name]
+                mean = relation_matrix(view, name, mean=True).times(layer(hidden[link.source]))
+                found[link.target] = found[link.target] + mean
+        return found
+
+
+class HGT(nn.Module):
+    """HGT (Hu et al., 2020): layers of attention over all edges into a node at once, then a linear map.
+
+    h = gelu(x W_τ + b_τ) at first. `model.hidden` is the width of all heads together. Options: heads.
+    """
+
+    def __init__(self, shape: TypedShape, recipe: Recipe) -> None:
+        super().__init__()
+        settings, options = recipe.model, heads_of(recipe, {"heads": 8})
+        width = settings.hidden
+        self.first = TypedInput(shape, width, settings.input_dropout)
+        self.layers = nn.ModuleList(
+            [TypedTransformer(shape, heard, settings, options["heads"]) for heard in shape.heard(settings.layers)]
+        )
+        self.last = InitialisedLinear(width, shape.classes)
+
+    def forward(self, view: TypedView, known: Tensor | None = None) -> Tensor:
+        hidden = {kind: functional.gelu(values) for kind, values in self.first(view).items()}
+        for layer in self.layers:
+            hidden = layer(hidden, view)
+        logits: Tensor = self.last(view.asked(hidden[view.shape.target]))
+        return logits
+
+
+class TypedTransformer(HGTConv):  # type: ignore[misc]
+    """PyG's HGTConv with its parameters, its sums over edges done as sparse products. For a node i of type τ:
+
+    h_i ← σ(s_τ) A_τ gelu(Σ_j α_ij M_r V h_j) + (1 - σ(s_τ)) h_i, α = softmax over all j by all relations r of
+    μ_r (Q h_i) · (W_r K h_j) / √d; Q, K, V, A by type, W, M, μ by relation. Who hears none has a sum of zero.
+    """
+
+    def __init__(self, shape: TypedShape, heard: Heard, settings: Model, heads: int) -> None:
+        # By number: PyG makes names of modules of them, and a type may be called what a module already has.
+        number = {kind: f"type{index}" for index, kind in enumerate(shape.counts)}
+        links = [shape.links[name] for name in heard.relations]
+        edges = [(number[link.source], f"relation{r}", number[link.target]) for r, link in enumerate(links)]
+        super().__init__(settings.hidden, settings.hidden, (list(number.values()), edges), heads)
+        self.heard, self.number, self.edge_of = heard, number, dict(zip(heard.relations, edges))
+        self.dropout, self.attention_dropout = settings.dropout, settings.attention_dropout
+
+    def forward(self, hidden: States, view: TypedView) -> States:
+        names, kinds, each = view.live(self.heard.relations), self.heard.kinds, self.out_channels // self.heads
+        mapped = self.kqv_lin({self.number[kind]: values for kind, values in hidden.items()})
+        parts = {
+            kind: [part.unflatten(1, (self.heads, each)) for part in values.chunk(3, 1)]
+            for kind, values in mapped.items()
+        }
+        query = torch.cat([parts[self.number[kind]][1] for kind in kinds])
+        heard = torch.zeros_like(query)
+        if names:
+            keys, values = ({kind: three[place] for kind, three in parts.items()} for place in (0, 2))
+            edges = {self.edge_of[name]: None for name in names}
+            key, value, _ = self._construct_src_node_feat(keys, values, edges)
+            counts = [view.shape.counts[view.shape.links[name].source] for name in names]
+            strength = [self.p_rel["__".join(edge)].expand(count, -1) for edge, count in zip(edges, counts)]
+            heard = self._heard(union(view, names, kinds), query, key * torch.cat(strength)[..., None], value)
+        found = {}
+        for kind, sums in zip(kinds, torch.split(heard.flatten(1), [view.shape.counts[kind] for kind in kinds])):
+            number = self.number[kind]
+            new = dropped(self.out_lin.lins[number](functional.gelu(sums)), self.dropout, self.training)
+            share = torch.sigmoid(self.skip[number])
+            found[kind] = share * new + (1 - share) * hidden[kind]
+        return found
+
+    def _heard(self, pattern: Pattern, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        alike = scores(pattern, query.transpose(0, 1), key.transpose(0, 1)) / math.sqrt(query.shape[2])
+        alpha = dropped(softmax(pattern, alike.t()), self.attention_dropout, self.training)
+        return weighted(pattern, alpha.t(), value.transpose(0, 1)).transpose(0, 1)
+
+
+def union(view: TypedView, names: list[str], kinds: tuple[str, ...]) -> Pattern:
+    """All edges of these relations in one pattern: rows are nodes type after type, columns sources by relation."""
+    key = f"union {names} {kinds}"
+    if key not in view.kept:
+        counts, links = view.shape.counts, view.shape.links
+        before = dict(zip(kinds, _starts([counts[kind] for kind in kinds])))
+        widths = [counts[links[name].source] for name in names]
+        columns = torch.cat([view.edges[name][0] + start for name, start in zip(names, _starts(widths))])
+        rows = torch.cat([view.edges[name][1] + before[links[name].target] for name in names])
+        size = (sum(counts[kind] for kind in kinds), sum(widths))
+        view.kept[key] = from_triples(rows, columns, torch.ones(len(rows)), size).pattern
+    found: Pattern = view.kept[key]
+    return found
+
+
+def _starts(sizes: list[int]) -> list[int]:
+    return [sum(sizes[:index]) for index in range(len(sizes))]

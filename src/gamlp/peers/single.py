@@ -1,0 +1,142 @@
+"""`gamlp run DATASET --model METHOD` for methods without a bundle: reports by seed, scores, predictions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest
+from gamlp.io.files import write_json, write_text
+from gamlp.peers.contract import Place, Report, Seconds, Task
+from gamlp.peers.registry import method, run
+from gamlp.progress import Progress, silent
+from gamlp.recipe.recipe import Recipe
+from gamlp.report import SeedScores, Timings, content_of_chances, write_page
+from gamlp.run.predictions import Written, write_chances
+from gamlp.run.prepare import HERE, Resources
+from gamlp.run.train import summary
+from gamlp.training.run_folder import METHOD_RUN
+
+_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class Single:
+    """A finished run of a method: a report for every seed, and the chances of the best by validation."""
+
+    path: Path
+    method: str
+    reports: dict[int, Report]
+    best: int
+    chances: Array
+    predictions: Written
+    many: bool = False
+
+    def scores(self, part: str) -> dict[str, Any]:
+        """Mean and deviation over seeds of `valid` or `test`."""
+        return summary([getattr(report, part) for report in self.reports.values()])
+
+
+def run_method(
+    graph: Graph, recipe: Recipe, out: Path, *, resources: Resources = HERE, progress: Progress = silent
+) -> Single:
+    """Run every seed that the folder lacks, then write scores and predictions of all nodes."""
+    known = method(recipe.model.name)
+    fresh = _claim(graph, recipe, out)
+    reports: dict[int, Report] = {}
+    try:
+        for seed in recipe.training.seeds:
+            reports[seed] = _seed(Task(graph), recipe, seed, out, resources, progress)
+    except GamlpError:
+        if fresh and not reports:  # nothing was learned: the same --out may be used with a better recipe
+            shutil.rmtree(out)
+        raise
+    best = max(reports, key=lambda seed: (reports[seed].valid.get("score", 0.0), -reports[seed].valid.get("loss", 0.0)))
+    chances = np.load(_chances_path(out, best), mmap_mode="r", allow_pickle=False)
+    labels = graph.nodes.labels
+    assert labels is not None
+    written = write_chances(
+        _parts(chances), len(chances), labels, graph.nodes.ids, out / "predictions.parquet", progress=progress
+    )
+    single = Single(out, known.name, reports, best, chances, written, labels.many)
+    scores = {"seeds": {seed: report.as_json() for seed, report in reports.items()}, **single.scores("test")}
+    write_json(out / "evaluation.json", {**scores, "valid": single.scores("valid"), "many": labels.many})
+    _write_page(single, graph, recipe)
+    return single
+
+
+def _write_page(single: Single, graph: Graph, recipe: Recipe) -> None:
+    """The same report.html that a run of GAMLP gets, without what only a model on hops can tell."""
+    reports = single.reports
+    seeds = [
+        SeedScores(seed, one.valid, one.test, one.epoch, one.epochs, one.seconds.training, one.stopped)
+        for seed, one in reports.items()
+    ]
+    times = Timings(
+        max(one.seconds.preparation for one in reports.values()),
+        sum(one.seconds.training for one in reports.values()),
+        sum(one.seconds.inference for one in reports.values()),
+        max(one.peak_memory for one in reports.values()),
+    )
+    texts = [(single.path / "seeds" / f"{seed}.metrics.jsonl").read_text() for seed in reports]
+    lines = [json.loads(line) for text in texts for line in text.splitlines()]
+    content = content_of_chances(
+        graph, {single.best: single.chances}, seeds, recipe,
+        lines=lines, timings=times, parameters=reports[single.best].parameters,
+    )  # fmt: skip
+    write_page(content, single.path / "report.html")
+
+
+def _claim(graph: Graph, recipe: Recipe, out: Path) -> bool:
+    """The folder is new (gives True), or holds the same run."""
+    known_by = [fingerprint.structure(graph), fingerprint.features(graph), fingerprint.answers(graph)]
+    about = {"graph": digest(known_by), "name": graph.name, "recipe": recipe.model_dump(mode="json")}
+    known = out / METHOD_RUN
+    if known.exists():
+        if json.loads(known.read_text()) != about:
+            raise GamlpError("holds another run", file=out, hint="choose another --out")
+        return False
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise GamlpError("is not empty and holds no run of this method", file=out, hint="choose another --out")
+    (out / "seeds").mkdir(parents=True)
+    write_text(out / "recipe.yaml", recipe.to_yaml())
+    write_json(known, about)
+    return True
+
+
+def _seed(task: Task, recipe: Recipe, seed: int, out: Path, resources: Resources, progress: Progress) -> Report:
+    """A seed's report, from its file where it was run before."""
+    path = out / "seeds" / f"{seed}.json"
+    if path.exists():
+        content = json.loads(path.read_text())
+        return Report(**{**content, "seconds": Seconds(**content["seconds"])})
+    lines: list[dict[str, Any]] = []
+    place = Place(out / "hops", resources, chances=True, observe=lines.append, progress=progress)
+    report = run(task, recipe, seed, place)
+    assert report.chances is not None
+    beside = out / "seeds" / f".{seed}.partial.npy"
+    np.save(beside, report.chances)
+    beside.replace(_chances_path(out, seed))
+    write_text(out / "seeds" / f"{seed}.metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    write_json(path, report.as_json())
+    return replace(report, chances=None)
+
+
+def _chances_path(out: Path, seed: int) -> Path:
+    return out / "seeds" / f"{seed}.npy"
+
+
+def _parts(chances: Array) -> Iterator[tuple[Array, Array]]:
+    for begin in range(0, len(chances), _ROWS):
+        rows = np.arange(begin, min(begin + _ROWS, len(chances)))
+        yield rows, np.asarray(chances[begin : begin + len(rows)])

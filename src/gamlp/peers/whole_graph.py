@@ -1,0 +1,188 @@
+"""Methods that pass messages: the whole graph in memory, trained through the one loop, on parts where it samples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Generic, TypeVar
+
+import torch
+from torch import nn
+
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph
+from gamlp.graph.induced import induced
+from gamlp.io.memory import PeakMemory
+from gamlp.models.shape import Shape
+from gamlp.peers.contract import Place, Report, Run, Seconds, Task
+from gamlp.peers.scoring import labelled, mean_of
+from gamlp.peers.typed_views import TypedRows, TypedShape, check_alike, typed_statistics, typed_view
+from gamlp.peers.views import UNKNOWN, GraphRows, Sampler, View, view_of
+from gamlp.propagation import feature_statistics
+from gamlp.recipe.recipe import Recipe
+from gamlp.training.checks import check_trainable
+from gamlp.training.device import choose_device
+from gamlp.training.loop import Machine, fit
+from gamlp.training.scores import full_report, probabilities
+
+MakeModel = Callable[[Shape, Recipe], nn.Module]
+MakeTyped = Callable[[TypedShape, Recipe], nn.Module]
+MakeSampler = Callable[[GraphRows, Recipe, int], Sampler]
+Rows = TypeVar("Rows", GraphRows, TypedRows)
+
+
+@dataclass(frozen=True)
+class _Sides(Generic[Rows]):
+    """Training, validation and test rows; inductive ones stand on graphs of their own."""
+
+    train: Rows
+    valid: Rows | None
+    tests: dict[str, Rows]
+
+
+def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, masked: float | None = None) -> Run:
+    """The contract for a torch module `forward(view, known) → logits of view.rows`.
+
+    `masked`: the model reads known labels, and this share of training rows is hidden each epoch
+    (`model.options.masked` changes it).
+    """
+
+    def run(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+        with PeakMemory() as peak, TemporaryDirectory() as folder:
+            begun = time.monotonic()
+            check_trainable(task.graph)
+            share = None if masked is None else float(recipe.model.options.get("masked", masked))
+            sides = _sides(task, recipe, Path(folder), partial(_plain_side, recipe.propagation.scaling, share))
+            if sampler is not None:
+                sides = replace(sides, train=replace(sides.train, sampler=sampler(sides.train, recipe, seed)))
+            shape = Shape(int(sides.train.view.x.shape[1]), sides.train.classes, 0)
+            report = _report(lambda: make(shape, recipe), sides, task, recipe, seed, place, begun)
+        return replace(report, peak_memory=peak.bytes)
+
+    return run
+
+
+def typed_message_passing(make: MakeTyped) -> Run:
+    """The contract for a torch module of several node types: `forward(typed view) → logits of view.rows`.
+
+    Nodes of a type without features learn a row of their own; features that were completed before are read as such.
+    """
+
+    def run(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+        with PeakMemory() as peak, TemporaryDirectory() as folder:
+            begun = time.monotonic()
+            _check_typed(task.graph, recipe)
+            sides = _sides(task, recipe, Path(folder), partial(_typed_side, recipe.propagation.scaling))
+            shape = sides.train.view.shape
+            for name, rows in {"valid": sides.valid, **sides.tests}.items():
+                if rows is not None:
+                    check_alike(shape, rows.view.shape, name)
+            report = _report(lambda: make(shape, recipe), sides, task, recipe, seed, place, begun)
+        return replace(report, peak_memory=peak.bytes)
+
+    return run
+
+
+def _report(
+    make: Callable[[], nn.Module],
+    sides: _Sides[Rows],
+    task: Task,
+    recipe: Recipe,
+    seed: int,
+    place: Place,
+    begun: float,
+) -> Report:
+    """Train on one side, choose by another, and only then look at the tests; memory is for the caller to tell."""
+    device = choose_device(place.resources.device)
+    labels = task.graph.nodes.labels
+    assert labels is not None
+    prepared = time.monotonic()
+    fitted = fit(
+        make, sides.train, sides.valid, recipe.training,
+        seed=seed, machine=Machine(device), observe=place.observe, progress=place.progress,
+    )  # fmt: skip
+    trained = time.monotonic()
+    found = {name: full_report(fitted.model, rows.batches(0, device)) for name, rows in sides.tests.items()}
+    ended = time.monotonic()
+    chances = None
+    if place.chances:
+        whole = next(iter(sides.tests.values())) if not task.tests else sides.train
+        with torch.no_grad():
+            logits = fitted.model(whole.view.of_rows(None), whole.known)
+        chances = probabilities(logits, labels.many).cpu().numpy()
+        if recipe.smoothing is not None:  # smoothing must know all rows: theirs is its inference
+            ended = time.monotonic()
+    parameters = sum(value.numel() for value in fitted.model.parameters())
+    return Report(
+        recipe.model.name, seed, fitted.valid, mean_of(list(found.values())),
+        Seconds(prepared - begun, trained - prepared, ended - trained), 0, parameters,
+        fitted.epoch, fitted.epochs, fitted.stopped, found if task.tests else {}, chances,
+    )  # fmt: skip
+
+
+def _sides(
+    task: Task, recipe: Recipe, folder: Path, reader: Callable[[Graph | None], Callable[[Graph, str | None], Rows]]
+) -> _Sides[Rows]:
+    """`reader(of)` reads rows of graphs; `standard` scaling is then by the graph `of`, or each by its own."""
+    inductive = recipe.training.setting == "inductive"
+    alone = task.graph
+    if inductive and task.graph.nodes.split is not None:
+        alone = induced(task.graph, task.graph.nodes.split.train, folder / "training-graph")
+    # Rows that training must not see lend it no statistics either (METHOD section 1).
+    apart = recipe.propagation.scaling == "standard" and (inductive or task.valid is not None or bool(task.tests))
+    side = reader(alone if apart else None)
+    whole = side(task.graph, "train")
+    train = whole if alone is task.graph else side(alone, "train")
+    valid = replace(whole, rows=labelled(task.graph, "valid")) if task.valid is None else side(task.valid, None)
+    tests = {name: side(graph, None) for name, graph in task.tests.items()}
+    if not task.tests:
+        tests = {"test": replace(whole, rows=labelled(task.graph, "test"))}
+    return _Sides(train, valid if len(valid) else None, tests)
+
+
+def _plain_side(scaling: str, masked: float | None, of: Graph | None) -> Callable[[Graph, str | None], GraphRows]:
+    statistics = None if of is None else feature_statistics(of)
+    return lambda graph, part: _rows(graph, view_of(graph, scaling, statistics), part, masked)
+
+
+def _typed_side(scaling: str, of: Graph | None) -> Callable[[Graph, str | None], TypedRows]:
+    statistics = None if of is None else typed_statistics(of)
+
+    def side(graph: Graph, part: str | None) -> TypedRows:
+        labels = graph.nodes.labels
+        assert labels is not None
+        rows = labelled(graph, *([] if part is None else [part]))
+        return TypedRows(typed_view(graph, scaling, statistics), labels.values, rows, len(labels.classes))
+
+    return side
+
+
+def _check_typed(graph: Graph, recipe: Recipe) -> None:
+    """Unlike on graphs of one type, features may be missing; training rows alone have no graph of their own."""
+    if not graph.heterogeneous:
+        return check_trainable(graph)
+    if recipe.training.setting == "inductive":
+        raise GamlpError(
+            f"'{recipe.model.name}' on a graph of several types trains on the whole graph",
+            hint="training.setting transductive",
+        )
+    if not len(labelled(graph, "train")):
+        raise GamlpError(f"graph '{graph.name}' has no training rows", hint="mark some rows 'train' in its split")
+    return None
+
+
+def _rows(graph: Graph, view: View, part: str | None, masked: float | None) -> GraphRows:
+    labels = graph.nodes.labels
+    assert labels is not None
+    rows = labelled(graph, *([] if part is None else [part]))
+    known = None
+    if masked is not None and not labels.many:
+        known = torch.full((graph.nodes.count,), UNKNOWN)
+        if graph.nodes.split is not None:
+            told = torch.from_numpy(labelled(graph, "train"))
+            known[told] = torch.from_numpy(labels.values[told.numpy()].astype("int64"))
+    return GraphRows(view, labels.values, rows, len(labels.classes), known=known, masked=masked or 0.0)

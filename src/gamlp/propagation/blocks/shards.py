@@ -1,0 +1,131 @@
+"""Blocks of hops → the store's shards, one task a shard: the local engine's assembly over files on shared storage."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.io.files import map_array
+from gamlp.io.place import Place, scratch
+from gamlp.io.row_arrays import RowShards
+from gamlp.kernel import NUMPY
+from gamlp.propagation.blocks.hop import BlockPass, Columns
+from gamlp.propagation.operator import Operator, factors_of
+from gamlp.propagation.passes import Piece
+from gamlp.propagation.signals import Part, Signal
+from gamlp.propagation.store.shards import PART, Assembly, Shard, Source
+
+
+@dataclass(frozen=True)
+class StoredColumns:
+    """Columns of a pass, the number of their part, and a file of where its rows lie among the signal's (or None)."""
+
+    moved: BlockPass
+    columns: Columns
+    part: int
+    positions: Place | None
+
+
+@dataclass(frozen=True)
+class _StoredSlab:
+    """A hop of some columns, by position among the rows that are kept."""
+
+    values: RowShards
+    at: int
+    padded: int
+
+    def open(self) -> _StoredSlab:
+        return self
+
+    def rows(self, begin: int, end: int, nodes: Array | None) -> tuple[Array, Array | None]:
+        return self.values[begin:end, self.at : self.at + self.padded], None
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class _Leave:
+    """X = leave ∘ Z: the factors of the nodes that are asked for."""
+
+    sums: RowShards
+    operator: Operator
+
+    def __getitem__(self, nodes: Any) -> Array:
+        sums = self.sums[nodes]
+        leave = factors_of(sums, sums, self.operator, directed=False).leave
+        assert leave is not None
+        return leave
+
+
+@dataclass(frozen=True)
+class ShardWriting:
+    """One signal's shards; `write(i)` is a task."""
+
+    name: str
+    hops: int
+    width: int
+    operator: Operator
+    dtype: str
+    count: int  # rows
+    columns: tuple[StoredColumns, ...]
+    folder: Place
+
+    def planned(self) -> list[Shard]:
+        """The same shards as the local engine's."""
+        return self._assembly(Path(), ()).planned()
+
+    def write(self, index: int) -> dict[str, Any]:
+        """One task: shard i, beside and renamed, or put when it is whole."""
+        folder = scratch() if self.folder.local is None else self.folder.local
+        folder.mkdir(parents=True, exist_ok=True)
+        assembly = self._assembly(folder, tuple(self._source(stored) for stored in self.columns))
+        shard = assembly.planned()[index]
+        path = folder / shard.name
+        try:
+            if self.folder.local is None:
+                path.unlink(missing_ok=True)  # a shard of another signal, or of an earlier try
+            written = assembly.write_shard(shard)
+            if self.folder.local is None:
+                (self.folder / shard.name).put_file(path)
+        finally:
+            with suppress(FileNotFoundError):
+                path.with_name(f"{path.stem}{assembly.beside}").unlink()
+            if self.folder.local is None:
+                path.unlink(missing_ok=True)
+        return asdict(written)
+
+    def _assembly(self, folder: Path, sources: tuple[Source, ...]) -> Assembly:
+        rows = np.broadcast_to(np.int64(0), (self.count,))  # only its length is asked for
+        signal = Signal(self.name, "", {}, self.hops, self.width, self.operator, self.dtype, rows, ())
+        leave: Any = None
+        if sources and self.operator.r > 0.0:
+            leave = _Leave(self.columns[0].moved.needs.sums()[1], self.operator)
+        beside = f".{uuid.uuid4().hex[:12]}{PART}"
+        return Assembly(signal, sources, leave, self.count, folder, beside)
+
+    def _source(self, stored: StoredColumns) -> Source:
+        columns, moved = stored.columns, stored.moved
+        rows = None if columns.rows is None else map_array(columns.rows.fetched())
+        positions = None if stored.positions is None else map_array(stored.positions.fetched())
+        part = Part(stored.part, columns.first.read, rows, positions)
+        signal = Signal(self.name, "", {}, self.hops, self.width, self.operator, self.dtype, None, ())
+        piece = Piece(signal, part, *columns.source, columns.at)
+        slabs = {k: _slab(moved, columns, k) for k in range(1, self.hops + 1)}
+        return Source(piece, slabs, moved.down(columns))
+
+
+def _slab(moved: BlockPass, columns: Columns, k: int) -> _StoredSlab:
+    indices, dtype = range(len(moved.needs.blocks)), NUMPY[moved.dtype]
+    if columns.rows is None:
+        places = [moved.state(k, index) for index in indices]
+        shards = RowShards(places, moved.needs.blocks.bounds[1:], (moved.width(k),), dtype)
+        return _StoredSlab(shards, columns.at, columns.padded)
+    places = [moved.kept(columns, k, index) for index in indices]
+    return _StoredSlab(RowShards(places, columns.kept[1:], (columns.padded,), dtype), 0, columns.padded)

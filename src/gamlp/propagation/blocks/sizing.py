@@ -1,0 +1,113 @@
+"""How large things are on Spark: blocks, memory of a task, bytes that move at a hop, storage. Arithmetic alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gamlp.propagation.store.shards import SHARD_BYTES
+
+MEMORY = 1 << 30  # of a task, where nothing is said
+BYTES_OF_ENTRY = 12  # a place among the needed rows, and room to sort them by source
+_OF_NEEDED = 4  # bytes of a row number
+_OF_A_TASK = 4 << 30  # bytes of neighbours' rows that make a task worth its cost: about a second of work
+
+
+def state_row_bytes(columns: int, dtype: str) -> int:
+    """A row of sums while it is computed, and as it is stored: half types are summed as float32."""
+    return columns * (4 if dtype == "float32" else 6)
+
+
+def least_blocks(nodes: int, entries: int, row_bytes: int, memory: int) -> int:
+    """Blocks of which one task holds: its own sums, the rows of one other block, and its entries."""
+    return max(1, -(-whole_bytes(nodes, entries, row_bytes) // memory))
+
+
+def full_rounds(blocks: int, slots: int) -> int:
+    """As many blocks or some more: where `slots` tasks run at once, none of them waits for the last blocks."""
+    return -(-blocks // slots) * slots
+
+
+def small_blocks_together(blocks: int, moved: int, slots: int) -> int:
+    """Blocks that share a task of Spark's, so that its own cost hardly counts; never so many that a slot is idle."""
+    return max(1, min(-(-blocks // max(1, slots)), _OF_A_TASK // max(1, moved)))
+
+
+def whole_bytes(nodes: int, entries: int, row_bytes: int) -> int:
+    """What all tasks together would hold at once: 2 · nodes · row + entries · 12."""
+    return 2 * nodes * row_bytes + entries * BYTES_OF_ENTRY
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """One plan: hops of `columns` columns over nodes with `entries` stored neighbours."""
+
+    nodes: int
+    entries: int
+    columns: int
+    hops: int
+    dtype: str = "float32"
+    kept: int | None = None  # rows that the store keeps; None: all
+    memory: int = MEMORY
+    slots: int = 1  # tasks at once
+
+    @property
+    def item(self) -> int:
+        return 4 if self.dtype == "float32" else 2
+
+    @property
+    def blocks(self) -> int:
+        row_bytes = state_row_bytes(self.columns, self.dtype)
+        return full_rounds(least_blocks(self.nodes, self.entries, row_bytes, self.memory), self.slots)
+
+    @property
+    def task_bytes(self) -> int:
+        """What a task holds at least: 2 · n / B rows of sums, and its entries."""
+        return whole_bytes(self.nodes, self.entries, state_row_bytes(self.columns, self.dtype)) // self.blocks
+
+    @property
+    def state(self) -> int:
+        """Bytes of one hop of all nodes on shared storage."""
+        return self.nodes * self.columns * self.item
+
+    @property
+    def lists(self) -> int:
+        """Bytes of needed rows and of neighbours as places among them, written once."""
+        return self.entries * 4 + self.needed * self.blocks * _OF_NEEDED
+
+    @property
+    def needed(self) -> int:
+        """Rows that a block needs at most: all of its entries differ, or it needs every node."""
+        return min(self.nodes, -(-self.entries // self.blocks)) + -(-self.nodes // self.blocks)
+
+    @property
+    def pulled(self) -> int:
+        """Bytes that all tasks of a hop read of the hop before, at most."""
+        return self.needed * self.blocks * self.columns * self.item
+
+    @property
+    def storage(self) -> int:
+        """Bytes beside the graph while it runs: lists, states (all of them where all rows are kept), the store."""
+        states = self.hops + 1 if self.kept is None else 2
+        return self.lists + states * self.state + self.store
+
+    @property
+    def store(self) -> int:
+        rows = self.nodes if self.kept is None else self.kept
+        return rows * (self.hops + 1) * self.columns * self.item
+
+    @property
+    def shards(self) -> int:
+        return max(1, -(-self.store // SHARD_BYTES))
+
+    @property
+    def rounds(self) -> int:
+        """How often every core takes a block at one hop."""
+        return -(-self.blocks // self.slots)
+
+    def kernel_seconds(self, entries_per_second: float) -> float:
+        """Of a hop, where a core sums up so many neighbours a second."""
+        return self.entries / self.blocks / entries_per_second * self.rounds
+
+    def storage_seconds(self, bytes_per_second: float) -> float:
+        """Of a hop, where all executors together read and write so many bytes a second: rows, places, the next hop."""
+        return (self.pulled + self.entries * 4 + self.state) / bytes_per_second

@@ -1,0 +1,135 @@
+"""The local engine: a plan over a graph on one machine, in a memory budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph, Relation
+from gamlp.graph.union import union_graphs
+from gamlp.io.memory import available_memory
+from gamlp.io.parallel import usable_cores
+from gamlp.io.place import Place
+from gamlp.progress import Progress, overall, silent
+from gamlp.propagation.local.hops import CHECKPOINT_SECONDS, PassRun
+from gamlp.propagation.local.slabs import Slab
+from gamlp.propagation.operator import Factors, factors
+from gamlp.propagation.passes import Pass, plan_passes
+from gamlp.propagation.plan import Plan
+from gamlp.propagation.signals import Signal, resolve
+from gamlp.propagation.store.shards import Assembly, Shard, Source
+from gamlp.propagation.store.store import HopStore
+from gamlp.propagation.store.writer import StoreWriter, writing
+
+VIEWS = "views"  # of the folder of work: edges of several relations as one
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Threads and a budget in bytes of anonymous memory (None: half of what is available).
+
+    The bytes written depend on neither.
+    """
+
+    memory: int | None = None
+    threads: int | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+    def run(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
+        """Propagate what the store lacks. Interrupted at any moment, run again: the same bytes."""
+        if Place.of(store).local is None:
+            raise GamlpError(
+                "is a URL, and the local engine writes to a folder", file=str(store), hint="use --engine spark"
+            )
+        signals = resolve(graph, plan)
+        with writing(store, graph, signals) as writer:
+            missing = writer.begin()
+            if missing:
+                memory = self.memory or available_memory() // 2
+                groups = plan_passes(missing, memory)
+                writer.start()
+                _drop_strangers(writer, groups)
+                relations = _relations(graph, groups, writer, memory, progress)
+                moved = (max(1, relations[spec.view.name].entries) * spec.depth for passes in groups for spec in passes)
+                counted = overall(progress, sum(moved))
+                for passes in groups:
+                    self._run_group(graph, relations[passes[0].view.name], passes, writer, counted)
+            if missing or not writer.up_to_date():
+                writer.finish()
+            else:
+                writer.tidy()
+        return HopStore.open(store)
+
+    def _run_group(
+        self, graph: Graph, relation: Relation, passes: list[Pass], writer: StoreWriter, progress: Progress
+    ) -> None:
+        signals = list({piece.signal.name: piece.signal for spec in passes for piece in spec.pieces}.values())
+        nodes = passes[0].view.count
+        diagonal = factors(relation, passes[0].operator, nodes)
+        sources: dict[str, list[Source]] = {signal.name: [] for signal in signals}
+        for index, spec in enumerate(passes):
+            label = f"columns {index + 1} of {len(passes)}, " if len(passes) > 1 else ""
+            run = PassRun(
+                relation,
+                nodes,
+                diagonal,
+                spec,
+                _path(writer.work),
+                self.threads or usable_cores(),
+                progress,
+                label,
+                keep_all=len(passes) > 1,
+                checkpoint_seconds=self.checkpoint_seconds,
+            )
+            slabs = run.run()
+            for piece in spec.pieces:
+                own: dict[int, Slab] = {k: slabs[piece.name, k] for k in range(1, piece.signal.hops + 1)}
+                sources[piece.signal.name].append(Source(piece, own, run.half_factors(piece)))
+            del slabs, run
+        for signal in signals:
+            self._assemble(graph, signal, sources.pop(signal.name), diagonal, writer, progress)
+
+    def _assemble(
+        self,
+        graph: Graph,
+        signal: Signal,
+        sources: list[Source],
+        diagonal: Factors,
+        writer: StoreWriter,
+        progress: Progress,
+    ) -> None:
+        folder = _path(writer.folder_of(signal))
+        assembly = Assembly(signal, tuple(sources), diagonal.leave, graph.nodes.count, folder)
+        total = len(assembly.planned())
+        shards: list[Shard] = []
+        for shard in assembly.write(self.threads or usable_cores()):
+            shards.append(shard)
+            progress(f"write {signal.name}", len(shards), total, "shards")
+        writer.record(signal, shards)
+
+
+def _relations(
+    graph: Graph, groups: list[list[Pass]], writer: StoreWriter, memory: int, progress: Progress
+) -> dict[str, Relation]:
+    """What the hops of every view run on: the graph's own edges, or those of several relations as one, beside."""
+    views = list({passes[0].view.name: passes[0].view for passes in groups}.values())
+    if not graph.heterogeneous:
+        return {view.name: graph.relation for view in views}
+    made = union_graphs(graph, views, _path(writer.work) / VIEWS, memory, progress)
+    return {name: view.relation for name, view in made.items()}
+
+
+def _drop_strangers(writer: StoreWriter, groups: list[list[Pass]]) -> None:
+    """Remove half-written files, and slabs that another budget's column blocks left behind."""
+    known = {f"{piece.name}-" for passes in groups for spec in passes for piece in spec.pieces}
+    for path in _path(writer.work).iterdir():
+        if path.name == VIEWS:
+            continue
+        if path.suffix == ".part" or not any(path.name.startswith(name) for name in known):
+            Place.of(path).remove()  # of another engine it may be a folder
+
+
+def _path(place: Place) -> Path:
+    assert place.local is not None
+    return place.local

@@ -1,0 +1,266 @@
+"""One pass through all its hops: state in memory, kept rows spilled to slabs where a later stage needs them."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Relation
+from gamlp.graph.manifest import digest
+from gamlp.io.parallel import each, even_ranges
+from gamlp.kernel import HopTask, hop, scale
+from gamlp.progress import Progress
+from gamlp.propagation.checks import check_neighbours
+from gamlp.propagation.local.slabs import OnDisk, Resident, Slab, allocate, spill
+from gamlp.propagation.operator import Factors
+from gamlp.propagation.passes import Pass, Piece
+
+CHECKPOINT_SECONDS = 60.0
+_HALF_TOP = 2.0**12  # float16 state: each column's largest first value is brought just below this
+
+
+@dataclass
+class PassRun:
+    """Runs a pass; `run` returns a slab for every (piece, hop ≥ 1)."""
+
+    relation: Relation
+    count: int
+    factors: Factors
+    spec: Pass
+    work: Path
+    threads: int
+    progress: Progress
+    label: str
+    keep_all: bool  # every hop must end in a slab on disk: later passes will reuse the memory
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    _saved: float = field(default=0.0, init=False)
+    _half_factors: dict[str, Array] = field(default_factory=dict, init=False)
+    _checked: bool = field(default=False, init=False)  # neighbours have been seen to be nodes
+
+    def run(self) -> dict[tuple[str, int], Slab]:
+        """Z^(k+1) = step ∘ (Ã Z^(k)); goes on from the last hop whose state is on disk."""
+        wanted = [(piece, k) for piece in self.spec.pieces for k in range(1, piece.signal.hops + 1)]
+        on_disk = {(piece.name, k): self._on_disk(piece, k) for piece, k in wanted}
+        if all(slab.path.exists() for slab in on_disk.values()):
+            return dict(on_disk)
+        buffers = [allocate(self.count, self.spec.width, self.spec.dtype) for _ in range(self.spec.buffers)]
+        begun = self._load_state(buffers[0])
+        if begun == 0:
+            self._enter(buffers[0])
+        for k in range(1, begun + 1):
+            self._tell(k, self.relation.entries)
+        slabs: dict[tuple[str, int], Slab] = {key: slab for key, slab in on_disk.items() if key[1] <= begun}
+        self._saved = time.monotonic()
+        # Hop k is spilled by a thread of its own while hop k + 1 reads it, and is waited for before its buffer is
+        # written to again.
+        with ThreadPoolExecutor(1) as spiller:
+            spills: dict[int, list[Future[None]]] = {}
+            for k in range(begun + 1, self.spec.depth + 1):
+                src, dst = buffers[(k - 1 - begun) % len(buffers)], buffers[(k - begun) % len(buffers)]
+                for spilling in spills.pop(k - len(buffers), []):
+                    spilling.result()
+                found, files = self._hop(k, src, dst)
+                slabs |= found
+                spills[k] = [spiller.submit(spill, *file) for file in files]
+            for spilling in (future for futures in spills.values() for future in futures):
+                spilling.result()
+        return slabs
+
+    def _enter(self, state: Array) -> None:
+        """Z^(0) = enter ∘ X^(0), straight into the storage type."""
+        step = max(1, (4 << 20) // (4 * self.spec.width))
+        up = {piece.name: self._up(piece) for piece in self.spec.pieces}
+
+        def fill(begin: int) -> int:
+            rows = slice(begin, min(begin + step, self.count))
+            enter = None if self.factors.enter is None else self.factors.enter[rows]
+            lost = 0
+            for piece in self.spec.pieces:
+                values = piece.part.read(rows, slice(piece.first, piece.last))
+                into = state[rows, piece.at : piece.at + piece.width]
+                lost += scale(
+                    values, "float32", into, self.spec.dtype, row_factors=enter, column_factors=up[piece.name]
+                )
+            return lost
+
+        self._refuse_lost(sum(each(self.threads, fill, range(0, self.count, step))), 0)
+
+    def _hop(
+        self, k: int, src: Array, dst: Array
+    ) -> tuple[dict[tuple[str, int], Slab], list[tuple[Path, Array, Array | None]]]:
+        """Compute hop k into dst; returns where its slabs are, and (path, state, rows) of those to be spilled."""
+        moving = self.spec.moving(k)
+        width = moving[-1].at + moving[-1].padded
+        rows = self._only_rows(k, moving)
+        if rows is not None:
+            compact = dst.reshape(-1)[: len(rows) * width].reshape(len(rows), width)
+            self._sum_rows(k, src[:, :width], compact, rows)
+            return self._slabs_of(k, moving, compact, by_node=False, spilled=self.keep_all)
+        self._sum_rows(k, src[:, :width], dst[:, :width], None)
+        overwritten = k + self.spec.buffers <= self.spec.depth
+        slow = time.monotonic() - self._saved > self.checkpoint_seconds
+        spilled = self.keep_all or overwritten or slow
+        slabs, files = self._slabs_of(k, moving, dst, by_node=True, spilled=spilled)
+        if slow:
+            self._saved = time.monotonic()
+            if k < self.spec.depth and any(piece.part.rows is not None for piece in moving):
+                files.append((self._state_path(k), dst, None))
+        return slabs, files
+
+    def _slabs_of(
+        self, k: int, moving: tuple[Piece, ...], state: Array, *, by_node: bool, spilled: bool
+    ) -> tuple[dict[tuple[str, int], Slab], list[tuple[Path, Array, Array | None]]]:
+        slabs: dict[tuple[str, int], Slab] = {}
+        files: list[tuple[Path, Array, Array | None]] = []
+        for piece in moving:
+            values = state[:, piece.at : piece.at + piece.padded]
+            slabs[piece.name, k] = self._on_disk(piece, k) if spilled else Resident(values, by_node)
+            if spilled:
+                files.append((self._on_disk(piece, k).path, values, piece.part.rows if by_node else None))
+        return slabs, files
+
+    def _sum_rows(self, k: int, src: Array, dst: Array, rows: Array | None) -> None:
+        done = 0
+        for block in self.relation.blocks:
+            # Whole arrays, not subclasses of a map: the kernel takes plain memory.
+            offsets, neighbours = np.asarray(block.offsets), np.asarray(block.neighbours)
+            weights = None if block.weights is None else np.asarray(block.weights)
+            inside, target = None, dst
+            ranges = even_ranges(offsets, self._parts(len(neighbours)))
+            if rows is not None:
+                first, last = np.searchsorted(rows, [block.start, block.stop])
+                inside, target = rows[first:last], dst[first:last]
+                step = max(1, -(-len(inside) // self._parts(len(neighbours))))
+                ranges = [(begin, min(begin + step, len(inside))) for begin in range(0, len(inside), step)]
+            task = HopTask(
+                offsets,
+                neighbours,
+                weights,
+                self.factors.step,
+                block.start,
+                self.spec.operator.loops,
+                src,
+                target,
+                self.spec.dtype,
+                inside,
+            )
+
+            def work(limits: tuple[int, int], task: HopTask = task) -> tuple[int, int]:
+                if not self._checked:
+                    check_neighbours(_neighbours_of(task, *limits), self.count)
+                lost = hop(task, *limits)
+                if task.rows is not None:
+                    return lost, (limits[1] - limits[0]) * len(task.neighbours) // max(1, len(task.rows))
+                return lost, int(task.offsets[limits[1]] - task.offsets[limits[0]])
+
+            for lost, entries in each(self.threads, work, ranges):
+                self._refuse_lost(lost, k)
+                done += entries
+                self._tell(k, done)
+        self._checked = True
+        self._tell(k, max(1, self.relation.entries))
+
+    def _tell(self, k: int, done: int) -> None:
+        total = max(1, self.relation.entries)
+        self.progress(f"{self.label}hop {k} of {self.spec.depth}", min(done, total), total, "entries")
+
+    def _parts(self, entries: int) -> int:
+        """Row ranges in a block: large enough to be worth a call, small enough to be spilled while in cache."""
+        return max(self.threads, min(entries // 100_000, self.threads * 64))
+
+    def _only_rows(self, k: int, moving: tuple[Piece, ...]) -> Array | None:
+        """At the last hop only kept rows are computed, when all pieces keep the same ones."""
+        rows = moving[0].part.rows
+        if k < self.spec.depth or rows is None or any(piece.part.rows is not rows for piece in moving):
+            return None
+        return rows
+
+    def _load_state(self, state: Array) -> int:
+        """Bring back the newest complete state on disk; 0 when there is none."""
+        for k in range(self.spec.depth - 1, 0, -1):
+            earlier = [
+                self._on_disk(piece, j).path
+                for piece in self.spec.pieces
+                for j in range(1, min(k, piece.signal.hops) + 1)
+            ]
+            if not all(path.exists() for path in earlier):
+                continue
+            if self._state_path(k).exists():
+                self._read_slab(OnDisk(self._state_path(k), self.spec.width, self.spec.dtype), state)
+                return k
+            moving = self.spec.moving(k + 1)
+            if all(piece.part.rows is None for piece in moving):
+                for piece in moving:
+                    self._read_slab(self._on_disk(piece, k), state[:, piece.at : piece.at + piece.padded])
+                return k
+        return 0
+
+    def _read_slab(self, slab: OnDisk, into: Array) -> None:
+        reader = slab.open()
+        step = max(1, (4 << 20) // (into.shape[1] * into.dtype.itemsize))
+        for begin in range(0, len(into), step):
+            end = min(begin + step, len(into))
+            into[begin:end] = reader.rows(begin, end, None)[0]
+        reader.close()
+
+    def _up(self, piece: Piece) -> Array | None:
+        """float16: powers of two that bring a column's largest |Z^(0)| near 2^12, so that hubs keep their digits."""
+        down = self.half_factors(piece)
+        return None if down is None else 1.0 / down
+
+    def half_factors(self, piece: Piece) -> Array | None:
+        """What a float16 state is multiplied with on its way out; None for other types."""
+        if self.spec.dtype != "float16":
+            return None
+        if piece.name not in self._half_factors:
+            self._half_factors[piece.name] = self._column_scales(piece)
+        return self._half_factors[piece.name]
+
+    def _column_scales(self, piece: Piece) -> Array:
+        step = max(1, (4 << 20) // (4 * piece.width))
+
+        def largest(begin: int) -> Array:
+            rows = slice(begin, min(begin + step, self.count))
+            values = piece.part.read(rows, slice(piece.first, piece.last))
+            if self.relation.weighted and self.factors.enter is not None:
+                values = values * self.factors.enter[rows, None]  # unweighted: at most 1, |X| is bound enough
+            return np.asarray(np.maximum(values.max(0), -values.min(0)))
+
+        peak = np.zeros(piece.width, np.float32)
+        for found in each(self.threads, largest, range(0, self.count, step)):
+            np.maximum(peak, found, out=peak)
+        return column_scales(peak)
+
+    def _refuse_lost(self, lost: int, k: int) -> None:
+        if lost:
+            raise GamlpError(
+                f"{lost} values at hop {k} are beyond what float16 holds",
+                hint="use --dtype bfloat16 or float32",
+            )
+
+    def _on_disk(self, piece: Piece, k: int) -> OnDisk:
+        return OnDisk(self.work / f"{piece.name}-hop{k}.slab", piece.padded, self.spec.dtype)
+
+    def _state_path(self, k: int) -> Path:
+        first, last = self.spec.pieces[0], self.spec.pieces[-1]
+        return self.work / f"{first.name}-{digest(last.name)}-state{k}.slab"
+
+
+def column_scales(peak: Array) -> Array:
+    """float16: the power of two that brings a column's largest value near 2^12 when the column is divided by it."""
+    exponent = np.where(peak > 0, np.ceil(np.log2(np.where(peak > 0, peak, 1.0) / _HALF_TOP)), 0.0)
+    return np.asarray(np.exp2(np.clip(exponent, -100, 100)), np.float32)
+
+
+def _neighbours_of(task: HopTask, begin: int, end: int) -> Array:
+    """The neighbours that a hop over this range reads, and those of rows in between."""
+    first, last = begin, end
+    if task.rows is not None:
+        first, last = int(task.rows[begin]) - task.start, int(task.rows[end - 1]) + 1 - task.start
+    return task.neighbours[int(task.offsets[first]) : int(task.offsets[last])]

@@ -1,0 +1,146 @@
+"""Slabs by hop → shards by node: `[rows, hops + 1, width]`, checksummed while in cache, written once."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.precision import STORED
+from gamlp.io.direct import DirectWriter
+from gamlp.io.files import checksum, npy_header
+from gamlp.io.parallel import each
+from gamlp.kernel import NUMPY, scale
+from gamlp.propagation.local.slabs import Reader, Slab
+from gamlp.propagation.passes import Piece
+from gamlp.propagation.signals import Signal
+
+SHARD_BYTES = 128 << 20
+PART = ".part"
+_PIECE_BYTES = 2 << 20  # interleaved, checksummed and written while it is in the cache
+
+
+@dataclass(frozen=True)
+class Source:
+    """A piece with its slabs for hops 1.. and the column factors that its state leaves with."""
+
+    piece: Piece
+    slabs: Mapping[int, Slab]
+    column_factors: Array | None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Positions start..stop of a signal's rows, in one .npy file."""
+
+    name: str
+    start: int
+    stop: int
+    bytes: int = 0
+    crc32: int = 0
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Writes the shards of one signal."""
+
+    signal: Signal
+    sources: tuple[Source, ...]
+    leave: Array | None
+    count: int  # nodes of the graph
+    folder: Path
+    beside: str = PART  # how the name of an unfinished file ends
+
+    def planned(self) -> list[Shard]:
+        """Shards of equal size: their bounds depend on nothing but the signal's shape."""
+        rows = self.count if self.signal.rows is None else len(self.signal.rows)
+        step = max(1, SHARD_BYTES // self._row_bytes())
+        starts = range(0, max(rows, 1), step)
+        return [Shard(f"{i:05d}.npy", at, min(at + step, rows)) for i, at in enumerate(starts)]
+
+    def write(self, threads: int) -> Iterator[Shard]:
+        """Write all of them."""
+        self.folder.mkdir(exist_ok=True)
+        # Two more than cores: while some wait for the disk, others interleave and checksum.
+        yield from each(threads + 2, self.write_shard, self.planned())
+
+    def _row_bytes(self) -> int:
+        return (self.signal.hops + 1) * self.signal.width * np.dtype(NUMPY[self.signal.dtype]).itemsize
+
+    def write_shard(self, shard: Shard) -> Shard:
+        """Write one shard beside, then rename; one that is there from an earlier run is checksummed and kept."""
+        path = self.folder / shard.name
+        shape = (self.signal.hops + 1, self.signal.width)
+        # float16 is stored as numpy's own float16; bfloat16, which numpy lacks, as uint16 bits.
+        header = npy_header((shard.stop - shard.start, *shape), STORED[self.signal.dtype])
+        whole = len(header) + (shard.stop - shard.start) * self._row_bytes()
+        if path.exists() and path.stat().st_size == whole:
+            return Shard(shard.name, shard.start, shard.stop, whole, checksum(path))
+        beside = path.with_name(f"{path.stem}{self.beside}")
+        crc, size = zlib.crc32(header), len(header)
+        step = max(1, _PIECE_BYTES // self._row_bytes())
+        with DirectWriter(beside, whole, _PIECE_BYTES) as file, ExitStack() as stack:
+            readers = [
+                {k: stack.enter_context(closing(slab.open())) for k, slab in source.slabs.items()}
+                for source in self.sources
+            ]
+            file.reserve(len(header))[:] = np.frombuffer(header, np.uint8)
+            for begin in range(shard.start, shard.stop, step):
+                count = min(step, shard.stop - begin)
+                data = file.reserve(count * self._row_bytes())
+                self._fill(data.view(NUMPY[self.signal.dtype]).reshape(count, *shape), begin, readers)
+                crc, size = zlib.crc32(data.data, crc), size + len(data)
+        beside.rename(path)
+        return Shard(shard.name, shard.start, shard.stop, size, crc)
+
+    def _fill(self, out: Array, begin: int, readers: list[dict[int, Reader]]) -> None:
+        """out[i, k] = leave[node] · Z^(k)[node], node = the signal's row at begin + i; hop 0 anew from its source."""
+        end = begin + len(out)
+        for source, hops in zip(self.sources, readers):
+            part, columns = source.piece.part, slice(source.piece.first, source.piece.last)
+            if part.positions is None:
+                nodes: Any = slice(begin, end) if part.rows is None else part.rows[begin:end]
+                self._fill_rows(out[:, :, columns], source, hops, nodes, begin, end)
+                continue
+            first, last = (int(at) for at in np.searchsorted(part.positions, [begin, end]))
+            if first == last:
+                continue
+            assert part.rows is not None
+            some = np.zeros((last - first, out.shape[1], source.piece.width), out.dtype)
+            self._fill_rows(some, source, hops, part.rows[first:last], first, last)
+            out[part.positions[first:last] - begin, :, columns] = some
+
+    def _fill_rows(
+        self, out: Array, source: Source, readers: dict[int, Reader], nodes: Any, begin: int, end: int
+    ) -> None:
+        piece, dtype = source.piece, self.signal.dtype
+        values = piece.part.read(nodes, slice(piece.first, piece.last))
+        self._refuse_lost(scale(values, "float32", out[:, 0], dtype), 0)
+        leave = None if self.leave is None else np.ascontiguousarray(self.leave[nodes])
+        numbers = None if isinstance(nodes, slice) else nodes
+        for k in range(1, self.signal.hops + 1):
+            state, rows = readers[k].rows(begin, end, numbers)
+            lost = scale(
+                state[:, : piece.width],
+                dtype,
+                out[:, k],
+                dtype,
+                rows=rows,
+                row_factors=leave,
+                column_factors=source.column_factors,
+            )
+            self._refuse_lost(lost, k)
+
+    def _refuse_lost(self, lost: int, k: int) -> None:
+        if lost:
+            raise GamlpError(
+                f"{lost} values of {self.signal.name} at hop {k} are beyond what float16 holds",
+                hint="use --dtype bfloat16 or float32",
+            )

@@ -1,0 +1,342 @@
+"""HopStore: hops by node, memory-mapped: `gather(rows) → Hops(x, y, target)`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, model_validator
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Labels, Split
+from gamlp.graph.manifest import FileName
+from gamlp.graph.precision import STORED
+from gamlp.io.files import checksum, map_array
+from gamlp.io.parallel import each, usable_cores
+from gamlp.io.place import Place
+from gamlp.io.row_arrays import open_rows
+
+MANIFEST = "store.json"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FileEntry(_Strict):
+    name: FileName
+    bytes: NonNegativeInt
+    crc32: int
+
+
+class ShardEntry(FileEntry):
+    start: NonNegativeInt
+    stop: NonNegativeInt
+
+
+class SignalEntry(_Strict):
+    """One stored signal, `[rows, hops + 1, width]` in shards of rows."""
+
+    key: str
+    settings: dict[str, Any]
+    hops: NonNegativeInt
+    width: NonNegativeInt
+    dtype: Literal["float32", "float16", "bfloat16"]
+    folder: FileName
+    count: NonNegativeInt
+    rows: FileEntry | None  # None: all nodes
+    shards: list[ShardEntry]
+
+    @model_validator(mode="after")
+    def _shards_follow(self) -> SignalEntry:
+        bounds = [0, *(shard.stop for shard in self.shards)]
+        if bounds[:-1] != [shard.start for shard in self.shards] or bounds[-1] != self.count:
+            raise ValueError(f"shards do not hold {self.count} rows one after another")
+        return self
+
+
+class AnswersEntry(_Strict):
+    """Labels and roles of the graph's nodes, copied so that a store can be trained on by itself."""
+
+    key: str
+    classes: list[str] | None
+    files: list[FileEntry]
+
+
+class ViewEntry(_Strict):
+    """A subset of a graph's links, and the types that they connect with the target, which comes first."""
+
+    links: list[str]
+    types: list[str]
+
+
+class StoreManifest(_Strict):
+    format: Literal["gamlp-store"] = "gamlp-store"
+    version: Literal[1] = 1
+    graph: str
+    graph_folder: str | None
+    structure: str
+    nodes: NonNegativeInt
+    answers: AnswersEntry
+    signals: dict[str, SignalEntry]
+    views: dict[str, ViewEntry] = {}
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One stored signal that a model reads beside others: of a view, and of one type's features (None: of all)."""
+
+    signal: str
+    view: str
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Hops:
+    """A batch: `x[b, channel, hop, d]`, `y[b, channel, hop, c]`, `target[b]` (many labels: `[b, c]`), or None."""
+
+    x: Array | None
+    y: Array | None
+    target: Array | None
+
+
+class StoredSignal:
+    """One signal's shards: mapped; behind a URL, fetched or read in ranges when first asked for."""
+
+    def __init__(self, place: Place, name: str, entry: SignalEntry, nodes: int, *, copies: bool = True) -> None:
+        self.name = name
+        self.entry = entry
+        self._place = place / entry.folder
+        self._copies = copies
+        self.rows = None if entry.rows is None else map_array((self._place / entry.rows.name).fetched())
+        self._nodes = nodes
+        self._starts = np.array([shard.start for shard in entry.shards])
+        self._opened: dict[int, Any] = {}
+        if place.local is not None:
+            for index in range(len(entry.shards)):
+                self._shard(index)
+
+    def _shard(self, index: int) -> Any:
+        if index not in self._opened:
+            entry, shard = self.entry, self.entry.shards[index]
+            place = self._place / shard.name
+            values = map_array(place.fetched()) if self._copies or place.local is not None else open_rows(place)
+            expected = STORED[entry.dtype]
+            shape = (shard.stop - shard.start, entry.hops + 1, entry.width)
+            if tuple(values.shape) != shape or values.dtype != expected:
+                found = f"{values.dtype} of shape {tuple(values.shape)}, not {np.dtype(expected)} of shape {shape}"
+                raise GamlpError(f"shard is {found}", file=place)
+            self._opened[index] = values
+        return self._opened[index]
+
+    def positions(self, rows: Array) -> Array:
+        """Where node numbers lie among the stored rows; an unstored one is told."""
+        rows = row_numbers(rows)
+        if rows.size and (rows.min() < 0 or rows.max() >= self._nodes):
+            bad = rows[(rows < 0) | (rows >= self._nodes)][0]
+            raise GamlpError(f"row {bad} is not among the graph's {self._nodes} nodes")
+        if self.rows is None:
+            return rows
+        at = np.searchsorted(self.rows, rows)
+        missing = self.rows[np.minimum(at, len(self.rows) - 1)] != rows
+        if missing.any():
+            raise GamlpError(
+                f"node {rows[missing][0]} was not kept in the store's {self.name}",
+                hint="propagate again with more --rows",
+            )
+        return at
+
+    def gather(self, rows: Array, hops: int | None = None) -> Array:
+        """`[b, hops + 1, width]` of node numbers in any order, repeats allowed; bfloat16 comes as float32."""
+        positions = self.positions(rows)
+        depth = self._depth(hops)
+        out = np.empty((len(positions), depth + 1, self.entry.width), self._dtype())
+        owner = np.searchsorted(self._starts, positions, side="right") - 1
+        order = np.argsort(owner, kind="stable")
+        bounds = np.searchsorted(owner[order], np.arange(len(self._starts) + 1))
+        for index, (first, last) in enumerate(itertools.pairwise(bounds)):
+            if first < last:
+                into = order[first:last]
+                found = self._shard(index)[positions[into] - self._starts[index]]
+                out[into] = self._float(found[:, : depth + 1])
+        return out
+
+    def read(self, start: int, stop: int, hops: int | None = None) -> Array:
+        """Contiguous positions start..stop: a view of the map where they lie in one shard."""
+        depth = self._depth(hops)
+        parts = [
+            self._float(self._shard(index)[max(start - shard.start, 0) : stop - shard.start][:, : depth + 1])
+            for index, shard in enumerate(self.entry.shards)
+            if shard.start < stop and shard.stop > start
+        ]
+        if not parts:
+            return np.empty((0, depth + 1, self.entry.width), self._dtype())
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _depth(self, hops: int | None) -> int:
+        if hops is not None and not 0 <= hops <= self.entry.hops:
+            raise GamlpError(
+                f"the store holds {self.entry.hops} hops of {self.name}, not {hops}", hint="propagate further"
+            )
+        return self.entry.hops if hops is None else hops
+
+    def _dtype(self) -> Any:
+        return np.float16 if self.entry.dtype == "float16" else np.float32
+
+    def _float(self, values: Array) -> Array:
+        if self.entry.dtype != "bfloat16":
+            return values
+        return (values.astype(np.uint32) << 16).view(np.float32)
+
+
+class HopStore:
+    """A finished store. A deeper one serves a shallower plan: `gather(rows, hops=2)`."""
+
+    def __init__(self, place: Place, manifest: StoreManifest, *, copies: bool = True) -> None:
+        self.place = place
+        self.folder: Path | Place = place.local or place
+        self.manifest = manifest
+        self.signals = {
+            name: StoredSignal(place, name, entry, manifest.nodes, copies=copies)
+            for name, entry in manifest.signals.items()
+        }
+
+    @classmethod
+    def open(cls, folder: str | Path | Place, *, copies: bool = True) -> HopStore:
+        """Map a finished store; one that is foreign, damaged or unfinished is refused with a sentence.
+
+        Behind a URL, shards are fetched when first read; without `copies`, only the rows that are asked for.
+        """
+        place = Place.of(folder)
+        return cls(place, read_manifest(place), copies=copies)
+
+    @property
+    def labels(self) -> Labels | None:
+        """The graph's labels as they were when the store was written."""
+        classes = self.manifest.answers.classes
+        return None if classes is None else Labels(map_array((self.place / "labels.npy").fetched()), tuple(classes))
+
+    @property
+    def split(self) -> Split | None:
+        """The graph's split as it was when the store was written."""
+        if "split.npy" not in {file.name for file in self.manifest.answers.files}:
+            return None
+        return Split(map_array((self.place / "split.npy").fetched()))
+
+    @property
+    def kept(self) -> Array | None:
+        """Node numbers whose hops of features are kept; None: all."""
+        return self.signals[self.channels()[0].signal].rows
+
+    def channels(
+        self, views: Sequence[str] | None = None, signal: str = "features", apart: bool | None = None
+    ) -> list[Channel]:
+        """The channels of a signal, type by type and view by view (None: all views; a homogeneous graph has one).
+
+        Features may be stored apart by type, together, or both: None reads those apart where there are any.
+        """
+        if not self.manifest.views:
+            return [Channel(signal, "")] if signal in self.signals else []
+        names = list(self.manifest.views) if views is None else views
+        kinds = dict.fromkeys(kind for name in names for kind in self.manifest.views[name].types)
+        by_type = [Channel(f"{signal}@{name}@{kind}", name, kind) for kind in kinds for name in names]
+        together = [Channel(f"{signal}@{name}", name) for name in names]
+        if apart is None:
+            apart = any(channel.signal in self.signals for channel in by_type)
+        return [channel for channel in (by_type if apart else together) if channel.signal in self.signals]
+
+    def gather(
+        self, rows: Array, *, hops: int | None = None, label_hops: int | None = None, crossfit: bool = False
+    ) -> Hops:
+        """A batch of node numbers in any order. With `crossfit`, y comes from the other folds' labels alone."""
+        rows = row_numbers(rows)
+        x = side_by_side([self.signals[channel.signal].gather(rows, hops) for channel in self.channels()])
+        name = "crossfit" if crossfit else "labels"
+        if crossfit and not self.channels(signal=name):
+            raise GamlpError(
+                "the store has no cross-fitted labels",
+                file=self.folder,
+                hint="propagate with --label-folds 5",
+            )
+        y = side_by_side(
+            [self.signals[channel.signal].gather(rows, label_hops) for channel in self.channels(signal=name)]
+        )
+        labels = self.labels
+        return Hops(x, y, None if labels is None else labels.values[rows])
+
+    def files(self) -> list[tuple[Place, FileEntry]]:
+        """Every file with what is known of it."""
+        return files_of(self.place, self.manifest)
+
+    def damaged(self) -> list[str]:
+        """Names of files whose bytes are not those that were written."""
+        wrong = each(usable_cores() + 2, lambda pair: (pair[0], _crc(pair[0]) != pair[1].crc32), self.files())
+        return sorted(place.url[len(self.place.url) + 1 :] for place, damaged in wrong if damaged)
+
+
+def side_by_side(channels: Sequence[Array], width: int = 0) -> Array | None:
+    """`[b, channel, hop, d]` of `[b, hop, d]` each; narrower ones are followed by zeros."""
+    if not channels:
+        return None
+    first, width = channels[0], max(width, *(values.shape[2] for values in channels))
+    if len(channels) == 1 and first.shape[2] == width:
+        return first[:, None]
+    out = np.zeros((len(first), len(channels), first.shape[1], width), np.result_type(*channels))
+    for index, values in enumerate(channels):
+        out[:, index, :, : values.shape[2]] = values
+    return out
+
+
+def row_numbers(rows: Any) -> Array:
+    """Node numbers as int64; a mask is refused, since its zeros and ones are node numbers too."""
+    numbers = np.asarray(rows)
+    if numbers.size and (numbers.dtype.kind not in "iu" or numbers.ndim != 1):
+        raise GamlpError(
+            f"rows are {numbers.dtype} of shape {numbers.shape}",
+            hint="give a list of node numbers; np.flatnonzero(mask) for a mask",
+        )
+    return numbers.reshape(-1).astype(np.int64, copy=False)
+
+
+def _crc(place: Place) -> int:
+    return place.checksum() if place.local is None else checksum(place.local)
+
+
+def read_manifest(place: str | Path | Place) -> StoreManifest:
+    """Read and check a store's manifest and the sizes of its files."""
+    folder = Place.of(place)
+    path = folder / MANIFEST
+    try:
+        manifest = StoreManifest.model_validate_json(path.read())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if (folder / "plan.json").exists():
+            raise GamlpError(
+                "the store is unfinished", file=folder, hint="run the same gamlp propagate again: it goes on"
+            ) from error
+        raise GamlpError(
+            f"not a store (no {MANIFEST})",
+            file=folder,
+            hint="make one with: gamlp propagate GRAPH --out STORE",
+        ) from error
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise GamlpError(
+            "damaged or foreign store manifest", file=path, hint="propagate into another folder"
+        ) from error
+    for found, file in files_of(folder, manifest) if folder.local is not None else ():
+        if found.size() != file.bytes:
+            raise GamlpError("is missing or has another size", file=found, hint="propagate again elsewhere")
+    return manifest
+
+
+def files_of(folder: Place, manifest: StoreManifest) -> list[tuple[Place, FileEntry]]:
+    """Every file of a store with what is known of it."""
+    found = [(folder / file.name, file) for file in manifest.answers.files]
+    for entry in manifest.signals.values():
+        own: list[FileEntry] = [*entry.shards, *([entry.rows] if entry.rows else [])]
+        found += [(folder / entry.folder / file.name, file) for file in own]
+    return found

@@ -1,0 +1,202 @@
+"""Which subsets of a graph's links are views (NARS): all while they are few, a seeded sample, or those of a list."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sized
+from dataclasses import dataclass
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph, Relation
+from gamlp.graph.union import contained
+from gamlp.graph.views import touches, view_of, weighted
+from gamlp.recipe.sections import Relations
+
+FEW = 16  # subsets: as many as auto takes without choosing
+_COUNTABLE = 12  # links whose subsets are listed; of more, subsets are drawn
+_TRIES = 64  # draws for every subset of a sample, before there seem to be no further ones
+_TOLD = 5  # notes that are written out; of more, their number is
+Subset = tuple[str, ...]
+Key = tuple[bool, frozenset[tuple[str, int]]]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Subsets as sorted by the graph's links, and what was left out, in sentences."""
+
+    subsets: tuple[Subset, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a plan looks: hops of features and of labels, and whether sums of columns enter (r > 0)."""
+
+    hops: int
+    label_hops: int = 0
+    columns: bool = True
+
+
+def choose(graph: Graph, wanted: Relations, reach: Reach) -> Chosen:
+    """The subsets of a recipe for a graph; each touches the target, and no two give its rows the same hops."""
+    same = _Sameness(graph, reach)
+    if isinstance(wanted.subsets, tuple):
+        return _listed(graph, wanted.subsets, same)
+    links = list(graph.links)
+    if wanted.subsets == "one":
+        return Chosen((tuple(links),))
+    if len(links) > _COUNTABLE:
+        if wanted.subsets == "all":
+            raise GamlpError(
+                f"{len(links)} relations have {2 ** len(links) - 1:,} subsets",
+                hint="set relations.subsets to sample, or to a list",
+            )
+        drawn = _drawn(links, wanted)
+        return _distinct(graph, drawn, same, wanted.count)
+    listed = [tuple(subset) for size in range(1, len(links) + 1) for subset in itertools.combinations(links, size)]
+    found = _distinct(graph, listed, same)
+    if wanted.subsets == "all" or (wanted.subsets == "auto" and len(found.subsets) <= FEW):
+        return found
+    count = min(wanted.count, len(found.subsets))
+    picked = np.random.default_rng(wanted.seed).choice(len(found.subsets), count, replace=False)
+    return Chosen(tuple(found.subsets[index] for index in sorted(picked)), found.notes)
+
+
+def _listed(graph: Graph, subsets: tuple[Subset, ...], same: _Sameness) -> Chosen:
+    links = [tuple(link_of(graph, name) for name in subset) for subset in subsets]
+    for subset in links:
+        view_of(graph, subset)  # refuses one that leaves the target aside
+    return _distinct(graph, links, same)
+
+
+def link_of(graph: Graph, name: str) -> str:
+    """The link a relation belongs to, by its own name or its reverse's."""
+    for link, relations in graph.links.items():
+        if name in relations:
+            return link
+    near = difflib.get_close_matches(name, graph.relations, 1)
+    raise GamlpError(
+        f"graph '{graph.name}' has no relation '{name}'" + (f": did you mean '{near[0]}'?" if near else ""),
+        hint=f"it has {', '.join(graph.links)}",
+    )
+
+
+def _drawn(links: list[str], wanted: Relations) -> Iterator[Subset]:
+    """Subsets by chance, each link in with probability a half."""
+    random = np.random.default_rng(wanted.seed)
+    for _ in range(_TRIES * wanted.count):
+        yield tuple(link for link, inside in zip(links, random.integers(0, 2, len(links))) if inside)
+
+
+def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: int | None = None) -> Chosen:
+    """The smallest subset of every kind; those that give the same hops are told, once for each that is kept."""
+    alike: dict[Key, dict[Subset, None]] = {}  # of each kind, in the order in which they came
+    bare: dict[Subset, None] = {}
+    for subset in subsets:
+        ordered = tuple(link for link in graph.links if link in set(subset))
+        if not touches(graph, same.with_edges(ordered)):
+            bare |= {ordered: None} if touches(graph, ordered) else {}
+            continue
+        alike.setdefault(same.key(ordered), {})[ordered] = None
+        if len(alike) == most:
+            break
+    if not alike:
+        raise GamlpError(
+            f"no relation of graph '{graph.name}' leads to {graph.target}", hint="give the relations that do"
+        )
+    notes = [f"{_joined(bare)} {_verb(bare, 'hold')} no edge that leads to {graph.target}: left out"] if bare else []
+    kept = []
+    for group in alike.values():
+        smallest = min(group, key=len)  # what it leaves out reaches no target row
+        kept.append(smallest)
+        if others := [subset for subset in group if subset != smallest]:
+            notes.append(
+                f"{_joined(others)} {_verb(others, 'give')} {graph.target} the same hops as {'+'.join(smallest)}: "
+                f"{len(others)} left out"
+            )
+    if len(notes) > _TOLD + 1:
+        notes[_TOLD:] = [f"{len(notes) - _TOLD} more subsets are kept for others that give the same hops"]
+    return Chosen(tuple(kept), tuple(notes))
+
+
+def _joined(subsets: Iterable[Subset]) -> str:
+    names = ["+".join(subset) for subset in subsets]
+    return ", ".join(names[:2]) + (" …" if len(names) > 2 else "")
+
+
+def _verb(subsets: Sized, verb: str) -> str:
+    return f"{verb}s" if len(subsets) == 1 else verb
+
+
+class _Sameness:
+    """What of a subset reaches the target's rows: two subsets with the same give it the same hops.
+
+    Left aside are links without edges, links that are not connected with the target, links farther away than the
+    hops go, and links whose edges another holds too, unless weights add up.
+    """
+
+    def __init__(self, graph: Graph, reach: Reach) -> None:
+        self._graph, self._reach = graph, reach
+        self._part: dict[tuple[str, str], bool] = {}
+        self._edges = {
+            name: fingerprint.relation(graph, name)
+            for link, names in graph.links.items()
+            if graph.relations[link].entries
+            for name in names
+        }
+
+    def with_edges(self, subset: Iterable[str]) -> list[str]:
+        return [link for link in subset if link in self._edges]
+
+    def key(self, subset: Subset) -> Key:
+        """The relations that are felt, by content; where pairs may be in several and add up, how often too."""
+        felt = [self._graph.relations[name] for link in self._near(subset) for name in self._graph.links[link]]
+        ends = {(relation.source, relation.target) for relation in felt}
+        # A view with weights anywhere counts a pair once for every relation that has it (gamlp.graph.union).
+        adds_up = len(ends) < len(felt) and weighted(self._graph, view_of(self._graph, subset))
+        if adds_up:
+            return True, frozenset(Counter(self._edges[relation.name] for relation in felt).items())
+        # Pairs are merged: what a relation shares with a larger one adds nothing.
+        whole = [one for one in felt if not any(self._within(one, other) for other in felt)]
+        return False, frozenset((self._edges[relation.name], 1) for relation in whole)
+
+    def _within(self, small: Relation, large: Relation) -> bool:
+        """Whether all edges of a relation, and some more, are another's."""
+        pair = (small.name, large.name)
+        if pair not in self._part:
+            self._part[pair] = small.entries < large.entries and contained(self._graph, small, large)
+        return self._part[pair]
+
+    def _near(self, subset: Subset) -> list[str]:
+        """Links with edges that change a hop that is kept."""
+        links = self.with_edges(subset)
+        distance = {self._graph.target: 0}
+        for step in itertools.count(1):
+            new = {
+                kind
+                for link in links
+                for kind in self._ends(link)
+                if kind not in distance and set(self._ends(link)) & distance.keys()
+            }
+            if not new:
+                break
+            distance |= dict.fromkeys(new, step)
+        return [link for link in links if self._felt(min(distance.get(end, 1 << 30) for end in self._ends(link)))]
+
+    def _ends(self, link: str) -> tuple[str, str]:
+        relation = self._graph.relations[link]
+        return relation.source, relation.target
+
+    def _felt(self, away: int) -> bool:
+        """Whether an edge whose nearer end is `away` steps from the target changes a hop that is kept.
+
+        Its rows arrive one hop after its nearer end; with r > 0 its share in that end's degree is felt as soon as
+        the end itself. Labels go out to that end and come back.
+        """
+        farther = 0 if self._reach.columns and away > 0 else 1
+        return away + farther <= self._reach.hops or max(2 * away, 1) <= self._reach.label_hops

@@ -1,0 +1,189 @@
+"""Recipe: the only configuration, validated, read from YAML; one ships for each dataset that was tuned."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from gamlp.errors import GamlpError
+from gamlp.recipe.sections import Attention, Model, Propagation, Relations, Section, Smoothing, Training
+from gamlp.recipe.settings_file import load_yaml, parse_changes, parse_value, read_yaml
+
+_LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
+_CHANNEL_READERS = ("sign-xl",)  # the same
+__all__ = ["Attention", "Model", "Propagation", "Recipe", "Relations", "Smoothing", "Training", "described", "shipped"]
+__all__ += ["parse_changes", "parse_value", "read_yaml"]
+
+
+class Recipe(Section):
+    """Everything that decides a result, beside the data.
+
+    >>> Recipe.of({"model": {"attention": "jk"}}).model.attention
+    'jk'
+    """
+
+    propagation: Propagation = Propagation()
+    relations: Relations = Relations()
+    model: Model = Model()
+    training: Training = Training()
+    smoothing: Smoothing | None = Field(default=None, description="Correct & Smooth after the model; null: none")
+    about: str = Field(default="", description="where the recipe comes from")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Recipe:
+        if self.model.batch_norm and self.training.batch_size == 1:
+            raise ValueError("'model.batch_norm' needs batches of at least two rows: raise 'training.batch_size'")
+        if self.propagation.also_r and self.model.name not in _CHANNEL_READERS and ":" not in self.model.name:
+            raise ValueError(
+                f"model '{self.model.name}' reads one operator: leave 'propagation.also_r' empty, or use sign-xl"
+            )
+        return self
+
+    def __getitem__(self, key: str) -> Any:
+        """A setting by its dotted key: `recipe["model.beta"]`."""
+        value: Any = self
+        for part in key.split("."):
+            value = getattr(value, part)
+        return value
+
+    @property
+    def labels_used(self) -> bool:
+        """Whether the label branch is on: β above 0 in a model that has one, and some hop of labels to read."""
+        some = self.propagation.label_hops > 0 or self.model.label_zero
+        reads = self.model.name in _LABEL_READERS or ":" in self.model.name
+        return self.model.beta > 0 and reads and some
+
+    @classmethod
+    def of(cls, source: Recipe | str | Path | dict[str, Any] | None = None) -> Recipe:
+        """A recipe from a name (`cora-jk`), a YAML file, a dict, another recipe, or None for the defaults."""
+        if isinstance(source, Recipe):
+            return source
+        if source is None:
+            return cls()
+        if isinstance(source, dict):
+            return cls._checked(source, None)
+        path = Path(source)
+        if path.suffix in (".yaml", ".yml") or path.is_file():
+            return cls._checked(read_yaml(path), path)
+        if str(source) in shipped():
+            return cls._checked(load_yaml(_shipped_text(str(source))), None)
+        near = difflib.get_close_matches(str(source), shipped(), 1)
+        raise GamlpError(
+            f"there is no recipe '{source}'" + (f": did you mean '{near[0]}'?" if near else ""),
+            hint="give a .yaml file or one of the shipped recipes: gamlp recipes",
+        )
+
+    def changed(self, changes: dict[str, Any]) -> Recipe:
+        """With other values of dotted keys: `{"training.epochs": 50}`."""
+        content = self.explicit()
+        for key, value in changes.items():
+            *sections, name = key.split(".")
+            target = content
+            for section in sections:
+                if target.get(section) is None:  # a section that was left out
+                    target[section] = {}
+                target = target[section]
+                if not isinstance(target, dict):
+                    raise GamlpError(
+                        f"'{section}' is no section of a recipe",
+                        hint="propagation, relations, model, training, smoothing are",
+                    )
+            target[name] = value
+        return self._checked(content, None)
+
+    def explicit(self) -> dict[str, Any]:
+        """What was said, without the defaults."""
+        return self.model_dump(exclude_unset=True, mode="json")
+
+    def to_yaml(self) -> str:
+        """Every setting, defaults included: the exact recipe."""
+        return _dumped(self.model_dump(mode="json"))
+
+    def explicit_yaml(self) -> str:
+        """What was said, without the defaults: a recipe to keep."""
+        return _dumped(self.explicit(), width=100)
+
+    @classmethod
+    def _checked(cls, content: Any, path: Path | None) -> Recipe:
+        if content is None:
+            content = {}
+        if not isinstance(content, dict):
+            raise GamlpError("a recipe is a mapping of sections", file=path, hint="propagation:, model:, training:")
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise _sentence(error, path) from error
+
+
+def _dumped(content: dict[str, Any], **layout: Any) -> str:
+    # YAML folds these line breaks into spaces where they stand as they are: such a text is escaped.
+    plain = not any(mark in str(content.get("about", "")) for mark in ("\x85", "\u2028", "\u2029"))
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=plain, **layout)
+    return text
+
+
+def shipped() -> list[str]:
+    """Names of the recipes inside the package."""
+    folder = resources.files("gamlp.recipe") / "shipped"
+    return sorted(entry.name[: -len(".yaml")] for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def _shipped_text(name: str) -> str:
+    return (resources.files("gamlp.recipe") / "shipped" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _sentence(error: ValidationError, path: Path | None) -> GamlpError:
+    """The first problem, by its dotted key; an unknown key with the nearest known one."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = _nearest(key)
+        suggestion = f": did you mean '{near}'?" if near else ""
+        return GamlpError(f"a recipe has no '{key}'{suggestion}", file=path, hint="gamlp recipes --keys lists all")
+    shown = "" if isinstance(first["input"], dict) else f", not {first['input']!r}"
+    problem = first["msg"].removeprefix("Value error, ")
+    return GamlpError(f"'{key}': {problem[0].lower()}{problem[1:]}{shown}" if key else problem, file=path)
+
+
+def _nearest(key: str) -> str | None:
+    """The known key whose last part is most alike, of the same section where there is one."""
+    section, _, name = key.rpartition(".")
+    known = sorted(_known_keys(), key=lambda other: other.rpartition(".")[0] != section)
+    names = [other.rpartition(".")[2] for other in known]
+    near = difflib.get_close_matches(name, dict.fromkeys(names), 1, 0.6)
+    return known[names.index(near[0])] if near else None
+
+
+def _sections() -> dict[str, type[BaseModel] | None]:
+    """Parts of a recipe; those that are no section with None."""
+    found: dict[str, type[BaseModel] | None] = {}
+    for name, field in Recipe.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))  # smoothing is a section or None
+        own = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        found[name] = own[0] if own else None
+    return found
+
+
+def _known_keys() -> list[str]:
+    keys = []
+    for name, section in _sections().items():
+        if section is not None:
+            keys += [f"{name}.{key}" for key in section.model_fields]
+        keys.append(name)
+    return keys
+
+
+def described() -> list[tuple[str, str, str]]:
+    """(key, default, description) of every setting."""
+    rows = []
+    for name, section in _sections().items():
+        if section is not None:
+            for key, inner in section.model_fields.items():
+                default = inner.get_default(call_default_factory=True)
+                rows.append((f"{name}.{key}", "null" if default is None else str(default), inner.description or ""))
+    return rows

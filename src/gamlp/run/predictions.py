@@ -1,0 +1,290 @@
+"""Hops and a trained model → a table of predictions, written batch by batch: memory does not grow with the nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import ROLES, Ids, Labels, Split
+from gamlp.io.files import told_when_full
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.run.prepare import rows_of
+from gamlp.training.batches import HopRows
+from gamlp.training.bundle import Bundle
+from gamlp.training.scores import probabilities
+
+SUFFIXES = (".parquet", ".csv", ".csv.gz")
+ROW_SETS = ("all", "labelled", "unlabelled", "split", *ROLES[1:])
+_BATCH_BYTES = 32 << 20  # of hops read at a time
+_GROUP_CELLS = 4 << 20  # of a Parquet row group: many small ones would make the file's footer grow
+
+
+@dataclass(frozen=True)
+class Written:
+    """A finished file of predictions."""
+
+    path: Path
+    rows: int
+    seconds: float
+
+
+class Answers(Protocol):
+    """What labels can be: a bundle, or a graph's labels. `many`: a node may have several."""
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    def many(self) -> bool: ...
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a file name that says no format we write."""
+    if not path.name.endswith(SUFFIXES):
+        raise GamlpError("is no kind of table that is written", file=path, hint=f"end it with {', '.join(SUFFIXES)}")
+    if path.is_dir():
+        raise GamlpError("is a folder where a file is to be written", file=path, hint="choose another --out")
+
+
+def choose_rows(store: HopStore, names: str = "all") -> range | Array:
+    """Row numbers by name: `all`, or some of ROW_SETS joined by '+'; all of them must be in the store."""
+    chosen = row_sets(names)
+    count = store.manifest.nodes
+    rows: range | Array = range(count)
+    if "all" not in chosen:
+        rows = np.flatnonzero(asked_for(chosen, count, store.labels, store.split))
+    if not len(rows):
+        raise no_rows(names)
+    kept = store.kept
+    if kept is not None and len(np.setdiff1d(np.asarray(rows), kept, assume_unique=True)):
+        raise not_kept(store, names)
+    return rows
+
+
+def row_sets(names: str) -> list[str]:
+    """Names of ROW_SETS that are joined by '+'."""
+    chosen = [name.strip() for name in names.split("+")]
+    if unknown := [name for name in chosen if name not in ROW_SETS]:
+        raise GamlpError(f"unknown rows '{unknown[0]}'", hint=f"choose from {', '.join(ROW_SETS)}, joined by '+'")
+    return chosen
+
+
+def asked_for(chosen: list[str], count: int, labels: Labels | None, split: Split | None) -> Array:
+    """Mask of the rows, of `count` with these labels and roles, that are in one of the named sets."""
+    keep = np.full(count, "all" in chosen)
+    for name in chosen:
+        if name in ("labelled", "unlabelled"):
+            known = np.zeros(count, bool) if labels is None else labels.known()
+            keep |= known if name == "labelled" else ~known
+        elif name != "all" and split is None:
+            raise GamlpError("the graph has no split", hint="use --rows all, labelled or unlabelled")
+        elif name != "all" and split is not None:
+            keep |= split.roles > 0 if name == "split" else split.roles == ROLES.index(name)
+    return keep
+
+
+def no_rows(names: str) -> GamlpError:
+    """What is said where no row has the name."""
+    return GamlpError(f"no rows are '{names}'", hint="use --rows all")
+
+
+def not_kept(store: HopStore, names: str) -> GamlpError:
+    """What is said where hops of a row were not kept."""
+    kept = store.signals[store.channels()[0].signal].entry.count
+    return GamlpError(
+        f"hops of {kept:,} of {store.manifest.nodes:,} nodes were kept, and others are among '{names}'",
+        file=store.folder,
+        hint="choose fewer with --rows (split, labelled, test, …), or give the graph anew with --graph",
+    )
+
+
+def write_predictions(
+    bundle: Bundle,
+    store: HopStore,
+    ids: Ids,
+    out: Path,
+    *,
+    rows: range | Array | None = None,
+    each_class: bool = True,
+    batch_size: int | None = None,
+    device: torch.device | None = None,
+    progress: Progress = silent,
+) -> Written:
+    """Id, label, its probability and that of every class, for rows of a store; nothing is left where it fails."""
+    rows = range(store.manifest.nodes) if rows is None else rows
+    parts = chances(bundle, store, rows, batch_size, device)
+    return write_chances(parts, len(rows), bundle, ids, out, each_class=each_class, progress=progress)
+
+
+def write_chances(
+    parts: Iterable[tuple[Array, Array]],
+    total: int,
+    answers: Answers,
+    ids: Ids,
+    out: Path,
+    *,
+    each_class: bool = True,
+    progress: Progress = silent,
+) -> Written:
+    """The same table of (row numbers, probabilities) that come from anywhere."""
+    check_suffix(out)
+    begun = time.monotonic()
+    schema = table_schema(answers, ids, each_class, text=".csv" in out.suffixes)
+    done = 0
+    with _table_beside(out, schema) as write:
+        for some, chance in parts:
+            write(table_columns(answers, schema, ids.take(some), chance, each_class))
+            done += len(some)
+            progress("predict", done, total, "rows")
+    return Written(out, done, time.monotonic() - begun)
+
+
+@torch.no_grad()
+def chances(
+    bundle: Bundle,
+    store: HopStore,
+    rows: range | Array,
+    batch_size: int | None = None,
+    device: torch.device | None = None,
+) -> Iterator[tuple[Array, Array]]:
+    """(row numbers, probabilities `[b, classes]`) of batches in order."""
+    device = device or torch.device("cpu")
+    model = bundle.model().to(device)
+    size = batch_size or _batch_size(rows_of(store, bundle.recipe, np.zeros(0, np.int64)))
+    for begin in range(0, len(rows), size):
+        some = np.asarray(rows[begin : begin + size], np.int64)
+        x, y = rows_of(store, bundle.recipe, some).gather(np.arange(len(some)))
+        logits = model(_tensor(x, device), None if y is None else _tensor(y, device))
+        yield some, probabilities(logits, bundle.many).float().cpu().numpy()
+
+
+def _batch_size(source: HopRows) -> int:
+    return int(np.clip(_BATCH_BYTES // max(1, source.row_bytes), 64, 10_000))
+
+
+def _tensor(values: Array, device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(values).to(device, torch.float32)
+
+
+def table_schema(answers: Answers, ids: Ids, each_class: bool, text: bool) -> pa.Schema:
+    """Columns of a table of predictions; `text`: of a CSV."""
+    many = answers.many and not text  # a CSV cell is no list: its labels are joined
+    fields = [("id", ids.take(np.zeros(0, np.int64)).type), ("label", pa.list_(pa.string()) if many else pa.string())]
+    if not answers.many:
+        fields.append(("probability", pa.float32()))
+    if each_class:
+        fields += [(name, pa.float32()) for name in class_columns(answers.classes)]
+    return pa.schema(fields)
+
+
+def class_columns(classes: tuple[str, ...]) -> list[str]:
+    """`p_<class>`, without control characters and each once."""
+    names: list[str] = []
+    taken: set[str] = set()
+    for name in classes:
+        plain = wanted = "p_" + re.sub(r"[\x00-\x1f\x7f]", "_", name)
+        again = 1
+        while wanted in taken:
+            again += 1
+            wanted = f"{plain}_{again}"
+        taken.add(wanted)
+        names.append(wanted)
+    return names
+
+
+def table_columns(answers: Answers, schema: pa.Schema, ids: pa.Array, chance: Array, each_class: bool) -> pa.Table:
+    """Rows of it: ids and what follows from probabilities `[b, classes]`."""
+    classes = pa.array(answers.classes, pa.string())
+    columns: list[Any] = [ids]
+    if answers.many:
+        chosen = chance > 0.5
+        ends = np.concatenate([[0], np.cumsum(chosen.sum(1))]).astype(np.int32)
+        names = classes.take(pa.array(np.nonzero(chosen)[1]))
+        lists = pa.ListArray.from_arrays(pa.array(ends), names)
+        columns.append(lists if pa.types.is_list(schema.field("label").type) else _joined(lists))
+    else:
+        best = chance.argmax(1)
+        columns += [classes.take(pa.array(best)), pa.array(chance[np.arange(len(best)), best])]
+    if each_class:
+        columns += [pa.array(column) for column in np.ascontiguousarray(chance.T)]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _joined(lists: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.binary_join(lists, "|")
+
+
+@contextmanager
+def _table_beside(out: Path, schema: pa.Schema) -> Iterator[Any]:
+    """A function that appends a table; the file gets its name when all is written, and vanishes when it is not."""
+    beside = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    with told_when_full(out):
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            beside.touch()
+        except (PermissionError, NotADirectoryError, FileExistsError) as error:
+            raise GamlpError(f"cannot write here ({error.strerror})", file=out.parent) from error
+        try:
+            with ExitStack() as stack:
+                yield _parquet(stack, beside, schema) if out.suffix == ".parquet" else _csv(stack, out, beside, schema)
+            beside.replace(out)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _parquet(stack: ExitStack, path: Path, schema: pa.Schema) -> Any:
+    return stack.enter_context(_Groups(path, schema)).write
+
+
+class _Groups:
+    """Gathers tables into row groups of a size that suits readers."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        from pyarrow.parquet import ParquetWriter
+
+        # Probabilities hardly repeat: a dictionary of them would cost time and save nothing.
+        self._writer = ParquetWriter(path, schema, use_dictionary=["label"])
+        self._waiting: list[pa.Table] = []
+        self._most = max(1, _GROUP_CELLS // len(schema))
+
+    def __enter__(self) -> _Groups:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._flush()
+        self._writer.close()
+
+    def write(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        if sum(len(part) for part in self._waiting) >= self._most:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting))
+            self._waiting.clear()
+
+
+def _csv(stack: ExitStack, out: Path, path: Path, schema: pa.Schema) -> Any:
+    from pyarrow.csv import CSVWriter
+
+    sink: Any = stack.enter_context(pa.OSFile(str(path), "wb"))
+    if out.suffix == ".gz":
+        sink = stack.enter_context(pa.CompressedOutputStream(sink, "gzip"))
+    return stack.enter_context(CSVWriter(sink, schema)).write_table

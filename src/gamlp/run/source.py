@@ -1,0 +1,116 @@
+"""What training starts from: a graph folder, a dataset's name or a store; and a recipe that fits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gamlp.errors import GamlpError
+from gamlp.graph.datasets.catalogue import DATASETS
+from gamlp.graph.datasets.load import data_folder, open_or_load
+from gamlp.graph.graph import Graph
+from gamlp.io.place import Place, is_url
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.recipe.recipe import Recipe, shipped
+from gamlp.training.run_folder import Origin
+from gamlp.training.typed import settled_relations
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is trained on: a graph, or the hops of one."""
+
+    name: str
+    origin: Origin | None
+    graph: Graph | None = None
+    store: HopStore | None = None
+
+    @property
+    def opened(self) -> Graph:
+        if self.graph is None:
+            raise GamlpError("is a store where a graph is expected", file=self.name, hint="give the graph folder")
+        return self.graph
+
+
+def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent) -> Source:
+    """A graph folder, a dataset by name, or a store; behind a URL too."""
+    folder, elsewhere = Path(place), Place.of(place)
+    if (elsewhere / "store.json").exists() or (elsewhere / "plan.json").exists():
+        store = HopStore.open(elsewhere)
+        behind = store.manifest.graph_folder
+        known = store.manifest.graph if behind is None and store.manifest.graph in DATASETS else behind
+        return Source(place, None if known is None else Origin(graph=known), store=store)
+    graph = open_or_load(place, data_dir, seed, progress)
+    if is_url(place):
+        return Source(place, Origin(graph=place), graph)
+    if folder.is_dir():
+        return Source(place, Origin(graph=str(folder.resolve())), graph)
+    raw = data_folder(data_dir) if DATASETS[place].raw else None
+    return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
+
+
+def default_recipe(source: Source) -> str | None:
+    """The shipped recipe of a dataset that is called by its name."""
+    if source.origin is None or source.origin.graph != source.name:
+        return None
+    return next((name for name in (f"{source.name}-jk", f"{source.name}-recursive") if name in shipped()), None)
+
+
+def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:
+    """The recipe as it will be used: what it leaves open is taken from a store; and what was changed, in sentences."""
+    check_one_model(recipe)
+    notes: list[str] = []
+    if source.store is not None:
+        if valid is not None or recipe.training.setting == "inductive":
+            asked = "a validation graph" if valid is not None else "training.setting inductive"
+            raise GamlpError(
+                f"{asked} needs the graph: the rows of a store have seen each other", file=source.name,
+                hint="give the graph folder instead",
+            )  # fmt: skip
+        recipe = _as_stored(recipe, source.store)
+    else:
+        recipe, notes = settled_relations(source.opened, recipe)
+    if valid is not None and recipe.labels_used and not valid.trainable:
+        recipe = recipe.changed({"model.beta": 0.0})
+        notes.append(
+            f"the label branch is off (model.beta 0): graph '{valid.name}' has no training labels to listen to"
+        )
+    return recipe, notes
+
+
+def check_one_model(recipe: Recipe) -> None:
+    """Refuse what is done around a model by a method of gamlp.bench, and by no saved model."""
+    for asked, what, method in (
+        (recipe.smoothing is not None, "Correct & Smooth ('smoothing')", "correct-and-smooth"),
+        (recipe.training.reuse > 0, "label reuse ('training.reuse')", "label-reuse"),
+    ):
+        if asked:
+            raise GamlpError(
+                f"{what} needs the whole graph around a model, and a saved model is one alone",
+                hint=f"leave it out, or measure the method: gamlp run DATASET --model {method}",
+            )
+
+
+def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:
+    signals = store.manifest.signals
+    found: dict[str, Any] = {}
+    if channels := store.channels():
+        entry = signals[channels[0].signal]
+        found |= {"hops": entry.hops, "scaling": entry.settings["scaling"], "dtype": entry.dtype}
+        found |= {"r": entry.settings["operator"]["r"], "loops": entry.settings["operator"]["loops"]}
+    if labels := store.channels(signal="labels"):
+        entry = signals[labels[0].signal]
+        found |= {"label_hops": entry.hops, "label_r": entry.settings["operator"]["r"]}
+    if crossfit := store.channels(signal="crossfit"):
+        settings = signals[crossfit[0].signal].settings  # stores of the first release do not say these
+        found |= {key: settings[key] for key in ("folds", "fold_seed") if key in settings}
+    said = recipe.propagation.model_fields_set
+    changes = {f"propagation.{key}": value for key, value in found.items() if key not in said}
+    if store.manifest.views and not isinstance(recipe.relations.subsets, tuple):
+        changes["relations.subsets"] = [view.links for view in store.manifest.views.values()]
+        changes["relations.apart"] = "yes" if any(channel.kind for channel in channels) else "no"
+    if not labels and "beta" not in recipe.model.model_fields_set:
+        changes["model.beta"] = 0.0
+    return recipe.changed(changes)

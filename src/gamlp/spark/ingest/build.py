@@ -1,0 +1,279 @@
+"""DataFrames of nodes and edges → the graph folder that `gamlp ingest` writes, built by Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+from gamlp.graph.block_files import FileFacts, NodeBlocks, Rows
+from gamlp.graph.graph import FloatName
+from gamlp.graph.ingest.build import settled_joins, type_tables, unnamed_edges
+from gamlp.graph.ingest.columns import OnBad
+from gamlp.graph.ingest.edges import EdgeNames
+from gamlp.graph.ingest.labels import class_numbers
+from gamlp.graph.ingest.nodes import NodeNames, RandomSplit
+from gamlp.graph.ingest.report import IngestReport
+from gamlp.graph.manifest import FeaturesEntry, FileEntry, GraphManifest, LabelsEntry, NodesEntry
+from gamlp.graph.relations import ONE_TYPE, Join, Joins
+from gamlp.graph.shared_folder import Building, building
+from gamlp.graph.splits import check_fractions
+from gamlp.io.place import Place
+from gamlp.progress import Progress, silent
+from gamlp.spark.ingest.answer_files import AnswerFiles
+from gamlp.spark.ingest.edges import EdgeBuild, EdgeTable, Relations, TypeRows
+from gamlp.spark.ingest.node_checks import NodeChecks
+from gamlp.spark.ingest.nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes
+from gamlp.spark.ingest.sorted_ids import SortedIds
+from gamlp.spark.ingest.tables import SparkTable
+from gamlp.spark.tasks import run_tasks, slots, told
+
+
+@dataclass(frozen=True)
+class NodeBuild:
+    """Writes the nodes of types into a graph; `rows` cuts so many nodes with features of a width into blocks."""
+
+    spark: Any
+    folder: Building
+    dtype: FloatName
+    draw: RandomSplit
+    rows: Callable[[str, int, int | None], Rows]
+    report: IngestReport
+    progress: Progress
+
+    def build(self, kind: str, table: SparkTable, checks: NodeChecks) -> tuple[TypeRows, NodesEntry, FileFacts]:
+        """One type; counts of what was left out go into the report."""
+        nodes = check_nodes(self.spark, table, checks, self.progress)
+        try:
+            ids, repeats = sort_ids(self.spark, nodes, self.folder.staging / kind, self.progress)
+            rows = self.rows(kind, ids.count, nodes.width)
+            bad = self.report.bad_rows
+            for name, count in [*nodes.notes.counts.items(), *([("duplicate id", repeats)] if repeats else [])]:
+                bad[name] = bad.get(name, 0) + count
+            entry, files = self._files(kind, nodes, ids, rows)
+        finally:
+            nodes.close()
+        self.report.nodes += ids.count
+        if kind == self.report.target:
+            self.report.features = nodes.width or 0
+        if kind != ONE_TYPE:
+            self.report.types[kind] = {"nodes": ids.count, "features": nodes.width or 0}
+        return TypeRows(kind, ids, rows), entry, files
+
+    def _files(self, kind: str, nodes: CheckedNodes, ids: SortedIds, rows: Rows) -> tuple[NodesEntry, FileFacts]:
+        texts, many, report = label_texts(nodes), nodes.checks.many, self.report
+        graph, staging = self.folder.graph, self.folder.staging / kind
+        blocks = NodeBlocks(graph, staging, rows, nodes.width, self.dtype, texts, many, kind)
+        answers = write_nodes(self.spark, nodes, ids, blocks, self.progress)
+        files: FileFacts = {name: facts for answer in answers for name, facts in answer["files"].items()}
+        entry = NodesEntry(count=ids.count)
+        if nodes.width is not None:
+            stops = [rows.bounds(block)[1] for block in range(rows.blocks)]
+            entry.features = FeaturesEntry(width=nodes.width, dtype=self.dtype, shards=stops)
+            report.dtype = self.dtype
+        used = np.unique([code for answer in answers for code in answer["used"]]).astype(np.int64)
+        classes, numbers = class_numbers(texts or [], used)
+        made = AnswerFiles(graph, staging, rows, len(classes), numbers, many, kind)
+        given = any(answer["roles"] for answer in answers)
+        works: list[Callable[[], dict[str, Any]]] = []
+        if not ids.is_range:
+            entry.ids = "integers" if ids.integers else "strings"
+            works.append(partial(ids.write, graph, kind))
+        if classes:
+            entry.labels = LabelsEntry(many=many, classes=list(classes))
+            report.classes = len(classes)
+            works.append(made.write_labels)
+        if given or classes:
+            entry.split = True
+            draw = tuple(self.draw.fractions), self.draw.seed, self.draw.stratified
+            works.append(made.write_given_split if given else partial(made.write_random_split, *draw))
+            report.split_made = not given
+        for answer in run_tasks(self.spark, lambda number: works[number](), range(len(works)), "labels", self.progress):
+            files |= answer["files"]
+            if "split" in answer:
+                report.unlabelled(answer["useless"])
+                report.split = answer["split"]
+                report.untrained([classes[number] for number in answer["absent"]])
+        return entry, files
+
+
+BLOCK_BYTES = 256 << 20
+_ENTRY = 16  # bytes of an entry while a block is sorted
+
+
+@dataclass(frozen=True)
+class SparkGraphOptions:
+    """How tables are read; see `gamlp.graph.ingest.build.IngestOptions`. `blocks`: of rows; None: by their sizes."""
+
+    edge_names: EdgeNames = field(default_factory=EdgeNames)
+    node_names: NodeNames = field(default_factory=NodeNames)
+    directed: bool = False
+    dtype: FloatName = "float32"
+    on_bad: OnBad = "stop"
+    fractions: Sequence[float] = (0.6, 0.2, 0.2)
+    stratified: bool = True
+    seed: int = 0
+    name: str | None = None  # None: that of the folder
+    blocks: int | None = None
+    joins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    target: str | None = None
+    names_of: Mapping[str, NodeNames] = field(default_factory=dict)
+    edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
+
+
+def spark_graph(
+    spark: Any,
+    edges: Any,
+    nodes: Any,
+    out: str | Path | Place,
+    options: SparkGraphOptions | None = None,
+    progress: Progress = silent,
+) -> IngestReport:
+    """Build a graph folder from DataFrames `edges(src, dst[, weight][, relation])` and `nodes(id, …)`, or tables
+    that `read_table` gave; nothing is left behind when something is wrong. Several types of nodes, or relations with
+    tables of their own: a mapping of names to tables, and `joins` in the options.
+
+    Rows are numbered by ascending id, integers by value and strings by their UTF-8 bytes, so that the result does
+    not depend on how Spark partitions. Of several nodes with one id (`on_bad="skip"`) the one with the smallest
+    content stays; weights of a repeated edge add up from the smallest. A random split is made in one task over the
+    labels, and is that of `gamlp ingest`. Without `blocks` edges are counted first, to choose how many there are.
+    """
+    began = time.monotonic()
+    options = options or SparkGraphOptions()
+    check_fractions(options.fractions)
+    place = Place.of(out).resolved()
+    made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, progress)
+    with told(), building(place) as folder:
+        report = made.run(folder, place)
+    report.seconds = round(time.monotonic() - began, 3)
+    return report
+
+
+def _tables(given: Any, name: str) -> Any:
+    """One table, or several by what they hold."""
+    if isinstance(given, Mapping):
+        return {each: SparkTable.of(table, f"{name} {each}") for each, table in given.items()}
+    return SparkTable.of(given, name)
+
+
+@dataclass
+class _Build:
+    """One graph while it is built."""
+
+    spark: Any
+    edges: Any
+    nodes: Any
+    options: SparkGraphOptions
+    progress: Progress
+    _counted: dict[int, int] = field(default_factory=dict)
+
+    def run(self, folder: Building, out: Place) -> IngestReport:
+        options = self.options
+        types, target = type_tables(self.nodes, options.node_names, options.names_of, options.target, lambda one: one)
+        joins = settled_joins(self.edges, options.edge_names_of, Joins(options.joins, directed=options.directed), types)
+        tables = self._edge_tables(joins)
+        checks = {kind: node_checks(one.table, one.names, options.dtype, options.on_bad) for kind, one in types.items()}
+        report = IngestReport(str(out), 0, target=target)
+        draw = RandomSplit(options.fractions, options.seed, options.stratified)
+
+        def rows(kind: str, count: int, width: int | None) -> Rows:
+            return self._rows(count, width, lambda: self._entries(kind, tables, joins))
+
+        nodes = NodeBuild(self.spark, folder, options.dtype, draw, rows, report, self.progress)
+        found = {kind: nodes.build(kind, one.table, checks[kind]) for kind, one in types.items()}
+        files: FileFacts = {name: facts for _, _, own in found.values() for name, facts in own.items()}
+        type_rows = {kind: own for kind, (own, _, _) in found.items()}
+        made = self._relations(EdgeBuild(self.spark, type_rows, folder.graph, self.progress), tables, joins)
+        self._report_edges(report, made, joins)
+        manifest = GraphManifest(
+            name=options.name or out.name,
+            target=target,
+            nodes={kind: entry for kind, (_, entry, _) in found.items()},
+            relations=made.entries,
+            source=report.source(_names(self.edges), _names(self.nodes), options.seed),
+            files={
+                name: FileEntry(bytes=size, crc32=crc) for name, (size, crc) in sorted((files | made.files).items())
+            },
+        )
+        folder.manifest = manifest.model_dump_json(indent=1).encode()
+        return report
+
+    def _edge_tables(self, joins: Joins) -> list[EdgeTable]:
+        names, names_of = self.options.edge_names, self.options.edge_names_of
+        if isinstance(self.edges, Mapping):
+            return [EdgeTable.of(one, names_of.get(name, names), name) for name, one in self.edges.items()]
+        table = EdgeTable.of(self.edges, names)
+        if joins.alone is None and table.relation is None:
+            raise unnamed_edges(self.edges.name)
+        return [table]
+
+    def _relations(self, build: EdgeBuild, tables: Sequence[EdgeTable], joins: Joins) -> Relations:
+        """All relations, in the order in which they are declared."""
+        made = Relations()
+        for table in tables:
+            for checks in table.readings(joins, build.types, self.options.on_bad):
+                made.add(build.build(table.table, checks))
+        declared = [join for name in joins.declared if (join := joins.of(name)) is not None]
+        made.add(build.build_empty([join for join in declared if join.name not in made.entries]))
+        order = [name for join in declared for name in (join.name, join.reverse) if name is not None]
+        rest = [name for name in made.entries if name not in order]
+        made.entries = {name: made.entries[name] for name in (*order, *rest)}
+        return made
+
+    def _rows(self, count: int, width: int | None, entries: Any) -> Rows:
+        """Blocks of equal size, so many that one fits a task."""
+        wanted = self.options.blocks
+        if wanted is None:
+            item = 4 if self.options.dtype == "float32" else 2
+            need = max(entries() * _ENTRY, count * (width or 0) * item)
+            wanted = max(slots(self.spark), -(-need // BLOCK_BYTES))
+        elif wanted < 1:
+            raise GamlpError(f"{wanted} blocks are none", hint="--blocks is a number above zero")
+        return Rows(count, max(1, -(-count // min(wanted, count))))
+
+    def _entries(self, kind: str, tables: Sequence[EdgeTable], joins: Joins) -> int:
+        """At most so many entries lead to nodes of a type."""
+        total = 0
+        for number, table in enumerate(tables):
+            names = [table.name] if table.name else list(joins.declared) or [""]
+            each = max(_into(kind, join) for name in names if (join := joins.of(name)) is not None)
+            if each and number not in self._counted:
+                self._counted[number] = table.table.frame.count()
+            total += each * self._counted.get(number, 0)
+        return total
+
+    def _report_edges(self, report: IngestReport, made: Relations, joins: Joins) -> None:
+        report.edges_read, report.self_loops_dropped = made.read, made.loops
+        report.entries = {name: made.stored(name) for name in made.entries}
+        report.duplicates_merged = made.merged
+        for kind, count in made.bad.items():  # both tables may have rows with a wrong number of columns
+            report.bad_rows[kind] = report.bad_rows.get(kind, 0) + count
+        if not any(report.entries.values()):
+            report.warn("the graph has no edges")
+            return
+        for name in (name for name in joins.declared if not report.entries[name]):
+            report.warn(f"relation '{name}' has no edges")
+
+
+def _into(kind: str, join: Join) -> int:
+    """Entries that an edge adds to rows of a type."""
+    if join.symmetric:
+        return 2 if join.target == kind else 0
+    return int(join.target == kind) + int(join.reverse is not None and join.source == kind)
+
+
+def _names(tables: Any) -> str | dict[str, str]:
+    """Of tables the last part of their names."""
+    if isinstance(tables, Mapping):
+        return {name: _last(one.name) for name, one in tables.items()}
+    return _last(tables.name)
+
+
+def _last(name: str) -> str:
+    return name.rstrip("/").rsplit("/", 1)[-1]

@@ -1,0 +1,176 @@
+"""Batches of a node table → ids, labels, roles and stored features of its good rows, with notes on the others.
+
+Pure Arrow and numpy, by the rules of `gamlp ingest`: this runs in tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.features.columns import ColumnFeatures
+from gamlp.graph.graph import FloatName
+from gamlp.graph.ingest.columns import Column, OnBad, is_null, plain, shown
+from gamlp.graph.ingest.ids import as_integers
+from gamlp.graph.ingest.labels import LabelColumn, split_roles, trimmed
+from gamlp.graph.ingest.nodes import check_ids
+from gamlp.graph.precision import cannot_hold, store_as, too_large
+from gamlp.spark.ingest.notes import NotedRows, Notes, id_key
+
+_MOST_BYTES = 1 << 30  # of features in a batch: Arrow counts the bytes of a column by 32 bits
+
+
+@dataclass(frozen=True)
+class NodeChecks:
+    """Which columns of a node table hold what, and how they are read."""
+
+    table: str
+    id: str
+    label: str | None
+    split: str | None
+    features: list[str]
+    dtype: FloatName
+    on_bad: OnBad
+    separator: str | None = None
+    many: bool = False  # labels a node
+    integers: bool = False  # the type of ids
+    ragged: str | None = None  # the column that holds a CSV row with a wrong number of columns
+    widths: Mapping[str, int] = field(default_factory=dict)  # of list columns; empty: those of a task's first row
+
+    def schema(self) -> pa.Schema:
+        text = pa.string()
+        return pa.schema(
+            [
+                ("id", pa.int64() if self.integers else text),
+                ("label", pa.list_(text) if self.many else text),
+                ("role", pa.int8()),
+                ("features", pa.binary()),
+                ("note", text),
+            ]
+        )
+
+
+def checked_nodes(batches: Iterator[Any], checks: NodeChecks) -> Iterator[Any]:
+    """Good rows, and at the end one row whose `note` tells of the others."""
+    notes = Notes(facts={"read": 0, "good": 0, "plain": True, "widths": {}})
+    features = ColumnFeatures(checks.features, checks.widths, "other nodes") if checks.features else None
+    try:
+        for batch in batches:
+            yield from _checked(without_ragged(batch, checks.ragged, notes, checks.on_bad), checks, features, notes)
+    except GamlpError as error:
+        notes.die(error)
+        for _ in batches:  # Spark waits for its batches to be taken
+            pass
+    if features is not None:
+        notes.facts |= {"widths": features.list_widths, "width": features.width()}
+    yield note_batch(checks.schema(), notes)
+
+
+def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, notes: Notes) -> Iterator[Any]:
+    ids = plain(batch.column(checks.id))
+
+    def name(row: int) -> tuple[list[Any], str]:
+        value = ids[row].as_py()
+        return id_key(value), "" if value is None or value == "" else f"node '{shown(ids, row)}'"
+
+    def noted() -> NotedRows:
+        return NotedRows(batch, checks.table, notes, checks.on_bad, name)
+
+    rows = noted()
+    check_ids(rows, checks.id)
+    label = LabelColumn(checks.label, checks.separator).read(rows) if checks.label else None
+    roles = split_roles(rows, checks.split) if checks.split else np.zeros(len(ids), np.int8)
+    good, values = rows.good, None
+    if features is not None:
+        apart = noted()  # a node with a bad label and a bad feature is counted as both, as ingest does
+        values = features.read_rows(apart)
+        good = good & apart.good
+    notes.facts["read"] += len(ids)
+    notes.facts["good"] += int(np.count_nonzero(good))
+    if not good.any():
+        return
+    chosen = pa.array(good)
+    kept = ids.filter(chosen)
+    if not checks.integers and notes.facts["plain"]:
+        notes.facts["plain"] = as_integers(kept) is not None
+    columns = [
+        kept.cast(pa.int64() if checks.integers else pa.string()),
+        _label_texts(label, checks.many, len(ids)).filter(chosen),
+        pa.array(roles[good]),
+    ]
+    stored = None if values is None else _stored(values, good, checks, features, notes, name)
+    step = len(kept) if stored is None else max(1, _MOST_BYTES // max(1, stored[:1].nbytes))
+    for begin in range(0, len(kept), step):
+        part = slice(begin, begin + step)
+        count = len(kept[part])
+        binary = pa.nulls(count, pa.binary()) if stored is None else _as_binary(stored[part])
+        yield pa.RecordBatch.from_arrays(
+            [*(column[part] for column in columns), binary, pa.nulls(count, pa.string())], schema=checks.schema()
+        )
+
+
+def _label_texts(label: Column | None, many: bool, count: int) -> Column:
+    kind = pa.list_(pa.string()) if many else pa.string()
+    if label is None:
+        return pa.nulls(count, kind)
+    if not many:
+        return label.cast(kind)
+    lengths = pc.list_value_length(label).fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    texts = trimmed(label.flatten()).cast(pa.string())
+    return pa.ListArray.from_arrays(pa.array(offsets), texts, mask=pa.array(is_null(label)))
+
+
+def _stored(
+    values: Array, good: Array, checks: NodeChecks, features: ColumnFeatures | None, notes: Notes, name: Any
+) -> Array:
+    assert features is not None
+    stored = np.ascontiguousarray(store_as(values[good], checks.dtype))
+    wrong = too_large(stored, checks.dtype)
+    if wrong.any():
+        at, feature = (int(found[0]) for found in np.nonzero(wrong))
+        row = int(np.flatnonzero(good)[at])
+        key, who = name(row)
+        notes.die(cannot_hold(values[row, feature], checks.dtype, column=features.owner(feature)), key, who)
+    return stored
+
+
+def _as_binary(stored: Array) -> Any:
+    """One value of bytes a row, without copying."""
+    row = stored.shape[1] * stored.itemsize
+    offsets = np.arange(len(stored) + 1, dtype=np.int32) * np.int32(row)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(stored)]
+    return pa.Array.from_buffers(pa.binary(), len(stored), buffers)
+
+
+def without_ragged(batch: Any, ragged: str | None, notes: Notes, on_bad: OnBad) -> Any:
+    """Rows of a CSV that have the right number of columns."""
+    if ragged is None:
+        return batch
+    column = batch.column(ragged)
+    wrong = ~is_null(column)
+    if not wrong.any():
+        return batch
+
+    def name(row: int) -> tuple[list[Any], str]:
+        return id_key(column[row].as_py()), ""
+
+    rows = NotedRows(batch, "", notes, on_bad, name)
+    rows.refuse(
+        "wrong number of columns", wrong, "", lambda i: f"a row with a wrong number of columns: {shown(column, i)}"
+    )
+    return batch.filter(pa.array(~wrong))
+
+
+def note_batch(schema: pa.Schema, notes: Notes) -> Any:
+    """One row of nothing but notes."""
+    columns = [pa.nulls(1, field.type) for field in schema]
+    columns[schema.get_field_index("note")] = pa.array([notes.json()])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

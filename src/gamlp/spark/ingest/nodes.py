@@ -1,0 +1,228 @@
+"""Nodes on Spark: rows are checked once, numbered by ascending id, and written block by block by tasks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from gamlp.errors import GamlpError
+from gamlp.graph.block_files import NodeBlocks, Rows
+from gamlp.graph.graph import FloatName
+from gamlp.graph.ingest.columns import OnBad
+from gamlp.graph.ingest.labels import MOST_CLASSES, too_many_classes
+from gamlp.graph.ingest.nodes import NodeNames, choose, feature_names
+from gamlp.io.place import Place
+from gamlp.kernel.csr import MOST_NODES
+from gamlp.progress import Progress
+from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes
+from gamlp.spark.ingest.notes import Notes
+from gamlp.spark.ingest.sorted_ids import SortedIds, put_sorted
+from gamlp.spark.ingest.tables import SparkTable
+from gamlp.spark.tasks import answered, collect_answers, run_tasks
+
+IDS_PER_TASK = 1 << 20
+_INTEGERS = ("byte", "short", "integer", "long")
+
+
+@dataclass
+class CheckedNodes:
+    """Good rows of a node table, kept by Spark so that the table is read once; `close` lets them go."""
+
+    frame: Any
+    checks: NodeChecks
+    notes: Notes
+    width: int | None = None
+
+    @property
+    def read(self) -> int:
+        return sum(facts["read"] for facts in self.notes.facts["parts"])
+
+    @property
+    def good(self) -> int:
+        return sum(facts["good"] for facts in self.notes.facts["parts"])
+
+    def rows(self) -> Any:
+        """Good rows, with ids that are integers where all of them are."""
+        from pyspark.sql import functions
+
+        rows = self.frame.where(functions.col("note").isNull()).drop("note")
+        return rows.withColumn("id", functions.col("id").cast("long")) if self.checks.integers else rows
+
+    def close(self) -> None:
+        self.frame.unpersist()
+
+
+def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: OnBad) -> NodeChecks:
+    """Which columns are read, and how, by the rules of `gamlp ingest`."""
+    label, split = choose(table, names.label, "label"), choose(table, names.split, "split")
+    table.need([names.id])
+    if names.features is not None and names.features.endswith(".npy"):
+        raise GamlpError(
+            "rows of a .npy cannot be told apart on Spark", file=names.features, hint="give features as columns"
+        )
+    if names.features is None:
+        taken = {names.id, label or "label", split or "split", *names.left_out}
+        features = [name for name in table.column_names if name not in taken]
+    else:
+        features = feature_names(names.features)
+    table.need(features)
+    many = label is not None and (names.separator is not None or table.is_list(label))
+    integers = table.kind(names.id).typeName() in _INTEGERS
+    return NodeChecks(
+        table.name, names.id, label, split, features, dtype, on_bad, names.separator, many, integers, table.ragged
+    )
+
+
+def check_nodes(spark: Any, table: SparkTable, checks: NodeChecks, progress: Progress) -> CheckedNodes:
+    """Read the table once; a second time only where lists differ in length, to learn which length is meant."""
+    found = _checked(spark, table, checks, progress)
+    lists = [name for name in checks.features if table.is_list(name)]
+    if lists and (found.notes.fatal or found.notes.counts["ragged features"] or not _one_width(found)):
+        found.close()
+        found = _checked(spark, table, replace(checks, widths=_widths_of_first(table, checks, lists)), progress)
+    try:
+        found.notes.tell(table.name, checks.on_bad)
+        if found.read == 0:
+            raise GamlpError("no nodes: the table has no rows", file=table.name)
+        if found.good == 0:
+            raise GamlpError("no nodes: every row of the table is bad", file=table.name)
+        if found.good > MOST_NODES:
+            raise GamlpError(f"{found.good} nodes are more than this format holds", hint=f"stay below {MOST_NODES}")
+        parts = [facts for facts in found.notes.facts["parts"] if facts["good"]]
+        if not checks.integers and not table.typed:
+            found.checks = replace(found.checks, integers=all(facts["plain"] for facts in parts))
+        found.width = parts[0]["width"] if checks.features else None
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _checked(spark: Any, table: SparkTable, checks: NodeChecks, progress: Progress) -> CheckedNodes:
+    from pyspark import StorageLevel
+    from pyspark.sql import functions
+
+    names = [name for name in (checks.id, checks.label, checks.split, *checks.features) if name]
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from checked_nodes(batches, checks)
+
+    label = "array<string>" if checks.many else "string"
+    kind = "long" if checks.integers else "string"
+    frame = table.map(names, work, f"id {kind}, label {label}, role byte, features binary, note string")
+    frame = frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        notes = frame.where(functions.col("note").isNotNull()).select(functions.col("note").alias("answer"))
+        parts = [Notes.of(answer) for _, answer in collect_answers(spark, notes, "nodes", 1, progress)]
+    except BaseException:
+        frame.unpersist()
+        raise
+    return CheckedNodes(frame, checks, Notes.merged(parts))
+
+
+def _one_width(found: CheckedNodes) -> bool:
+    widths = [facts["widths"] for facts in found.notes.facts["parts"] if facts["good"]]
+    return all(each == widths[0] for each in widths)
+
+
+def _widths_of_first(table: SparkTable, checks: NodeChecks, lists: list[str]) -> dict[str, int]:
+    """Of every list column the length that the node with the smallest id has."""
+    from pyspark.sql import functions
+
+    first = []
+    for number, name in enumerate(lists):
+        values, key = table.column(name), table.column(checks.id)
+        smallest = functions.min_by(functions.size(values), functions.when(values.isNotNull(), key))
+        first.append(smallest.alias(str(number)))
+    row = table.frame.agg(*first).collect()[0]
+    widths = {name: int(row[str(number)]) for number, name in enumerate(lists) if row[str(number)] is not None}
+    empty = next((name for name, width in widths.items() if width == 0), None)
+    if empty is not None:
+        raise GamlpError("an empty list of features", file=table.name, column=empty)
+    return widths
+
+
+def sort_ids(spark: Any, nodes: CheckedNodes, staging: Place, progress: Progress) -> tuple[SortedIds, int]:
+    """(ids in ascending order, how many were there twice): integers by value, strings by their UTF-8 bytes."""
+    partitions = max(1, -(-nodes.good // IDS_PER_TASK))
+    folder = staging / "ids"
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from put_sorted(batches, folder)
+
+    ids = nodes.rows().select("id")
+    ids = ids.repartitionByRange(partitions, "id") if partitions > 1 else ids.repartition(1)
+    frame = ids.sortWithinPartitions("id").mapInArrow(work, "answer string")
+    answers = [answer for _, answer in collect_answers(spark, frame, "ids", partitions, progress) if answer["count"]]
+    answers.sort(key=lambda answer: answer["first"])
+    twice = next((answer["twice"] for answer in answers if answer["twice"] is not None), None)
+    if twice is not None and nodes.checks.on_bad == "stop":
+        raise GamlpError(f"node '{twice}' is there more than once", file=nodes.checks.table, column=nodes.checks.id)
+    names = [answer["name"] for answer in answers]
+    if any((folder / name).size() is None for name in names):
+        raise GamlpError(
+            "executors write where the driver does not read", file=folder, hint="choose an --out that all of them share"
+        )
+    counts = [answer["count"] for answer in answers]
+    starts = [int(start) for start in np.cumsum([0, *counts[:-1]])]
+    count, integers = sum(counts), nodes.checks.integers
+    is_range = integers and answers[0]["first"] == 0 and answers[-1]["last"] == count - 1
+    repeats = sum(answer["repeats"] for answer in answers)
+    return SortedIds(folder, names, starts, count, integers, is_range), repeats
+
+
+def label_texts(nodes: CheckedNodes) -> list[str] | None:
+    """All labels there are, sorted; None where no node has one."""
+    from pyspark.sql import functions
+
+    if nodes.checks.label is None:
+        return None
+    label = functions.explode("label") if nodes.checks.many else functions.col("label")
+    texts = nodes.rows().select(label.alias("text")).where(functions.col("text") != "").distinct()
+    found = sorted(row["text"] for row in texts.limit(MOST_CLASSES + 1).collect())
+    if len(found) > MOST_CLASSES:
+        raise too_many_classes(nodes.checks.label)
+    return found or None
+
+
+def write_nodes(
+    spark: Any, nodes: CheckedNodes, ids: SortedIds, blocks: NodeBlocks, progress: Progress
+) -> list[dict[str, Any]]:
+    """Files of every block of rows; answers of the blocks, in order."""
+    bounds = _bounds(spark, ids, blocks.rows)
+    kinds = {field.name: field.dataType.simpleString() for field in nodes.rows().schema.fields}
+    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+
+    def place(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            values = batch.column(batch.schema.get_field_index("id"))
+            if ids.integers:
+                block = np.searchsorted(np.asarray(bounds, np.int64), values.to_numpy(), side="right")
+            else:  # Python orders strings by code points, which is the order of their UTF-8 bytes
+                block = np.asarray([bisect_right(bounds, value) for value in values.to_pylist()], np.int32)
+            yield batch.append_column("block", pa.array(block.astype(np.int32)))
+
+    def write(key: Any, table: Any) -> Any:
+        number = key[0].as_py()
+        text = answered(lambda block: blocks.write(block, table), number)
+        return pa.table({"block": pa.array([number], pa.int32()), "answer": pa.array([text])})
+
+    frame = nodes.rows().mapInArrow(place, f"{columns}, block int").repartition(blocks.rows.blocks, "block")
+    frame = frame.groupBy("block").applyInArrow(write, "block int, answer string")
+    found = collect_answers(spark, frame, "features", blocks.rows.blocks, progress)
+    answers = {row["block"]: answer for row, answer in found}
+    return [answers[block] for block in range(blocks.rows.blocks)]
+
+
+def _bounds(spark: Any, ids: SortedIds, rows: Rows) -> list[Any]:
+    """First id of every block but the first."""
+    if ids.is_range:
+        return [rows.bounds(block)[0] for block in range(1, rows.blocks)]
+    wanted = list(ids.first_of_blocks(rows).values())
+    answers = run_tasks(spark, lambda number: ids.at(wanted[number]), range(len(wanted)))
+    return [value for answer in answers for value in answer["ids"]]

@@ -1,0 +1,355 @@
+"""A training job as plain JSON, and the worker that runs it: the same under torchrun and inside Spark."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict
+from safetensors import SafetensorError
+from torch import distributed
+
+from gamlp.errors import GamlpError
+from gamlp.io.memory import available_memory
+from gamlp.io.parallel import usable_cores
+from gamlp.io.place import Place
+from gamlp.models.registry import is_own
+from gamlp.propagation import HopStore
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.prepare import Prepared, reopened
+from gamlp.training.bundle import make_model
+from gamlp.training.checkpoint import Weights, put_tensors, read_tensors, sealed
+from gamlp.training.device import choose_device
+from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, fit
+from gamlp.training.ranks.world import World
+
+MOST_BYTES = 16 << 20
+Sources = dict[str, str]  # path below a folder of Python's search path → text
+
+
+def sources_of(model: str) -> Sources:
+    """The module that a model's name leads to, or all of its package, and what these import from the same folder.
+
+    What is installed (in Python's own folders) is not sent: it must be installed on the other side too.
+    """
+    found: Sources = {}
+    if not is_own(model):
+        return found
+    wanted, home = [model.partition(":")[0].partition(".")[0]], None
+    while wanted:
+        name = wanted.pop()
+        files = _files_of(name)
+        if not files or name == "gamlp" or _installed(files[0][1]):
+            continue
+        folder = files[0][1].parents[len(files[0][0].parts) - 1]
+        if home not in (None, folder) or files[0][0].as_posix() in found:
+            continue
+        home = folder
+        for relative, path in files:
+            found[relative.as_posix()] = text = path.read_text(encoding="utf-8")
+            wanted += _imports(text)
+        if sum(map(len, found.values())) > MOST_BYTES:
+            raise GamlpError(f"the package of model '{model}' is too large to be sent", hint="install it everywhere")
+    return found
+
+
+def _files_of(name: str) -> list[tuple[PurePosixPath, Path]]:
+    """Every .py file of a top module or package, with its path from the folder that is searched."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return []
+    if spec is None:
+        return []
+    if spec.submodule_search_locations is None:
+        path = Path(spec.origin or "")
+        return [(PurePosixPath(path.name), path)] if path.suffix == ".py" else []
+    folders = [Path(place) for place in spec.submodule_search_locations]
+    return [
+        (PurePosixPath(name, *path.relative_to(folder).parts), path)
+        for folder in folders[:1]
+        for path in sorted(folder.rglob("*.py"))
+    ]
+
+
+def _installed(path: Path) -> bool:
+    if {"site-packages", "dist-packages"} & set(path.parts):
+        return True
+    places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(place is not None and path.resolve().is_relative_to(Path(place).resolve()) for place in places)
+
+
+def _imports(text: str) -> list[str]:
+    """Top names of what a module imports."""
+    names = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names += [alias.name.partition(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append(node.module.partition(".")[0])
+    return names
+
+
+@contextmanager
+def unpacked(sources: Sources) -> Iterator[None]:
+    """Importable while the block runs, from a folder that only this process knows."""
+    if not sources:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="gamlp-code-") as folder:
+        for name, text in sources.items():
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                raise GamlpError(f"'{name}' is no path of a module")
+            place = Path(folder, *path.parts)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+        sys.path.insert(0, folder)  # before an older copy of the same module
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(folder)
+
+
+DRIVER = "GAMLP_DRIVER"  # the process whose end ends the workers it started on the same machine
+_BETWEEN_PUTS = 1.0  # seconds
+
+
+class TrainingJob(BaseModel):
+    """One seed of a recipe on finished stores. Places are folders or URLs that all workers see.
+
+    `training_store` holds the training rows where they were propagated apart (inductive, two graphs). `memory` and
+    `threads` are of each process. `sources` is the code of a model of one's own.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    store: str
+    training_store: str | None = None
+    valid: Literal["none", "split", "labelled"] = "split"
+    recipe: dict[str, Any]
+    seed: int = 0
+    checkpoint: str
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    result: str
+    metrics: str
+    device: str = "auto"
+    threads: int | None = None
+    memory: int | None = None
+    sources: Sources = {}
+
+    @property
+    def trouble(self) -> Place:
+        """Where a worker leaves its last words."""
+        return Place.of(f"{self.result}.trouble")
+
+    def prepared(self) -> Prepared:
+        """The rows, opened again."""
+        inner = None if self.training_store is None else HopStore.open(self.training_store)
+        return reopened(HopStore.open(self.store), inner, Recipe.of(self.recipe), self.valid)
+
+    @classmethod
+    def of(cls, prepared: Prepared, seed: int, checkpoint: Path | Place, folder: Place, **settings: Any) -> TrainingJob:
+        """The job of a seed; its result and metrics go to `folder`."""
+        own, inner = prepared.store, prepared.train.store
+        made = cls(
+            store=own.place.resolved().url,
+            training_store=None if inner is own else inner.place.resolved().url,
+            recipe=prepared.recipe.model_dump(mode="json", exclude_unset=True),
+            seed=seed,
+            checkpoint=Place.of(checkpoint).resolved().url,
+            result=(folder / "result.safetensors").resolved().url,
+            metrics=(folder / "metrics.jsonl").resolved().url,
+            sources=sources_of(prepared.recipe.model.name),
+            **settings,
+        )
+        for valid in ("none",) if prepared.valid is None else ("split", "labelled"):
+            job = made.model_copy(update={"valid": valid})
+            again = reopened(own, inner, prepared.recipe, valid)
+            if _same_rows(again, prepared):
+                return job
+        raise GamlpError("these rows are not those of a store's split", hint="train them in one process")
+
+
+def _same_rows(one: Prepared, other: Prepared) -> bool:
+    pairs = [(one.train, other.train), (one.valid, other.valid)]
+    return all(
+        (a is None) == (b is None)
+        and (a is None or b is None or (a.features_from is b.features_from and np.array_equal(a.rows, b.rows)))
+        for a, b in pairs
+    )
+
+
+def run_job(job: TrainingJob, world: World) -> None:
+    """Train with all ranks; rank 0 writes the result. An error that a person can mend is a result too."""
+    if Place.of(job.result).exists():  # of an attempt that ended just as a process died
+        return
+    try:
+        with unpacked(job.sources):
+            device = device_of(job.device, world)
+            with world.joined(device):
+                try:
+                    _train(job, world, device)
+                except Exception as error:
+                    _tell(job, error)  # before the others see this rank go
+                    raise
+    except GamlpError as error:
+        _tell(job, error)
+        raise
+
+
+def _train(job: TrainingJob, world: World, device: torch.device) -> None:
+    here = world.neighbours(device)
+    torch.set_num_threads(job.threads or max(1, usable_cores() // here))
+    memory = available_memory() // 2 // here if job.memory is None else job.memory
+    prepared = job.prepared()
+    checkpoint = Place.of(job.checkpoint)
+    machine = Machine(device, memory, checkpoint, job.checkpoint_seconds, world)
+    with _Lines(Place.of(job.metrics)) if world.rank == 0 else nullcontext() as lines:
+        fitted = fit(
+            lambda: make_model(prepared.recipe, prepared.shape),
+            prepared.train,
+            prepared.valid,
+            prepared.recipe.training,
+            seed=job.seed,
+            machine=machine,
+            observe=None if lines is None else lines.observe,
+            **({} if lines is None else {"progress": lines.progress}),
+        )
+    if world.rank == 0:
+        facts = {"epoch": fitted.epoch, "epochs": fitted.epochs, "valid": fitted.valid, "stopped": fitted.stopped}
+        put_tensors(Place.of(job.result), fitted.weights, sealed(json.dumps({"fitted": facts}), fitted.weights))
+
+
+def _tell(job: TrainingJob, error: Exception) -> None:
+    """A GamlpError becomes the job's result; of others the first words are kept, for the sentence at the end."""
+    with suppress(Exception):  # the storage itself may be what fails
+        if isinstance(error, GamlpError):
+            fields = {name: getattr(error, name) for name in ("problem", "file", "row", "column", "hint")}
+            put_tensors(Place.of(job.result), {}, sealed(json.dumps({"error": fields}), {}))
+        elif not _of_a_peer(error) and not job.trouble.exists():
+            said = " ".join(str(error).split())[:300]
+            job.trouble.put(json.dumps(f"{type(error).__name__}: {said}").encode())
+
+
+def _of_a_peer(error: Exception) -> bool:
+    """Whether this rank only saw another one go."""
+    return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()
+
+
+def read_result(job: TrainingJob) -> tuple[dict[str, Any], Weights] | None:
+    """Facts and weights of a finished job, or None; a GamlpError of a worker is raised as it was."""
+    place = Place.of(job.result)
+    if not place.exists():
+        return None
+    try:
+        text, intact, weights = read_tensors(place)
+        found: dict[str, Any] = json.loads(text)
+        if not intact:
+            raise ValueError("its bytes are not those that were written")
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise GamlpError("the result of training is damaged", file=place.url, hint="go on with --resume") from error
+    if "error" in found:
+        raise GamlpError(**found["error"])
+    return found["fitted"], weights
+
+
+def fitted_of(prepared: Prepared, facts: dict[str, Any], weights: Weights) -> Fitted:
+    """What one process would have given."""
+    with torch.random.fork_rng(devices=[]):
+        model = make_model(prepared.recipe, prepared.shape)
+    model.load_state_dict(weights)
+    return Fitted(model.eval(), weights, facts["epoch"], facts["epochs"], facts["valid"], facts["stopped"])
+
+
+def device_of(name: str, world: World) -> torch.device:
+    """Each rank of a machine has a GPU of its own, or none has: gloo and nccl are of one kind of device each."""
+    device = choose_device(name)
+    if world.size == 1 or device.type == "cpu":
+        return device
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device.type == "cuda" and ":" not in name and torch.cuda.device_count() >= local:
+        return torch.device("cuda", world.local_rank)
+    if name == "auto":
+        return torch.device("cpu")
+    raise GamlpError(f"{local} processes cannot share device '{name}'", hint="one GPU for each, or --device cpu")
+
+
+class _Lines:
+    """Metrics as JSON Lines: appended to a file, or put again as a whole where a URL names it."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.line, self.put = place, dict[str, Any](), 0.0
+        self.text = place.read() if place.local is None and place.exists() else b""
+        self.file = None if place.local is None else place.local.open("ab")
+        if self.file is not None and self.file.tell():
+            self.file.write(b"\n")  # a kill may have cut the last line off
+
+    def observe(self, line: dict[str, Any]) -> None:
+        self.line = line
+
+    def progress(self, stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
+        told = {"line": self.line, "stage": stage, "done": done, "total": total, "unit": unit, "note": note}
+        data = json.dumps(told).encode() + b"\n"
+        if self.file is not None:
+            self.file.write(data)
+            self.file.flush()
+            return
+        self.text += data
+        if time.monotonic() - self.put >= _BETWEEN_PUTS:
+            self.place.put(self.text)
+            self.put = time.monotonic()
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.file is not None:
+            self.file.close()
+        else:
+            self.place.put(self.text)
+
+
+def _end_with(driver: int) -> None:
+    """Leave when the driver is gone: nobody reads the result."""
+
+    def watch() -> None:
+        while True:
+            time.sleep(1)
+            try:
+                os.kill(driver, 0)
+            except ProcessLookupError:
+                os._exit(3)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(path: str) -> int:
+    """`python -m gamlp.training.ranks.job JOB.json`, as one of torchrun's workers."""
+    if driver := os.environ.get(DRIVER):
+        _end_with(int(driver))
+    job = TrainingJob.model_validate_json(Path(path).read_bytes())
+    try:
+        run_job(job, World.from_environment())
+    except GamlpError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

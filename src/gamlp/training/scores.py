@@ -1,0 +1,179 @@
+"""Everything that is told of test rows: score, loss, macro-F1 and ROC-AUC, in memory that does not grow with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gamlp.arrays import Array
+from gamlp.io.memory import kept_memory
+from gamlp.training.batches import Batch, Passes
+from gamlp.training.ranks.world import ALONE, World
+
+
+class Loss(Protocol):
+    """Of rows: their mean, or with `share` Σ share · loss of a row."""
+
+    def __call__(self, logits: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor: ...
+
+
+def loss_of(targets: Array, classes: int, weights: str, device: torch.device) -> Loss:
+    """Mean cross-entropy (many labels: binary cross-entropy); `balanced` weighs by n / (classes · count).
+
+    Classes are those that occur. The mean is over rows, not over weights: those of a whole epoch have mean one, and
+    a row's share does not change with the batch it falls into.
+    """
+    many = targets.ndim == 2
+    weight: Tensor | None = None
+    if weights == "balanced":
+        counts = targets.clip(0).sum(0, dtype=np.int64) if many else np.bincount(targets, minlength=classes)
+        rest = np.maximum(len(targets) - counts, 1) if many else len(targets) / (counts > 0).sum()
+        weight = torch.tensor(rest / np.maximum(counts, 1), dtype=torch.float32, device=device)
+
+    def loss(logits: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor:
+        how = "none" if share is not None else "mean" if many or weight is None else "sum"
+        weighed = None if weight is None else weight.to(logits.dtype)  # a model of one's own may be in double
+        if many:
+            target = target.to(logits.dtype)
+            found = functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weighed, reduction=how)
+        else:
+            found = functional.cross_entropy(logits, target, weighed, reduction=how)
+        if share is not None:
+            return ((found.mean(1) if many else found) * share.to(found.dtype)).sum()
+        return found / len(target) if how == "sum" else found
+
+    return loss
+
+
+def probabilities(logits: Tensor, many: bool) -> Tensor:
+    """Softmax, or a sigmoid a class where a node has many labels."""
+    return torch.sigmoid(logits) if many else torch.softmax(logits, 1)
+
+
+@torch.no_grad()
+def logits_of(model: nn.Module, batches: Passes) -> Iterator[tuple[Batch, Tensor]]:
+    """Every batch in order with its logits, the model in evaluation mode; memory does not grow with the rows."""
+    model.eval()
+    with kept_memory():
+        for batch in batches.epoch():
+            yield batch, model(batch.x, batch.y)
+
+
+def micro_f1(right: float, wrong: float) -> float:
+    """Of `right` chosen labels that are true, and `wrong` ones that were chosen falsely or missed."""
+    return float(2 * right / (2 * right + wrong)) if right + wrong else 1.0
+
+
+def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None, world: World = ALONE) -> dict[str, float]:
+    """Mean loss and score: accuracy, or micro-F1 where a node has many labels; over the batches of all ranks."""
+    many = batches.target.ndim == 2
+    loss = loss or loss_of(batches.target.cpu().numpy(), 0, "none", batches.device)
+    found = []  # of every batch: loss, right, wrong; fetched once, so that a device is not waited for
+    for batch, logits in logits_of(model, batches) if len(batches.target) else ():
+        lost = loss(logits, batch.target) * len(logits)
+        if many:
+            chosen, true = logits > 0, batch.target > 0.5
+            counts = [(chosen & true).sum(), (chosen ^ true).sum()]
+        else:
+            counts = [(logits.argmax(1) == batch.target).sum(), torch.zeros_like(lost)]
+        found.append(torch.stack([lost, *counts]))
+    sums = np.sum([values.tolist() for values in found], axis=0) if found else np.zeros(3)
+    own = torch.tensor(
+        [*sums, len(batches.target)], dtype=torch.float64, device=batches.device if world.size > 1 else "cpu"
+    )
+    total, right, wrong, rows = world.total(own).tolist()
+    count = max(1, rows)
+    score = micro_f1(right, wrong) if many else right / count
+    return {"loss": float(total / count), "score": float(score)}
+
+
+MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold them
+
+
+Watch = Callable[[Array, Array, Array], None]  # rows, probabilities, labels of a batch
+
+
+def full_report(model: nn.Module, batches: Passes, watch: Watch | None = None) -> dict[str, float]:
+    """Score, loss, macro-F1 (over classes that occur or were chosen) and ROC-AUC.
+
+    ROC-AUC is of the second of two classes, or the mean over classes; with more than MOST_KEPT probabilities it is
+    left out, since it needs all of them at once. `watch` is shown every batch.
+    """
+    target = batches.target.cpu().numpy()
+    many = target.ndim == 2
+    counts = _Counts(many)
+    kept: list[Array] = []
+    for batch, logits in logits_of(model, batches):
+        chance = probabilities(logits, many).cpu().numpy()
+        answers = batch.target.cpu().numpy()
+        counts.add(chance, answers)
+        if watch is not None:
+            watch(batch.rows, chance, answers)
+        own = chance[:, 1:] if chance.shape[1] == 2 and not many else chance
+        if len(target) * own.shape[1] <= MOST_KEPT:
+            kept.append(own)
+    report = counts.report()
+    if kept and (area := _area(np.concatenate(kept), target)) is not None:
+        report["roc_auc"] = area
+    return report
+
+
+def report_of(chance: Array, target: Array) -> dict[str, float]:
+    """The same of probabilities `[b, c]` that are at hand."""
+    counts = _Counts(target.ndim == 2)
+    counts.add(chance, target)
+    report = counts.report()
+    own = chance[:, 1:] if chance.shape[1] == 2 and target.ndim == 1 else chance
+    if own.size <= MOST_KEPT and (area := _area(own, target)) is not None:
+        report["roc_auc"] = area
+    return report
+
+
+class _Counts:
+    """By class: rightly chosen, wrongly chosen, missed; and the sum of losses."""
+
+    def __init__(self, many: bool) -> None:
+        self.many = many
+        self.right = self.wrong = self.missed = np.zeros(1, np.int64)
+        self.rows = self.lost = 0.0
+
+    def add(self, chance: Array, target: Array) -> None:
+        if self.many:
+            true, chosen = target > 0.5, chance > 0.5
+            own = np.where(true, chance, 1 - chance)
+        else:
+            classes = np.arange(chance.shape[1])
+            true, chosen = target[:, None] == classes, chance.argmax(1)[:, None] == classes
+            own = chance[np.arange(len(target)), target][:, None]
+        self.right = self.right + (true & chosen).sum(0)
+        self.wrong = self.wrong + (chosen & ~true).sum(0)
+        self.missed = self.missed + (true & ~chosen).sum(0)
+        self.lost -= float(np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean(1).sum())
+        self.rows += len(target)
+
+    def report(self) -> dict[str, float]:
+        rows = max(1.0, self.rows)
+        right, either = int(self.right.sum()), 2 * self.right + self.wrong + self.missed
+        score = micro_f1(right, int((self.wrong + self.missed).sum())) if self.many else right / rows
+        each = 2 * self.right / np.maximum(either, 1)
+        occurring = each if self.many else each[either > 0]
+        macro = float(occurring.mean()) if len(occurring) else 0.0
+        return {"score": float(score), "loss": self.lost / rows, "macro_f1": macro}
+
+
+def _area(chance: Array, target: Array) -> float | None:
+    """Mean ROC-AUC over classes that some rows have and some have not."""
+    from sklearn.metrics import roc_auc_score
+
+    first = 1 if target.ndim == 1 and chance.shape[1] == 1 else 0
+    areas = []
+    for column in range(chance.shape[1]):
+        true = target[:, column] > 0.5 if target.ndim == 2 else target == column + first
+        if true.any() and not true.all():
+            areas.append(roc_auc_score(true, chance[:, column]))
+    return float(np.mean(areas)) if areas else None

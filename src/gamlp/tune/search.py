@@ -1,0 +1,320 @@
+"""Search over recipes on validation rows alone (Optuna): resumable in a SQLite study, shared by several processes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from gamlp.errors import GamlpError, MissingExtra
+from gamlp.graph import fingerprint
+from gamlp.graph.graph import Graph, Split
+from gamlp.graph.manifest import digest
+from gamlp.io.files import write_text
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.propagation.subsets import link_of
+from gamlp.recipe.recipe import Recipe
+from gamlp.recipe.space import Space, Subset, starting_point, starting_subsets, suggest, suggest_subsets
+from gamlp.run.source import check_one_model
+from gamlp.run.train import HERE, Prepared, Resources, fit_seed, plan_of, prepare, prepare_split
+from gamlp.training.device import choose_device
+from gamlp.training.loop import Machine
+from gamlp.training.typed import ready, settled_relations
+
+By = Literal["score", "loss"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Graphs are one graph under one or several splits; every one is tried with every seed.
+
+    `valid_graph` is another graph to validate on; `first` are recipes that are tried before the search chooses. With
+    `select_subsets` each subset of relations that the base recipe gives is in or out: all of them at first. `by` the
+    validation loss, few rows tell recipes apart that share a score.
+    """
+
+    graphs: list[Graph]
+    base: Recipe
+    space: Space
+    folder: Path
+    seeds: tuple[int, ...] = (0, 1, 2)
+    confirm: int = 5
+    confirm_seeds: tuple[int, ...] = tuple(range(10))
+    resources: Resources = HERE
+    valid_graph: Graph | None = None
+    first: tuple[Recipe, ...] = ()
+    select_subsets: bool = False
+    by: By = "score"
+
+    def run(self, trials: int, *, seconds: float | None = None, progress: Progress = silent) -> Found:
+        """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
+        optuna = _optuna()
+        check_one_model(self.base)
+        if not self.space and not self.select_subsets:
+            raise GamlpError(
+                "the space is empty: every trial would be the same", hint="give it keys, or --select-subsets"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        study = optuna.create_study(
+            study_name="gamlp",
+            storage=f"sqlite:///{self.folder / 'study.db'}",
+            direction="maximize",
+            load_if_exists=True,
+            sampler=_sampler(optuna),
+            pruner=optuna.pruners.PercentilePruner(40.0, n_startup_trials=4),
+        )
+        self._same_question(study)
+        for recipe in (self.base, *self.first):
+            inside = starting_subsets(self.subsets, self._listed(recipe))
+            study.enqueue_trial(starting_point(self.space, recipe) | inside, skip_if_exists=True)
+        begun = time.monotonic()
+        while (done := len(_finished(study))) < trials and (seconds is None or time.monotonic() - begun < seconds):
+            study.optimize(self._objective, n_trials=1, catch=(GamlpError,))
+            best = f"best {_told(self.by, abs(study.best_value))}" if _complete(study) else ""
+            progress("trials", done + 1, trials, "trials", best)
+        if not _complete(study):
+            raise GamlpError("no trial came to its end", file=self.folder, hint="allow more trials or more time")
+        return self._confirmed(study, progress)
+
+    @cached_property
+    def subsets(self) -> tuple[Subset, ...]:
+        """To choose from: those that differ as far as any trial looks; none where they are not chosen."""
+        if not self.select_subsets:
+            return ()
+        graph, reads = self.graphs[0], self.base.propagation
+        if not graph.heterogeneous or self.valid_graph is not None:
+            lacks = "has one relation" if not graph.heterogeneous else "is validated on another"
+            raise GamlpError(f"graph '{graph.name}' {lacks}: there are no subsets to choose", hint="do not ask for it")
+        far = {f"propagation.{key}": self._most(key, getattr(reads, key)) for key in ("hops", "label_hops", "r")}
+        recipe, _ = settled_relations(graph, self.base.changed(far))
+        assert isinstance(recipe.relations.subsets, tuple)
+        return recipe.relations.subsets
+
+    def _listed(self, recipe: Recipe) -> tuple[Subset, ...]:
+        """The subsets that a recipe is tried with first: all, or those it lists."""
+        listed, graph = recipe.relations.subsets, self.graphs[0]
+        if not self.subsets or not isinstance(listed, tuple):
+            return self.subsets
+        return tuple(tuple(link_of(graph, name) for name in subset) for subset in listed)
+
+    def _most(self, key: str, own: Any) -> Any:
+        choice = self.space.get(f"propagation.{key}")
+        given = [] if choice is None else choice.choices or [choice.high]
+        return max([own, *given])
+
+    def _objective(self, trial: Any) -> float:
+        recipe = suggest(trial, self.space, self.base)
+        if self.subsets:
+            inside = suggest_subsets(trial, self.subsets)
+            recipe = recipe.changed({"relations.subsets": inside})
+            trial.set_user_attr("subsets", ", ".join("+".join(subset) for subset in inside))
+        check_one_model(recipe)
+        trial.set_user_attr("recipe", recipe.explicit())
+        if (before := _again(trial)) is not None:
+            trial.set_user_attr("scores", before)
+            return statistics.fmean(before)
+        scores: list[float] = []
+
+        def after(score: float) -> None:
+            scores.append(score)
+            trial.report(statistics.fmean(scores), len(scores))
+            if trial.should_prune():
+                raise _optuna().TrialPruned
+
+        self.validate(recipe, self.seeds, after)
+        trial.set_user_attr("scores", scores)
+        return statistics.fmean(scores)
+
+    def validate(self, recipe: Recipe, seeds: tuple[int, ...], after: Callable[[float], None]) -> None:
+        """Validation score (or minus the loss) of every split with every seed, told as they come."""
+        for seed in seeds:
+            for number, graph in enumerate(self.graphs):
+                prepared = self.prepared(recipe, graph, number)
+                machine = Machine(choose_device(self.resources.device), self.resources.memory)
+                valid = fit_seed(prepared, seed, machine=machine).valid
+                after(valid["score"] if self.by == "score" else -valid["loss"])
+
+    def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
+        """Hops for one split; features are propagated once for all splits and trials that share an operator."""
+        graph, recipe = ready(graph, recipe, self.folder)
+        propagation = recipe.propagation
+        if self.valid_graph is not None or recipe.training.setting == "inductive":
+            return self._prepared_apart(recipe, graph, number)
+        labels = digest(
+            [propagation.label_hops, propagation.label_r, propagation.r, propagation.loops, propagation.folds]
+        )
+        folder = self.folder / "hops" / f"labels-{number}-{labels}"
+        every = plan_of(self._with_all(recipe))
+        if self.subsets and every.labels is not None:  # once, for all trials that read some of them
+            kept = every.model_copy(update={"features": None, "rows": "split"})
+            self.resources.engine().run(graph, kept, folder)
+        return prepare_split(graph, recipe, self._features(recipe, graph), folder, resources=self.resources)
+
+    def _with_all(self, recipe: Recipe) -> Recipe:
+        """Hops of all subsets are shared by the trials that choose from them."""
+        return recipe.changed({"relations.subsets": self.subsets}) if self.subsets else recipe
+
+    def _prepared_apart(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
+        """Training rows and validation rows of different graphs: hops of both for every operator and depth."""
+        folder = self.folder / "hops" / f"apart-{number}-{digest(plan_of(recipe).model_dump())}"
+        kept = recipe if self.valid_graph is not None else recipe.changed({"propagation.rows": "train+valid"})
+        return prepare(graph, kept, folder, valid_graph=self.valid_graph, resources=self.resources)
+
+    def _features(self, recipe: Recipe, graph: Graph) -> HopStore:
+        """Training and validation rows of all splits, as deep as the space goes."""
+        recipe = self._with_all(recipe)
+        deepest = self._most("hops", recipe.propagation.hops)
+        plan = plan_of(recipe.changed({"propagation.hops": deepest}), labels=False)
+        plan = plan.model_copy(update={"rows": "train"})
+        made = [recipe.relations.model_dump(mode="json")] if graph.heterogeneous else []
+        name = digest([plan.model_dump(exclude={"labels"}), *made])
+        return self.resources.engine().run(self._union(graph), plan, self.folder / "hops" / f"features-{name}")
+
+    def _union(self, graph: Graph) -> Graph:
+        """The graph, with all rows that any split trains or validates on marked as kept; test rows are not."""
+        roles = np.zeros(graph.nodes.count, np.int8)
+        for other in self.graphs:
+            assert other.nodes.split is not None
+            roles[other.nodes.split.rows("train", "valid")] = 1
+        return graph.with_answers(split=Split(roles))
+
+    def _confirmed(self, study: Any, progress: Progress) -> Found:
+        """The best few with more seeds: the first place of many noisy trials is partly luck."""
+        ranked = sorted(_complete(study), key=lambda trial: -trial.value)[: max(1, self.confirm)]
+        results: list[tuple[float, list[float], Any]] = []
+        for index, trial in enumerate(ranked):
+            key = f"confirmed-{trial.number}-{digest(list(self.confirm_seeds))}"
+            scores: list[float] = study.user_attrs.get(key, [])
+            if not scores and self.confirm:
+                self.validate(Recipe.of(trial.user_attrs["recipe"]), self.confirm_seeds, scores.append)
+                study.set_user_attr(key, scores)
+            scores = scores or trial.user_attrs["scores"]
+            results.append((statistics.fmean(scores), scores, trial))
+            progress("confirm", index + 1, len(ranked), "recipes")
+        mean, scores, trial = max(results, key=lambda result: result[0])
+        deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
+        recipe = Recipe.of(trial.user_attrs["recipe"]).changed(
+            {"about": self._about(study, trial, mean, deviation, len(scores))}
+        )
+        return Found(recipe, abs(mean), deviation, len(scores), trials_of(study, self.by), self.by)
+
+    def _about(self, study: Any, trial: Any, mean: float, deviation: float, runs: int) -> str:
+        return (
+            f"Found by gamlp tune on {self.graphs[0].name}: trial {trial.number} of {len(_finished(study))}, "
+            f"validation {_told(self.by, abs(mean), deviation)} over {runs} runs; test rows were not read."
+        )
+
+    def _same_question(self, study: Any) -> None:
+        """A study of other data, another base or another space cannot be gone on with."""
+        space = {key: choice.model_dump() for key, choice in self.space.items()}
+        base = {key: value for key, value in self.base.explicit().items() if key != "about"}
+        question = {
+            "graph": digest([_known(other) for other in [*self.graphs, self.valid_graph] if other is not None]),
+            "recipe": digest([base, *self.subsets] if self.subsets else base),
+            "space": digest(space),
+            "seeds": list(self.seeds),
+            "measure": self.by,
+        }
+        for name, value in question.items():
+            if study.user_attrs.setdefault(name, value) != value:
+                raise GamlpError(
+                    f"the study there is of another {name}", file=self.folder, hint="choose another --study"
+                )
+            study.set_user_attr(name, value)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best recipe, its validation score (or loss, as asked), and every trial."""
+
+    recipe: Recipe
+    score: float
+    deviation: float
+    runs: int
+    trials: list[dict[str, Any]]
+    by: By = "score"
+
+    @property
+    def told(self) -> str:
+        """How good, in words."""
+        return f"{_told(self.by, self.score, self.deviation)} over {self.runs} runs"
+
+    def write(self, out: Path) -> Path:
+        """The recipe, and beside it a .csv with a line for every trial, whose path is returned."""
+        out.parent.mkdir(parents=True, exist_ok=True)
+        names = list(dict.fromkeys(name for trial in self.trials for name in trial))
+        lines = io.StringIO()
+        writer = csv.DictWriter(lines, names, restval="")
+        writer.writeheader()
+        writer.writerows(self.trials)
+        write_text(log := out.with_suffix(".csv"), lines.getvalue())
+        write_text(out, self.recipe.explicit_yaml())
+        return log
+
+
+def trials_of(study: Any, by: By) -> list[dict[str, Any]]:
+    """The search log: state, validation score or loss, and settings of every trial."""
+    return [
+        {
+            "trial": trial.number,
+            "state": trial.state.name.lower(),
+            "valid" if by == "score" else "valid loss": None if trial.value is None else abs(trial.value),
+            "runs": len(trial.intermediate_values),
+            "seconds": None if trial.duration is None else round(trial.duration.total_seconds(), 1),
+            **{key: value for key, value in trial.user_attrs.items() if key == "subsets"},
+            **trial.params,
+        }
+        for trial in study.trials
+    ]
+
+
+def _told(by: By, mean: float, deviation: float | None = None) -> str:
+    if by == "loss":
+        return f"loss {mean:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}")
+    return f"{100 * mean:.2f}" + ("" if deviation is None else f" ± {100 * deviation:.2f}") + " %"
+
+
+def _known(graph: Graph) -> list[str]:
+    return [fingerprint.structure(graph), fingerprint.answers(graph)]
+
+
+def _again(trial: Any) -> list[float] | None:
+    """What an earlier trial of the same recipe found: seeds are fixed, so it would find the same."""
+    asked = trial.user_attrs["recipe"]
+    same = (other for other in _complete(trial.study) if other.user_attrs["recipe"] == asked)
+    return next((list(other.user_attrs["scores"]) for other in same), None)
+
+
+def _complete(study: Any) -> list[Any]:
+    return [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+
+
+def _finished(study: Any) -> list[Any]:
+    return [trial for trial in study.trials if trial.state.is_finished()]
+
+
+def _sampler(optuna: Any) -> Any:
+    with (
+        warnings.catch_warnings()
+    ):  # `group` is marked experimental; without it, keys that are left out are not learned
+        warnings.simplefilter("ignore")
+        return optuna.samplers.TPESampler(multivariate=True, group=True, n_startup_trials=8, constant_liar=True)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtra("optuna", "tune") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna

@@ -1,0 +1,149 @@
+"""Generated graphs have the shape that was asked for, and the same bytes for the same seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gamlp.errors import GamlpError
+from gamlp.graph import Graph
+from gamlp.graph.datasets.synthetic import planted
+from gamlp.graph.datasets.synthetic.homogeneous import communities, short_video
+from gamlp.graph.datasets.synthetic.planted import Group, Planted
+from gamlp.graph.folder import damaged_files
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    out = tmp_path_factory.mktemp("made") / "graph"
+    return communities(out, nodes=20_000, edges=200_000, features=32, classes=8, homophily=0.5, seed=3)
+
+
+def same_bytes(one: Graph, other: Graph) -> bool:
+    return one.checksums == other.checksums
+
+
+def edges_of(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    parts = list(graph.relation.edges())
+    return np.concatenate([rows for rows, _, _ in parts]), np.concatenate([columns for _, columns, _ in parts])
+
+
+def test_the_counts_are_those_asked_for(graph: Graph) -> None:
+    assert graph.nodes.count == 20_000
+    assert graph.nodes.features is not None and graph.nodes.features.width == 32
+    assert graph.nodes.labels is not None and np.bincount(graph.nodes.labels.values).tolist() == [2500] * 8
+    assert graph.relation.entries == pytest.approx(400_000, rel=0.03)
+    assert damaged_files(graph) == []
+
+
+def test_repeated_edges_are_made_up_for_where_they_are_many(tmp_path: Path) -> None:
+    dense = communities(tmp_path / "graph", nodes=1_000, edges=60_000, features=2, classes=5, homophily=0.9)
+    assert dense.relation.entries == pytest.approx(120_000, rel=0.03)
+
+
+def test_rows_are_symmetric_sorted_and_without_loops_or_repeats(graph: Graph) -> None:
+    rows, columns = edges_of(graph)
+    keys = rows * graph.nodes.count + columns
+    assert (np.diff(keys) > 0).all()
+    assert (rows != columns).all()
+    assert np.array_equal(np.sort(columns.astype(np.int64) * graph.nodes.count + rows), keys)
+
+
+def test_degrees_have_a_power_law_tail(graph: Graph) -> None:
+    degrees = graph.relation.degrees()
+    # Hill's estimator on the top 2 %: exponent = 1 + 1 / mean log(degree / threshold); planted: 2.5.
+    tail = np.sort(degrees)[-400:]
+    assert 2.0 < 1 + 1 / np.log(tail / tail[0]).mean() < 3.0
+    # A random graph with this mean degree (20) has a largest degree near 45.
+    assert degrees.max() > 20 * degrees.mean()
+
+
+def test_edges_stay_inside_classes_as_often_as_asked(graph: Graph) -> None:
+    assert graph.nodes.labels is not None
+    rows, columns = edges_of(graph)
+    labels = graph.nodes.labels.values
+    # 0.5 by choice and an eighth of the rest by chance; merged repeats, mostly inside a class, take a little.
+    assert np.mean(labels[rows] == labels[columns]) == pytest.approx(0.5 + 0.5 / 8, abs=0.06)
+
+
+def test_features_tell_classes_apart_and_neighbours_help(graph: Graph) -> None:
+    assert graph.nodes.labels is not None and graph.nodes.features is not None and graph.nodes.split is not None
+    x, y, split = np.asarray(graph.nodes.features.values), graph.nodes.labels.values, graph.nodes.split
+
+    def nearest_centre(values: np.ndarray) -> float:
+        centres = np.stack([values[split.train][y[split.train] == c].mean(0) for c in range(8)])
+        distance = ((values[split.test][:, None] - centres) ** 2).sum(2)
+        return float(np.mean(distance.argmin(1) == y[split.test]))
+
+    rows, columns = edges_of(graph)
+    smooth = np.zeros_like(x)
+    np.add.at(smooth, rows, x[columns])
+    smooth /= np.maximum(graph.relation.degrees(), 1)[:, None]
+    alone, together = nearest_centre(x), nearest_centre(smooth)
+    assert alone > 2 / 8
+    assert together > alone + 0.2
+
+
+def test_the_split_has_the_shares_asked_for(graph: Graph) -> None:
+    assert graph.nodes.split is not None
+    parts = [len(rows) for rows in (graph.nodes.split.train, graph.nodes.split.valid, graph.nodes.split.test)]
+    assert sum(parts) == 20_000
+    assert parts[0] == pytest.approx(2_000, rel=0.1) and parts[1] == pytest.approx(2_000, rel=0.1)
+
+
+def test_a_seed_fixes_every_byte_whatever_the_threads(graph: Graph, tmp_path: Path) -> None:
+    options = {"nodes": 20_000, "edges": 200_000, "features": 32, "classes": 8, "homophily": 0.5}
+    assert same_bytes(graph, communities(tmp_path / "one", seed=3, threads=1, **options))  # type: ignore[arg-type]
+    assert same_bytes(graph, communities(tmp_path / "three", seed=3, threads=3, **options))  # type: ignore[arg-type]
+    assert not same_bytes(graph, communities(tmp_path / "other", seed=4, **options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planted, "BLOCK_ENTRIES", 3_000)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_graph_of_many_blocks_is_whole_and_any_block_can_be_made_alone(tmp_path: Path) -> None:
+    made = communities(tmp_path / "graph", nodes=2_000, edges=10_000, features=2, classes=3, seed=5)
+    assert len(made.relation.blocks) == 7
+    assert made.relation.entries == pytest.approx(20_000, rel=0.03)
+    rows, columns = edges_of(made)
+    assert set(zip(rows.tolist(), columns.tolist())) == set(zip(columns.tolist(), rows.tolist()))
+    alone = Planted([Group(2_000, steep=3)], 10_000, 3, 0.6, 5).block(4)
+    assert np.array_equal(alone.neighbours, made.relation.blocks[4].neighbours)
+    assert np.array_equal(alone.offsets, made.relation.blocks[4].offsets)
+
+
+def test_short_video_has_the_papers_shape_times_the_scale(tmp_path: Path) -> None:
+    made = short_video(tmp_path / "graph", scale=0.05)
+    nodes, split, labels = made.nodes, made.nodes.split, made.nodes.labels
+    assert split is not None and labels is not None and nodes.features is not None
+    assert (nodes.count, nodes.features.width, len(labels.classes)) == (50_000, 64, 253)
+    assert made.relation.entries == pytest.approx(2 * 71_719, rel=0.03)
+    assert [len(rows) for rows in (split.train, split.valid, split.test)] == [250, 500, 1500]
+    assert np.array_equal(np.flatnonzero(labels.known()), split.rows("train", "valid", "test"))
+    rows, columns = edges_of(made)
+    assert ((rows < 30_000) != (columns < 30_000)).all()  # users watch videos, nothing else
+    watched = made.relation.degrees()[:30_000]
+    assert watched.max() > 30 * watched.mean() and np.mean(watched <= 1) > 0.4  # popular ones, and many cold ones
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"nodes": 1}, "nodes is 1"),
+        ({"edges": 0}, "edges is 0"),
+        ({"classes": 500}, "500 classes"),
+        ({"homophily": 1.5}, "homophily"),
+        ({"edges": 6000}, "too many"),
+        ({"train": 0.9, "valid": 0.2}, "split"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_impossible_wishes_are_told_in_a_sentence(wrong: dict[str, float], told: str, tmp_path: Path) -> None:
+    with pytest.raises(GamlpError, match=told):
+        communities(tmp_path / "graph", **{"nodes": 100, "edges": 300, "classes": 4, **wrong})  # type: ignore[arg-type]
+    assert not (tmp_path / "graph").exists()

@@ -1,0 +1,96 @@
+"""What is told of Spark without one: Java, options, sentences, and a cluster that gives nothing."""
+
+from __future__ import annotations
+
+import stat
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gamlp.errors import GamlpError
+from gamlp.spark import tasks
+from gamlp.spark.session import SparkSettings, check_java, is_here
+from gamlp.spark.tasks import sentence
+
+
+def java(folder: Path, version: str) -> str:
+    """A JAVA_HOME whose java says this version."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+    return str(folder)
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "22-ea"])
+def test_a_new_java_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", java(tmp_path, version))
+    check_java()
+
+
+@pytest.mark.parametrize(("version", "told"), [("11.0.2", "version 11"), ("1.8.0_292", "version 8"), ("x", "unknown")])
+def test_an_old_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, told: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", java(tmp_path, version))
+    with pytest.raises(GamlpError, match=f"Spark needs Java 17 or newer, and this one is .*{told}.*; install Java 17"):
+        check_java()
+
+
+def test_no_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GamlpError, match="Spark needs Java, and there is none; install Java 17 or newer"):
+        check_java()
+
+
+def test_options_are_keys_and_values() -> None:
+    made = SparkSettings.of("local[2]", ["spark.executor.memory=4g", "a= b=c "])
+    assert made == SparkSettings("local[2]", {"spark.executor.memory": "4g", "a": "b=c"})
+    with pytest.raises(GamlpError, match="'memory' is no option of Spark; write --spark-conf key=value"):
+        SparkSettings.of(None, ["memory"])
+
+
+@pytest.mark.parametrize(
+    ("master", "here"),
+    [("local[2]", True), ("local-cluster[2,1,512]", True), ("spark://127.0.0.1:7077", True), ("yarn", False)],
+)
+def test_what_is_on_this_machine_stays_on_loopback(master: str, here: bool) -> None:
+    assert is_here(master) is here
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("… gamlp.errors.GamlpError: nodes.csv: no column 'id'.\n\n at org…", "nodes.csv: no column 'id'."),
+        (
+            "OSError: [Errno 28] No space left on device: '/data/x'",
+            "/data/x: no space left on the device of an executor",
+        ),
+        ("java.lang.OutOfMemoryError: Java heap space", "Java's memory is exhausted; give more"),
+        ("Python worker exited unexpectedly (crashed)", "a Python worker died, most likely of too little memory"),
+        ("ModuleNotFoundError: No module named 'gamlp'", "the executors' Python has no 'gamlp'; install gamlp there"),
+        ("ExecutorLostFailure (executor 3 exited …)", "executors were lost again and again"),
+        ("first line\nsecond", "Spark failed (first line)"),
+    ],
+)
+def test_what_spark_raises_is_one_sentence(said: str, told: str) -> None:
+    assert str(sentence(RuntimeError(said))).startswith(told)
+    assert "\n" not in str(sentence(RuntimeError(said)))
+
+
+def test_a_cluster_that_runs_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "WAITING", 0.3)
+    idle = SimpleNamespace(numCompletedTasks=0, numActiveTasks=0)
+    tracker = SimpleNamespace(
+        getJobIdsForGroup=lambda _: [1], getJobInfo=lambda _: SimpleNamespace(stageIds=[1]), getStageInfo=lambda _: idle
+    )
+    context: Any = SimpleNamespace(
+        statusTracker=lambda: tracker, setJobGroup=lambda *_, **__: None, setLocalProperty=lambda *_: None
+    )
+    with (
+        pytest.warns(UserWarning, match="Spark has begun no task yet: it waits for executors"),
+        tasks.status(SimpleNamespace(sparkContext=context), "hop 1", 4, lambda *_, **__: None),
+    ):
+        time.sleep(1.2)

@@ -1,0 +1,151 @@
+"""What every rank of the tests runs: cases of training in one process group, so that starting costs once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gamlp.graph.datasets.load import load
+from gamlp.models.shape import Shape
+from gamlp.propagation import HopStore
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.prepare import from_store
+from gamlp.run.train import Prepared, fit_seed, prepare
+from gamlp.training.batches import Batches
+from gamlp.training.checkpoint import save_tensors, sealed
+from gamlp.training.loop import Fitted, Machine
+from gamlp.training.ranks.world import World
+from gamlp.training.scores import evaluate
+from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in
+
+CPU = torch.device("cpu")
+
+
+class Double(nn.Module):
+    """Two layers over all hops and label hops, in float64; a buffer and a penalty of its own."""
+
+    def __init__(self, shape: Shape, *, norm: bool = False, penalty: float = 0.0) -> None:
+        super().__init__()
+        width = (shape.hops + 1) * shape.features + (shape.label_hops + 1) * shape.classes
+        # Before a batch norm a bias changes nothing: its gradient is rounding alone, which Adam makes a step of.
+        self.first = nn.Linear(width, 8, bias=not norm).double()
+        self.last = nn.Linear(8, shape.classes).double()
+        self.unused = nn.Parameter(torch.ones(2, dtype=torch.float64))  # no gradient: must not decay
+        self.norm = nn.BatchNorm1d(8).double() if norm else None
+        self.weight, self._cost = penalty, torch.zeros(())
+
+    def penalty(self) -> Tensor:
+        return self.weight * self._cost
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        assert y is not None
+        found = self.first(torch.cat([x.flatten(1), y.flatten(1)], 1).double())
+        if self.norm is not None:
+            found = self.norm(found)
+        found = torch.tanh(found)
+        self._cost = found.square().mean()
+        result: Tensor = self.last(found)
+        return result
+
+
+OWN = {"model.name": "tests.training.ranks.ranks:Double"}
+CASES: dict[str, dict[str, Any]] = {
+    "one batch": {"training.batch_size": 1000},
+    "several batches": {"training.batch_size": 8, "training.weight_decay": 0.1},
+    "tiny batches": {"training.batch_size": 2, "training.epochs": 3},
+    "a row left over": {"training.batch_size": 29, "model.options": {"norm": True}},
+    "balanced": {"training.class_weights": "balanced", "training.optimizer": "adamw"},
+    "penalty": {"model.options": {"penalty": 3.0}},
+    "batch norm": {"model.options": {"norm": True}},
+    "batch norm of small batches": {"model.options": {"norm": True}, "training.batch_size": 4, "training.epochs": 3},
+    "stops early": {"training.epochs": 60, "training.patience": 2, "training.learning_rate": 0.2},
+    "many labels": {"training.class_weights": "balanced"},
+}
+
+
+def recipe_of(case: str) -> Recipe:
+    return RECIPE.changed({**OWN, **CASES[case]})
+
+
+def prepared_cases(folder: Path) -> dict[str, Prepared]:
+    """One store of hops for one label a node, one for many."""
+    found = {}
+    for case in CASES:
+        many = case == "many labels"
+        place = folder / ("many" if many else "one")
+        if (place / "hops" / "store.json").exists():  # ranks only read
+            found[case] = from_store(HopStore.open(place / "hops"), recipe_of(case))
+        else:
+            found[case] = prepared_in(place, make_graph(many=many), recipe_of(case))
+    return found
+
+
+def trained_cases(folder: Path, world: World) -> dict[str, Fitted]:
+    """Every case with the hops held in memory and read from the store."""
+    found = {}
+    for case, prepared in prepared_cases(folder).items():
+        for memory in (None, 0):
+            machine = Machine(CPU, memory, world=world)
+            found[f"{case}, {'held' if memory is None else 'read'}"] = fit_seed(prepared, 0, machine=machine)
+    return found
+
+
+def keep(place: Path, fitted: Fitted) -> None:
+    facts = {"epoch": fitted.epoch, "epochs": fitted.epochs, "valid": fitted.valid, "stopped": fitted.stopped}
+    text = json.dumps(facts)
+    save_tensors(place, fitted.weights, sealed(text, fitted.weights))
+
+
+def main(folder: Path, out: Path) -> None:
+    """Cases in float64, then with dropout an unbroken run and one that goes on from a checkpoint."""
+    torch.set_num_threads(1)
+    world = World.from_environment()
+    with world.joined(CPU):
+        for case, fitted in trained_cases(folder, world).items():
+            keep(out / f"{case}.{world.rank}", fitted)
+        prepared = prepared_cases(folder)["batch norm"]
+        recipe = prepared.recipe.changed({"model.name": "gamlp", "model.options": {}, "model.batch_norm": True})
+        prepared = replace(prepared, recipe=recipe)
+        keep(out / f"unbroken.{world.rank}", fit_seed(prepared, 0, machine=Machine(CPU, world=world)))
+        half = replace(prepared, recipe=recipe.changed({"training.epochs": 3}))
+        machine = Machine(CPU, None, out / "checkpoint", 0.0, world)
+        fit_seed(half, 0, machine=machine)
+        torch.manual_seed(99)  # whatever the ranks drew meanwhile
+        keep(out / f"resumed.{world.rank}", fit_seed(prepared, 0, machine=machine))
+        if world.size > 2:  # real data once: there the cost is in the epochs
+            return
+        if world.rank == 0:
+            (out / "digits.json").write_text(json.dumps(digits_scores(folder, world)))
+        else:
+            digits_scores(folder, world)
+
+
+def digits_of(folder: Path) -> Prepared:
+    """Real data, with dropout and batch norm."""
+    place = folder / "digits"
+    recipe = Recipe.of({"model": {"batch_norm": True}, "training": {"epochs": 80, "batch_size": 256}})
+    if (place / "hops" / "store.json").exists():
+        return from_store(HopStore.open(place / "hops"), recipe)
+    return prepare(load("digits"), recipe, place, resources=ONE_THREAD)
+
+
+def digits_scores(folder: Path, world: World) -> list[float]:
+    """Accuracy of test rows, for a few seeds."""
+    prepared, found = digits_of(folder), []
+    split = prepared.store.split
+    assert split is not None and prepared.valid is not None
+    test = Batches(replace(prepared.valid, rows=split.test), 10_000, CPU)
+    for seed in range(4):
+        fitted = fit_seed(prepared, seed, machine=Machine(CPU, world=world))
+        found.append(evaluate(fitted.model, test)["score"])
+    return found
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,171 @@
+"""The search reads validation rows alone, goes on where it stopped, and refuses another question's study."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gamlp.errors import GamlpError
+from gamlp.graph.datasets.load import load
+from gamlp.graph.graph import Graph, Labels
+from gamlp.recipe.recipe import Recipe
+from gamlp.recipe.space import load_space, named_spaces, starting_point, suggest
+from gamlp.run.train import fit_seed
+from gamlp.tune.search import Search
+
+pytest.importorskip("optuna", reason="the search comes with gamlp[tune]")
+
+SPACE = {
+    "training.learning_rate": [0.01, 0.03],  # every one of them learns: the search draws without a seed
+    "propagation.hops": [1, 3],
+    "model.beta": [0.0, 1.0],
+}
+BASE = {"model": {"hidden": 16, "layers": 2}, "training": {"epochs": 40}, "propagation": {"label_hops": 2}}
+
+
+def space_file(tmp_path: Path, content: Any = None) -> Path:
+    import yaml
+
+    path = tmp_path / "space.yaml"
+    path.write_text(yaml.safe_dump(SPACE if content is None else content))
+    return path
+
+
+def search(graph: Graph, tmp_path: Path, **changes: Any) -> Search:
+    settings = {"seeds": (0,), "confirm": 2, "confirm_seeds": (0, 1), **changes}
+    return Search([graph], Recipe.of(BASE), load_space(space_file(tmp_path)), tmp_path / "study", **settings)
+
+
+def test_a_search_finds_a_recipe_and_logs_every_trial(tmp_path: Path) -> None:
+    found = search(load("digits"), tmp_path).run(4)
+    assert len(found.trials) == 4 and found.runs == 2
+    assert found.score > 0.5
+    assert "test rows were not read" in found.recipe.about
+    assert found.recipe["training.learning_rate"] in SPACE["training.learning_rate"]
+
+
+def test_a_search_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    graph = load("digits")
+    first = search(graph, tmp_path).run(2)
+    again = search(graph, tmp_path).run(3)
+    assert [trial["valid"] for trial in again.trials[:2]] == [trial["valid"] for trial in first.trials]
+    assert len(again.trials) == 3
+
+
+def test_test_labels_and_test_rows_change_nothing(tmp_path: Path) -> None:
+    graph = load("digits")
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None
+    values = labels.values.copy()
+    values[split.test] = (values[split.test] + 1) % 10
+    nodes = dataclasses.replace(graph.nodes, labels=Labels(values, labels.classes))
+    wrong = dataclasses.replace(graph, node_types={"node": nodes})
+    recipe = Recipe.of(BASE)
+    scores: list[list[float]] = [[], []]
+    for kept, (name, candidate) in zip(scores, (("one", graph), ("two", wrong))):
+        (tmp_path / name).mkdir()
+        search(candidate, tmp_path / name).validate(recipe, (0, 1), kept.append)
+    assert scores[0] == scores[1]
+    stores = list((tmp_path / "one" / "study" / "hops").glob("features-*/features*/*rows*.npy"))
+    kept_rows = [np.load(path) for path in stores]
+    assert kept_rows and not any(np.isin(rows, split.test).any() for rows in kept_rows), "hops of test rows were kept"
+
+
+def test_a_study_of_another_question_is_refused(tmp_path: Path) -> None:
+    graph = load("digits")
+    search(graph, tmp_path, confirm=0).run(1)
+    with pytest.raises(GamlpError, match="another seeds"):
+        search(graph, tmp_path, seeds=(0, 1)).run(2)
+    with pytest.raises(GamlpError, match="another graph"):
+        search(load("karate"), tmp_path).run(2)
+    one = search(graph, tmp_path, confirm=0)
+    dataclasses.replace(one, base=one.base.changed({"about": "told otherwise"})).run(1)
+
+
+def test_one_graph_can_be_validated_on_another(tmp_path: Path) -> None:
+    graph = load("digits")
+    found = search(graph, tmp_path, valid_graph=graph, confirm=0).run(2)
+    assert found.score > 0.5
+
+
+@pytest.mark.parametrize("name", named_spaces())
+def test_shipped_spaces_hold_keys_of_recipes_for_both_attentions(name: str) -> None:
+    optuna = pytest.importorskip("optuna")
+    space = load_space(name)
+    study = optuna.create_study()
+    for attention in ("jk", "recursive"):
+        base = Recipe.of({"model": {"attention": attention}})
+        for _ in range(5):
+            recipe = suggest(study.ask(), space, base)
+            assert recipe.model.attention == attention
+            if attention == "recursive":
+                assert "reference" not in recipe.model.model_fields_set
+        assert set(starting_point(space, base)) <= set(space)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"training.learningrate": [1]}, "did you mean 'training.learning_rate'"),
+        ({"training.epochs": {"low": 1}}, "give choices, or low and high"),
+        ({"training.epochs": ["many"]}, "training.epochs"),
+        ([1], "a space is a mapping"),
+    ],
+)
+def test_a_bad_space_is_one_sentence(content: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(GamlpError, match=said):
+        load_space(space_file(tmp_path, content))
+
+
+def test_a_recipe_that_comes_again_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[int] = []
+    monkeypatch.setattr(
+        "gamlp.tune.search.fit_seed", lambda *args, **more: trained.append(1) or fit_seed(*args, **more)
+    )
+    one = search(load("digits"), tmp_path, confirm=0)
+    found = dataclasses.replace(one, space=load_space(space_file(tmp_path, {"model.hidden": [8]}))).run(3)
+    assert [trial["state"] for trial in found.trials] == ["complete"] * 3 and len(trained) == 1
+    assert len({trial["valid"] for trial in found.trials}) == 1
+
+
+def test_a_search_by_loss_keeps_the_least(tmp_path: Path) -> None:
+    graph = load("digits")
+    found = search(graph, tmp_path, by="loss", confirm=0).run(3)
+    losses = [trial["valid loss"] for trial in found.trials if trial["state"] == "complete"]
+    assert len(losses) > 1 and found.score == min(losses) > 0 and f"loss {min(losses):.4f} ±" in found.recipe.about
+    with pytest.raises(GamlpError, match="another measure"):
+        search(graph, tmp_path).run(3)
+
+
+def test_an_empty_space_is_refused_where_no_subsets_are_chosen(tmp_path: Path) -> None:
+    with pytest.raises(GamlpError, match="the space is empty"):
+        dataclasses.replace(search(load("digits"), tmp_path), space=load_space("subsets")).run(1)
+    assert not (tmp_path / "study").exists()
+
+
+def test_the_verb_writes_a_recipe_and_its_log(tmp_path: Path) -> None:
+    from gamlp.cli.main import app
+
+    out = tmp_path / "digits.yaml"
+    arguments = ["tune", "digits", "--out", str(out), "--space", str(space_file(tmp_path)), "--trials", "2"]
+    arguments += ["--seeds", "1", "--confirm", "0", "--set", "training.epochs=3", "--set", "model.hidden=8"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert Recipe.of(out)["training.epochs"] == 3
+    rows = list(csv.DictReader(out.with_suffix(".csv").read_text().splitlines()))
+    assert [row["trial"] for row in rows] == ["0", "1"]
+    assert "validation" in done.output and str(out.with_suffix(".csv").name) in done.output.replace("\n", "")
+
+
+def test_recipes_that_are_given_are_tried_first_and_once(tmp_path: Path) -> None:
+    given = Recipe.of(BASE).changed({"training.learning_rate": 0.03, "propagation.hops": 1, "model.beta": 0.0})
+    for _ in range(2):
+        found = search(load("digits"), tmp_path, first=(given,), confirm=0).run(2)
+    assert found.trials[1]["training.learning_rate"] == 0.03 and found.trials[1]["propagation.hops"] == 1
+    assert len(found.trials) == 2

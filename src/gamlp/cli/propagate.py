@@ -172,7 +172,7 @@ def _on_views(
             )
         return graph, plan, []
     from gamlp.io.place import Place
-    from gamlp.recipe.recipe import Recipe
+    from gamlp.recipe import Recipe
     from gamlp.training.typed import settled_relations, with_features
 
     assert plan.features is not None

@@ -25,7 +25,7 @@ from gamlp.propagation import (
     Statistics,
     feature_statistics,
 )
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.spark.session import SparkSettings
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle

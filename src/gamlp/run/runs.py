@@ -21,7 +21,7 @@ from gamlp.graph.manifest import digest
 from gamlp.io.memory import PeakMemory
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report import Observed, write_report
 from gamlp.run.predictions import Written, check_suffix, choose_rows, write_predictions
 from gamlp.run.prepare import from_store, plan_of, without_folds

@@ -19,7 +19,7 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Split
 from gamlp.graph.manifest import digest
-from gamlp.io.files import write_text
+from gamlp.io import write_text
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.propagation.subsets import link_of

@@ -29,8 +29,7 @@ import streaming
 import training_record
 from gamlp.graph import Graph
 from gamlp.graph.datasets.synthetic.homogeneous import communities
-from gamlp.io.memory import kept_memory
-from gamlp.io.parallel import usable_cores
+from gamlp.io import keep_freed_memory, usable_cores
 from gamlp.models import GAMLP, Shape
 from gamlp.models.attention import RecursiveAttention
 from gamlp.models.sgc import SGC
@@ -76,7 +75,7 @@ class Rounds:
         times: dict[str, list[float]] = {name: [] for name in work}
         for _ in range(self.count):
             for name, do in work.items():
-                with kept_memory() if name in kept else nullcontext():
+                with keep_freed_memory() if name in kept else nullcontext():
                     times[name].append(min(self._seconds(do) for _ in range(calls)))
         return {name: [min(found), statistics.median(found)] for name, found in times.items()}
 

@@ -15,7 +15,7 @@ import torch
 
 from gamlp.bench.tables import Table, TableMethod
 from gamlp.graph.manifest import digest
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 from gamlp.peers.contract import Place, Task
 from gamlp.peers.hops import features_key
 from gamlp.peers.registry import recipe_named, run

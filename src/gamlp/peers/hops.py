@@ -14,8 +14,7 @@ from gamlp.arrays import Array
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io.files import locked, write_json
-from gamlp.io.memory import PeakMemory
+from gamlp.io import PeakMemory, locked, write_json
 from gamlp.peers.contract import Place, Report, Seconds, Task
 from gamlp.peers.scoring import labelled, mean_of
 from gamlp.propagation import HopStore

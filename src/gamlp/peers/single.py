@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io.files import write_json, write_text
+from gamlp.io import write_json, write_text
 from gamlp.peers.contract import Place, Report, Seconds, Task
 from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent

@@ -10,9 +10,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Labels
-from gamlp.io.memory import available_memory
-from gamlp.io.parallel import each, even_ranges, usable_cores
-from gamlp.io.sizes import format_size
+from gamlp.io import available_memory, each, even_ranges, format_size, usable_cores
 from gamlp.kernel import LANES, HopTask, hop
 from gamlp.progress import Progress, silent
 from gamlp.propagation import Operator

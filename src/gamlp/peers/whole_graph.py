@@ -16,7 +16,7 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.graph.induced import induced
-from gamlp.io.memory import PeakMemory
+from gamlp.io import PeakMemory
 from gamlp.models.shape import Shape
 from gamlp.peers.contract import Place, Report, Run, Seconds, Task
 from gamlp.peers.scoring import labelled, mean_of

@@ -1,4 +1,4 @@
-"""Recipe, the only configuration: its sections, the shipped ones by name, search spaces, settings as people write them."""
+"""Recipe, the only configuration: its sections, the shipped ones, search spaces, settings as people write them."""
 
 # Everything that decides a result beside the data; names of the shipped recipes; every key with its default.
 from gamlp.recipe.recipe import Recipe, described, shipped_names

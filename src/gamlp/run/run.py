@@ -11,7 +11,7 @@ from gamlp.errors import GamlpError
 from gamlp.explain.weights import WeightsByDegree
 from gamlp.graph.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, as_paths, ingest
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe

@@ -18,7 +18,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.datasets.load import open_or_load
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io.memory import PeakMemory
+from gamlp.io import PeakMemory
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe

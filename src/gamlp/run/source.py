@@ -10,7 +10,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.load import data_folder, open_or_load
 from gamlp.graph.graph import Graph
-from gamlp.io.place import Place, is_url
+from gamlp.io import Place, is_url
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped_names

@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise MissingExtra("pyspark", "spark") from error
 
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.spark.fit import Home, build, fitted, hops_of, work_place

@@ -15,7 +15,7 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe

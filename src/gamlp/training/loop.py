@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
-from gamlp.io.memory import kept_memory
-from gamlp.io.place import Place
+from gamlp.io import Place, keep_freed_memory
 from gamlp.progress import Progress, silent
 from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batch, HopRows, OwnBatches, Passes, Sharded, Source, own_rows
@@ -63,7 +62,7 @@ def fit(
 ) -> Fitted:
     """Train the model that `make` gives, from the checkpoint where there is one; with all ranks of a joined world."""
     machine = machine or Machine()
-    with kept_memory(), torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
+    with keep_freed_memory(), torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
         torch.manual_seed(seed)
         shuffle = torch.Generator().manual_seed(seed)
         model = make().to(machine.device)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError, MissingExtra
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 from gamlp.recipe import Recipe
 
 Observe = Callable[[dict[str, Any]], None]

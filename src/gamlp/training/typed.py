@@ -10,7 +10,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.graph.views import name_of, view_of
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent
 from gamlp.propagation.subsets import Reach, choose

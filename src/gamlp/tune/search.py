@@ -20,7 +20,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Split
 from gamlp.graph.manifest import digest
 from gamlp.graph.views import name_of
-from gamlp.io.files import write_text
+from gamlp.io import write_text
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.propagation.subsets import link_of

@@ -17,7 +17,7 @@ from gamlp.graph.features import missing as means
 from gamlp.graph.features import missing as reducing
 from gamlp.graph.features.missing import completed
 from gamlp.graph.graph import Block, Features, Ids, Nodes, Relation
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.recipe import RelationsSettings
 
 Array = np.ndarray[Any, Any]

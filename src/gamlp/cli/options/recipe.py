@@ -93,7 +93,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Progress and result as
 
 def resources_of(device: str, memory: str | None, threads: int | None, processes: int = 1) -> Resources:
     """What the machine is to give; torch is told too."""
-    from gamlp.io.sizes import parse_size
+    from gamlp.io import parse_size
     from gamlp.run.prepare import Resources
 
     budget = None if memory is None else parse_size(memory)

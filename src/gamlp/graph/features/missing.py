@@ -16,8 +16,7 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Block, Features, Graph, Relation
 from gamlp.graph.manifest import digest
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import Written, bytes_of, open_rows, put_rows
+from gamlp.io import Place, RowSource, npy_size, open_rows, put_rows
 from gamlp.progress import Progress, silent
 from gamlp.recipe import RelationsSettings
 
@@ -36,7 +35,7 @@ class Cache:
     def found(self, kind: str, key: str, shape: tuple[int, int]) -> Features | None:
         """Mapped, if they were made before; a file of another size, shape or type is as good as none."""
         place = self.place(kind, key)
-        if place.size() != bytes_of(shape, np.float32):
+        if place.size() != npy_size(shape, np.float32):
             return None
         try:
             values = open_rows(place)
@@ -45,7 +44,7 @@ class Cache:
             return None
         return Features(values) if fits else None
 
-    def keep(self, kind: str, key: str, values: Written) -> Features:
+    def keep(self, kind: str, key: str, values: RowSource) -> Features:
         """Written beside, renamed and mapped."""
         self.folder.make()
         put_rows(self.place(kind, key), values)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gamlp.graph.graph import Graph
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation.plan import Plan
 from gamlp.propagation.store.store import HopStore

@@ -16,7 +16,7 @@ from gamlp.explain.weights import WeightsByDegree, grouped_hops, weights_of_rows
 from gamlp.graph.graph import Graph
 from gamlp.models.shape import HopWeights
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report.observed import Frame, Observed, Tally, degrees_of
 from gamlp.run.prepare import rows_of
 from gamlp.training.bundle import Bundle, best_seed

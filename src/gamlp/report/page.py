@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gamlp.explain.weights import WeightsByDegree
-from gamlp.io.files import write_text
+from gamlp.io import write_text
 from gamlp.propagation import HopStore
 from gamlp.report.content import content_of_run
 from gamlp.report.observed import Observed, listening

@@ -26,9 +26,9 @@ import accuracy_page
 from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.train import Resources, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
 from gamlp.training.batches import Batches
 from gamlp.training.loop import Machine

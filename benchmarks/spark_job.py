@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.graph import Graph
-from gamlp.io.parallel import Workers
+from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Operator, Plan
 from gamlp.spark.engine import LIGHT_JAVA, SparkEngine

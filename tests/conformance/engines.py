@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gamlp.io.parallel import Workers
+from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import LocalEngine, Propagator
 from gamlp.propagation.blocks.engine import BlockEngine

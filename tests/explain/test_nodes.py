@@ -17,7 +17,7 @@ from gamlp.explain.nodes import NodeExplanation, explain_nodes
 from gamlp.graph.graph import Graph, Ids, Labels, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.train import plan_of
 from gamlp.training.bundle import Bundle, make_model
 

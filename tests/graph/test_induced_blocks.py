@@ -13,7 +13,7 @@ from gamlp.graph import Graph, Split
 from gamlp.graph.folder import damaged_files
 from gamlp.graph.graph import Ids, Labels
 from gamlp.graph.induced import induced
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources, prepare
 from tests.conformance.engines import BlocksHere
 

@@ -20,7 +20,7 @@ from gamlp.peers.labels import _said, _told_again
 from gamlp.peers.registry import METHODS, method, recipe_for, run
 from gamlp.peers.smoothing import correct_and_smooth
 from gamlp.propagation import LabelSignal, LocalEngine, Operator, Plan
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.runs import train
 from gamlp.run.source import Source
 from gamlp.run.train import fit_seed

@@ -18,7 +18,7 @@ from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.graph.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.predictions import chances, choose_rows, class_columns, write_predictions
 from gamlp.training.bundle import Bundle, make_model
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io.parallel import Workers
+from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, LabelSignal, Plan
 from gamlp.spark.engine import SparkEngine

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 
 from gamlp.graph import Graph, Split
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.propagation import LocalEngine
 from tests.spark.driver import PLAN
 from tests.spark.standalone import QUICK_JAVA

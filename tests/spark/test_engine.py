@@ -12,7 +12,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split
 from gamlp.graph.datasets.load import open_or_load
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
 from gamlp.spark.engine import SparkEngine
 from tests.conformance import dense

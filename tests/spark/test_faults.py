@@ -15,7 +15,7 @@ import pytest
 import gamlp.io.locks
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.propagation import HopStore
 from tests.spark.driver import PLAN, ToldEngine
 from tests.spark.processes import Gate, driver, files_in, fingerprints, local_bytes, save_graph, wait_for

@@ -11,7 +11,7 @@ import torch
 
 from gamlp.graph import Graph, Labels, Split
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources, plan_of
 from gamlp.run.train import Prepared, fit_seed, prepare
 from gamlp.training.batches import HopRows

@@ -13,7 +13,7 @@ from gamlp.graph import Graph
 from gamlp.peers.contract import Place
 from gamlp.peers.registry import run
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import from_store, hops_for, plan_of, prepare_split, rows_of
 from gamlp.run.train import bundle_of, evaluate_rows, prepare
 from tests.conformance import dense

@@ -14,7 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.folder import save_graph
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.predictions import chances
 from gamlp.run.prepare import from_store, hops_for, plan_of, rows_of
 from gamlp.run.source import open_source, settled

@@ -13,7 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Labels
 from gamlp.graph.views import View, view_of, whole_view
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation.operator import Operator
 

@@ -10,7 +10,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent
 from gamlp.propagation import (
@@ -24,7 +24,7 @@ from gamlp.propagation import (
     Statistics,
     feature_statistics,
 )
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.spark.session import SparkSettings
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle

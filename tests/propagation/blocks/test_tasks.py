@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.graph import Graph
-from gamlp.io.parallel import Workers
+from gamlp.io import Workers
 from gamlp.propagation import FeatureSignal, LocalEngine, Plan
 from tests.conformance.engines import BlocksHere
 

@@ -18,8 +18,7 @@ from gamlp.graph.graph import Features
 from gamlp.graph.union import union_graphs
 from gamlp.graph.union_blocks import union_by_tasks
 from gamlp.graph.views import view_of
-from gamlp.io.parallel import Workers
-from gamlp.io.place import Place
+from gamlp.io import Place, Workers
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
 from tests.conformance.engines import BlocksHere
 from tests.conformance.test_bytes import fingerprints

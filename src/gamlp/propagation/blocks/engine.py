@@ -16,9 +16,7 @@ from gamlp.graph.graph import Graph
 from gamlp.graph.induced_blocks import induced_by_tasks
 from gamlp.graph.manifest import digest
 from gamlp.graph.views import View
-from gamlp.io.parallel import Workers
-from gamlp.io.place import Place, scratch
-from gamlp.io.sizes import format_size
+from gamlp.io import Place, Workers, format_size, scratch_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation.blocks.run import BlockRun, ViewWork
 from gamlp.propagation.blocks.sizing import MEMORY, full_rounds, least_blocks, state_row_bytes, whole_bytes
@@ -102,7 +100,7 @@ def _kept_rows(graph: Graph, plan: Plan) -> Array | None:
     """Rows to keep, in a mapped file: the driver's memory does not grow with them."""
     if plan.keeps_all:
         return None
-    path = scratch() / f"kept-{digest([graph.name, plan.rows])}-{next(_numbers)}.i64"
+    path = scratch_folder() / f"kept-{digest([graph.name, plan.rows])}-{next(_numbers)}.i64"
     with path.open("wb") as file:
         for part in plan.kept_parts(graph):
             file.write(part.astype(np.int64, copy=False).data.cast("B"))

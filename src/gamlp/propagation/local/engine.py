@@ -10,9 +10,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Relation
 from gamlp.graph.induced import induced
 from gamlp.graph.union import union_graphs
-from gamlp.io.memory import available_memory
-from gamlp.io.parallel import usable_cores
-from gamlp.io.place import Place
+from gamlp.io import Place, available_memory, usable_cores
 from gamlp.progress import Progress, overall, silent
 from gamlp.propagation.local.hops import CHECKPOINT_SECONDS, PassRun
 from gamlp.propagation.local.slabs import Slab

@@ -112,7 +112,7 @@ class Bench:
         """All rows, once for every operator; splits share them."""
         plan = plan_of(recipe, labels=False).model_copy(update={"rows": "all"})
         place = self.work / "hops" / f"{graph.name}-{digest(plan.model_dump(exclude={'labels'}))}"
-        return LocalEngine(threads=self.resources.threads).run(graph, plan, place)
+        return LocalEngine(threads=self.resources.threads).propagate(graph, plan, place)
 
     def twitch(self, name: str) -> dict[str, Any]:
         """Trained on one country, chosen on another, tested on the others; each is a graph of its own."""

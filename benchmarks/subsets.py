@@ -32,7 +32,7 @@ graph, store, memory, dtype, subsets = sys.argv[1:]
 begun = time.perf_counter()
 features = FeatureSignal(hops=5, operator=Operator(r=0.0, loops=False), dtype=dtype)
 plan = Plan(features=features, subsets=tuple(tuple(subset) for subset in json.loads(subsets)))
-found = LocalEngine(memory=int(memory)).run(Graph.open(graph), plan, Path(store))
+found = LocalEngine(memory=int(memory)).propagate(Graph.open(graph), plan, Path(store))
 seconds = time.perf_counter() - begun
 size = sum(file.bytes for _, file in found.files())
 status = Path("/proc/self/status").read_text()  # ru_maxrss would begin with the parent's

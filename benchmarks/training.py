@@ -214,7 +214,7 @@ def _store(size: Size, work: Path) -> HopStore:
     graph, store = work / "graph", work / "store"
     if not store.exists():
         communities(graph, nodes=size.rows, edges=size.edges, features=size.features, classes=size.classes)
-        LocalEngine().run(Graph.open(graph), Plan(features=FeatureSignal(hops=max(size.hops))), store)
+        LocalEngine().propagate(Graph.open(graph), Plan(features=FeatureSignal(hops=max(size.hops))), store)
     return HopStore.open(store)
 
 

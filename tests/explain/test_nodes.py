@@ -59,7 +59,7 @@ def explained(made: Bundle, on: Graph, folder: Path, rows: np.ndarray, **options
 
 
 def stored(made: Bundle, on: Graph, folder: Path) -> HopStore:
-    return LocalEngine().run(on, plan_of(made.recipe), folder / "hops")
+    return LocalEngine().propagate(on, plan_of(made.recipe), folder / "hops")
 
 
 def dense(on: Graph) -> np.ndarray:

@@ -60,7 +60,7 @@ def bundle_of(many: bool = False, **model: Any) -> Bundle:
 
 def hops_of(graph: Graph, folder: Path, **propagation: Any) -> HopStore:
     plan = plan_of(Recipe.of({**RECIPE, "propagation": RECIPE["propagation"] | propagation}))
-    return LocalEngine().run(graph, plan, folder / "hops")
+    return LocalEngine().propagate(graph, plan, folder / "hops")
 
 
 @pytest.fixture

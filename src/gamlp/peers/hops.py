@@ -108,7 +108,7 @@ def features_store(graph: Graph, recipe: Recipe, place: Place) -> tuple[HopStore
     folder = place.hops / f"{graph.name}-{key}"
     with locked(folder):
         begun = time.monotonic()
-        store = place.resources.engine().run(graph, plan, folder, place.progress)
+        store = place.resources.engine().propagate(graph, plan, folder, place.progress)
         return store, _took(folder, time.monotonic() - begun)
 
 

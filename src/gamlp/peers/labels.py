@@ -161,7 +161,7 @@ def _told_again(graph: Graph, prepared: Prepared, said: Array, folder: Path, pla
     assert plan.labels is not None and prepared.valid is not None
     soft = plan.labels.model_copy(update={"soft": True})
     plan = plan.model_copy(update={"features": None, "labels": soft, "rows": "all"})
-    store = place.resources.engine().run(graph, plan, folder, place.progress)
+    store = place.resources.engine().propagate(graph, plan, folder, place.progress)
     return replace(
         prepared,
         store=store,

@@ -129,7 +129,7 @@ def fitted(
 def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, progress: Progress) -> Prepared:
     if recipe.training.setting == "transductive":
         check_trainable(graph)
-        return from_store(resources.engine().run(graph, plan_of(recipe), place / "hops", progress), recipe)
+        return from_store(resources.engine().propagate(graph, plan_of(recipe), place / "hops", progress), recipe)
     if place.local is None:
         raise GamlpError("the graph of training nodes needs a folder", file=place, hint="give one: workDir=FOLDER")
     return prepare(graph, recipe, place.local, resources=resources, progress=progress)

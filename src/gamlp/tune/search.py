@@ -158,7 +158,7 @@ class Search:
         every = plan_of(self._with_all(recipe))
         if self.subsets and every.labels is not None:  # once, for all trials that read some of them
             kept = every.model_copy(update={"features": None, "rows": "split"})
-            self.resources.engine().run(graph, kept, folder)
+            self.resources.engine().propagate(graph, kept, folder)
         return prepare_split(graph, recipe, self._features(recipe, graph), folder, resources=self.resources)
 
     def _with_all(self, recipe: Recipe) -> Recipe:
@@ -179,7 +179,7 @@ class Search:
         plan = plan.model_copy(update={"rows": "train"})
         made = [recipe.relations.model_dump(mode="json")] if graph.heterogeneous else []
         name = digest([plan.model_dump(exclude={"labels"}), *made])
-        return self.resources.engine().run(self._union(graph), plan, self.folder / "hops" / f"features-{name}")
+        return self.resources.engine().propagate(self._union(graph), plan, self.folder / "hops" / f"features-{name}")
 
     def _union(self, graph: Graph) -> Graph:
         """The graph, with all rows that any split trains or validates on marked as kept; test rows are not."""

@@ -22,7 +22,7 @@ from gamlp.graph.graph import Graph, Split
 from gamlp.graph.pyg import as_graph
 from gamlp.graph.splits import random_split
 from gamlp.io import parse_size
-from gamlp.models.shape import HopWeights
+from gamlp.models import HopWeights
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run import given

@@ -15,6 +15,7 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.explain.nodes import NodeExplanation, explain_nodes
 from gamlp.graph.graph import Graph, Ids, Labels, Split
+from gamlp.models import labels_used
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
@@ -48,7 +49,7 @@ def graph(order: np.ndarray | None = None, *, many: bool = False) -> Graph:
 def bundle(many: bool = False, **changes: Any) -> Bundle:
     values = {"model.hidden": 8, "model.beta": 0.8, "propagation.hops": HOPS, "propagation.label_hops": 2}
     recipe = Recipe.of(None).changed(values | changes)
-    shape = Shape(5, 4, HOPS, 2 if recipe.labels_used else 0)
+    shape = Shape(5, 4, HOPS, 2 if labels_used(recipe) else 0)
     torch.manual_seed(5)
     return Bundle(recipe, shape, CLASSES, many, make_model(recipe, shape).state_dict())
 

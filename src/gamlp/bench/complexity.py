@@ -18,6 +18,7 @@ from gamlp.bench.tables import Table, TableMethod
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.synthetic.homogeneous import communities
+from gamlp.models import labels_used
 from gamlp.peers.registry import recipe_named
 from gamlp.recipe import Recipe
 
@@ -161,7 +162,7 @@ class Plan:
             "training.patience": 0, "training.keep": "last", "training.batch_size": self.settings["batch"],
             "training.learning_rate": 0.01, entry.axis or "propagation.hops": sizes.hops,
         }  # fmt: skip
-        if recipe.labels_used:
+        if labels_used(recipe):
             changes["propagation.label_hops"] = sizes.hops
         if "fanouts" in recipe.model.options:
             changes["model.options.fanouts"] = [self.settings["neighbours"]] * sizes.hops

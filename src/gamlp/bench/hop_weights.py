@@ -15,7 +15,7 @@ from gamlp.bench.results import Grid, Results, Shown
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
-from gamlp.models.shape import HopWeights
+from gamlp.models import HopWeights
 from gamlp.peers.contract import Place
 from gamlp.peers.hops import prepare_task
 from gamlp.peers.registry import recipe_named

@@ -17,7 +17,7 @@ from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import ROLES, Labels, Split
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers.contract import Place, Task
 from gamlp.peers.hops import features_store
 from gamlp.peers.registry import recipe_named

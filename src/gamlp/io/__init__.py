@@ -29,6 +29,9 @@ from gamlp.io.parallel import Tasks, Workers, each, even_ranges, usable_cores
 # A folder, a file or a URL
 from gamlp.io.place import Place, is_url, scratch_folder
 
+# What other packages bring, through entry points
+from gamlp.io.plugins import find_plugins, load_plugin
+
 # Rows in .npy files, here or elsewhere
 from gamlp.io.row_arrays import (
     ChecksumStream,
@@ -64,9 +67,11 @@ __all__ = [
     "disk_full_as_error",
     "each",
     "even_ranges",
+    "find_plugins",
     "format_size",
     "is_url",
     "keep_freed_memory",
+    "load_plugin",
     "locked",
     "map_array",
     "npy_buffer",

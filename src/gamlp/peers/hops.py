@@ -15,6 +15,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.io import PeakMemory, locked, write_json
+from gamlp.models import labels_used
 from gamlp.peers.contract import Place, Report, Seconds, Task
 from gamlp.peers.scoring import labelled, mean_of
 from gamlp.propagation import HopStore
@@ -75,7 +76,7 @@ def prepare_task(task: Task, recipe: Recipe, place: Place) -> tuple[Prepared, fl
         prepared = prepare_split(
             task.graph, recipe, features, folder, rows=rows, resources=place.resources, progress=place.progress
         )
-        second = _took(folder, time.monotonic() - begun) if recipe.labels_used else 0.0
+        second = _took(folder, time.monotonic() - begun) if labels_used(recipe) else 0.0
     return prepared, made + first + second
 
 

@@ -13,6 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Features, Graph
 from gamlp.io import PeakMemory
+from gamlp.models import labels_used
 from gamlp.peers.contract import Place, Report, Run, Seconds, Task
 from gamlp.peers.hops import chances_of, prepare_task, probabilities_of, scores_of
 from gamlp.peers.scoring import labelled
@@ -102,7 +103,7 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
     validation rows is kept.
     """
     _refuse_other_graphs(task, recipe, "label reuse")
-    if not recipe.labels_used:
+    if not labels_used(recipe):
         raise GamlpError(
             f"'{recipe.model.name}' reads no labels that could be reused", hint="use gamlp or sagn with model.beta > 0"
         )

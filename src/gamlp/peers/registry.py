@@ -10,7 +10,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.models.registry import is_own
+from gamlp.models import check_operators, is_model
 from gamlp.peers.contract import Method, Place, Report, Run, Task
 from gamlp.peers.hops import run_on_hops
 from gamlp.peers.labels import propagate_labels, reuse_labels, smoothed
@@ -89,11 +89,11 @@ METHODS: dict[str, Method] = dict(
 
 
 def method(name: str) -> Method:
-    """By name; an own module is a method on hops."""
-    if is_own(name):
-        return Method(name, name, "hops", "your own", run_on_hops)
+    """By name; your own module, or a model that another package brings, is a method on hops."""
     if name in METHODS:
         return METHODS[name]
+    if is_model(name):
+        return Method(name, name, "hops", "your own", run_on_hops)
     near = difflib.get_close_matches(name, METHODS, 1)
     raise GamlpError(
         f"there is no method '{name}'" + (f": did you mean '{near[0]}'?" if near else ""),
@@ -144,6 +144,7 @@ def run(task: Task | Graph, recipe: Recipe, seed: int, place: Place | None = Non
             return run(task, recipe, seed, Place(Path(folder)))
     task = Task(task) if isinstance(task, Graph) else task
     base = method(recipe.model.name)
+    check_operators(recipe)
     if base.run is _as_the_recipe_says:
         raise GamlpError(f"'{base.name}' is a recipe around a model, not a model", hint=f"--recipe {base.name}")
     own = base.run

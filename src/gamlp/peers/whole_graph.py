@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.graph.induced import induced
 from gamlp.io import PeakMemory
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers.contract import Place, Report, Run, Seconds, Task
 from gamlp.peers.scoring import labelled, mean_of
 from gamlp.peers.typed_views import TypedRows, TypedShape, check_alike, typed_statistics, typed_view

@@ -14,7 +14,7 @@ from gamlp.explain.weights import weights_of_rows
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import ROLES, Graph, Labels, Split
 from gamlp.graph.manifest import digest
-from gamlp.models.shape import HopWeights
+from gamlp.models import HopWeights
 from gamlp.propagation import HopStore
 from gamlp.propagation.store.store import row_numbers
 from gamlp.run.prepare import rows_of

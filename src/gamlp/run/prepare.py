@@ -11,7 +11,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.io import Place
-from gamlp.models.shape import Part, Shape
+from gamlp.models import Part, Shape, check_operators, labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import (
     FeatureSignal,
@@ -81,6 +81,7 @@ class Prepared:
 
 def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: bool | None = None) -> Plan:
     """What a recipe asks to be propagated."""
+    check_operators(recipe)
     wanted = recipe.propagation
     features = FeatureSignal(
         hops=wanted.hops,
@@ -101,7 +102,7 @@ def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: boo
     subsets = recipe.relations.subsets
     return Plan(
         features=features,
-        labels=label_signal if (recipe.labels_used if labels is None else labels) else None,
+        labels=label_signal if (labels_used(recipe) if labels is None else labels) else None,
         rows=wanted.rows,
         subsets=subsets if isinstance(subsets, tuple) else None,
         apart=isinstance(subsets, tuple) and recipe.relations.apart == "yes",
@@ -156,7 +157,7 @@ def _prepare_two(
     assert labels is not None
     valid_graph = with_classes(valid_graph, labels.classes)
     check_width(valid_graph, width_of(graph))
-    if recipe.labels_used and not valid_graph.trainable:
+    if labels_used(recipe) and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (METHOD section 5).
         recipe = recipe.changed({"model.beta": 0.0})
     if recipe.training.setting == "inductive" and graph.nodes.split is not None:
@@ -238,7 +239,7 @@ def rows_of(store: HopStore, recipe: Recipe, rows: Array, features_from: HopStor
     """Chosen rows, as a trained model reads them: label hops from all training labels."""
     features = plan_of(recipe, labels=False).features
     assert features is not None
-    label_hops = recipe.propagation.label_hops if recipe.labels_used else None
+    label_hops = recipe.propagation.label_hops if labels_used(recipe) else None
     views = views_of(recipe)
     if views is None:
         names = tuple(features.names)
@@ -259,14 +260,14 @@ def _rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
 
 def _to_train_on(rows: HopRows, recipe: Recipe) -> HopRows:
     """Cross-fitted, and some views a step, where the recipe says so."""
-    crossfit = recipe.labels_used and recipe.propagation.folds > 1
+    crossfit = labels_used(recipe) and recipe.propagation.folds > 1
     return replace(rows, crossfit=crossfit, sample=recipe.training.subset_sample if rows.views != ("",) else 0)
 
 
 def _shape(store: HopStore, recipe: Recipe) -> Shape:
     labels = store.labels
     assert labels is not None
-    label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
+    label_hops = recipe.propagation.label_hops if labels_used(recipe) else 0
     signals, views = store.manifest.signals, views_of(recipe)
     hops, classes = recipe.propagation.hops, len(labels.classes)
     if views is None:
@@ -275,7 +276,7 @@ def _shape(store: HopStore, recipe: Recipe) -> Shape:
     channels = store.channels(views, apart=recipe.relations.apart == "yes")
     parts = tuple(Part(channel.view, channel.kind, signals[channel.signal].width) for channel in channels)
     width = max(part.width for part in parts)
-    return Shape(width, classes, hops, label_hops, len(parts), parts, views if recipe.labels_used else ())
+    return Shape(width, classes, hops, label_hops, len(parts), parts, views if labels_used(recipe) else ())
 
 
 def hops_for(
@@ -286,7 +287,7 @@ def hops_for(
     check_made(graph, bundle)
     graph = with_features(graph, bundle.recipe, folder, progress)
     check_fits(graph, bundle)
-    if bundle.recipe.labels_used and not graph.trainable:
+    if labels_used(bundle.recipe) and not graph.trainable:
         raise GamlpError(
             f"the model listens to known labels, and graph '{graph.name}' has no training rows",
             hint="give the graph labels with split 'train', or train with model.beta 0",

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.graph.datasets.catalogue import DATASETS
+from gamlp.graph.datasets.catalogue import find, is_dataset
 from gamlp.graph.datasets.load import data_folder, open_or_load
 from gamlp.graph.graph import Graph
 from gamlp.io import Place, is_url
+from gamlp.models import check_operators, labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped_names
@@ -40,14 +41,15 @@ def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, p
     if (elsewhere / "store.json").exists() or (elsewhere / "plan.json").exists():
         store = HopStore.open(elsewhere)
         behind = store.manifest.graph_folder
-        known = store.manifest.graph if behind is None and store.manifest.graph in DATASETS else behind
+        known = store.manifest.graph if behind is None and is_dataset(store.manifest.graph) else behind
         return Source(place, None if known is None else Origin(graph=known), store=store)
     graph = open_or_load(place, data_dir, seed, progress)
     if is_url(place):
         return Source(place, Origin(graph=place), graph)
     if folder.is_dir():
         return Source(place, Origin(graph=str(folder.resolve())), graph)
-    raw = data_folder(data_dir) if DATASETS[place].raw else None
+    dataset = find(place)
+    raw = data_folder(data_dir) if dataset.raw or dataset.plugin is not None else None
     return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
 
 
@@ -72,7 +74,7 @@ def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple
         recipe = _as_stored(recipe, source.store)
     else:
         recipe, notes = settled_relations(source.opened, recipe)
-    if valid is not None and recipe.labels_used and not valid.trainable:
+    if valid is not None and labels_used(recipe) and not valid.trainable:
         recipe = recipe.changed({"model.beta": 0.0})
         notes.append(
             f"the label branch is off (model.beta 0): graph '{valid.name}' has no training labels to listen to"
@@ -81,7 +83,8 @@ def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple
 
 
 def check_one_model(recipe: Recipe) -> None:
-    """Refuse what is done around a model by a method of gamlp.bench, and by no saved model."""
+    """Refuse what is done around a model by a peer, and by no saved model; and hops that the model would not read."""
+    check_operators(recipe)
     for asked, what, method in (
         (recipe.smoothing is not None, "Correct & Smooth ('smoothing')", "correct-and-smooth"),
         (recipe.training.reuse > 0, "label reuse ('training.reuse')", "label-reuse"),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers.samplers.clusters import CLUSTERS
 from gamlp.peers.samplers.neighbours import Part, incoming, options_of, whole_neighbourhood
 from gamlp.peers.views import View

@@ -24,7 +24,7 @@ from torch import distributed
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place, available_memory, usable_cores
-from gamlp.models.registry import is_own
+from gamlp.models import is_own
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared, reopened

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from gamlp.graph import Graph
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Graph
 from gamlp.peers.contract import Place
 from gamlp.peers.registry import METHODS, recipe_for, recipe_named, run
 from gamlp.recipe import Recipe

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gamlp.bench.tables import Table, TableMethod
-from gamlp.graph.manifest import digest
+from gamlp.graph import digest
 from gamlp.io import write_json
 from gamlp.peers.contract import Place, Task
 from gamlp.peers.hops import features_key

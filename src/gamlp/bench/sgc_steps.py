@@ -16,7 +16,7 @@ from gamlp.bench.results import Grid, Results, Shown
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import ROLES, Labels, Split
+from gamlp.graph import ROLES, Labels, Split
 from gamlp.models.shape import Shape
 from gamlp.peers.contract import Place, Task
 from gamlp.peers.hops import features_store

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gamlp.graph import Graph, digest
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.load import cache_folder, load, presence
 from gamlp.graph.datasets.synthetic import homogeneous as synthetic
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
 from gamlp.io import locked
 from gamlp.peers.contract import Task
 from gamlp.progress import Progress, silent

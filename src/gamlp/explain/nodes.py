@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.explain.weights import hops_on
-from gamlp.graph.graph import ROLES, Ids
+from gamlp.graph import ROLES, Ids
 from gamlp.models.shape import Branches, HopWeights
 from gamlp.propagation import HopStore
 from gamlp.run.prepare import rows_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.arrays import Array
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import HERE, Resources

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.models.registry import is_own
 from gamlp.peers.contract import Method, Place, Report, Run, Task
 from gamlp.peers.hops import run_on_hops

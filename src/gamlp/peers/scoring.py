@@ -8,7 +8,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 
 
 def labelled(graph: Graph, *parts: str) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.explain.weights import WeightsByDegree, grouped_hops
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.report.observing import Observed, weights_of_rows

@@ -10,7 +10,7 @@ import torch
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.explain.weights import WeightsByDegree, weights_by_degree
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.propagation import HopStore
 from gamlp.report.tally import Frame, Tally
 from gamlp.run.train import HERE, Resources, best_seed, rows_of

@@ -17,7 +17,7 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import ROLES, Ids, Labels, Split
+from gamlp.graph import ROLES, Ids, Labels, Split
 from gamlp.io import disk_full_as_error
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore

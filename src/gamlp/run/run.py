@@ -11,10 +11,10 @@ from gamlp.errors import GamlpError
 from gamlp.explain.weights import WeightsByDegree
 from gamlp.graph.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, as_paths, ingest
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report import Observed, listening, write_report
 from gamlp.run.predictions import Written
 from gamlp.run.runs import Trained, evaluate, predict, train

@@ -18,10 +18,10 @@ from gamlp.graph import fingerprint
 from gamlp.graph.datasets.load import open_or_load
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io.memory import PeakMemory
+from gamlp.io import PeakMemory
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report import Observed, write_report
 from gamlp.run.predictions import Written, check_suffix, choose_rows, write_predictions
 from gamlp.run.prepare import from_store, plan_of, without_folds

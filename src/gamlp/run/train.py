@@ -11,8 +11,7 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.io.files import write_json
-from gamlp.io.place import Place
+from gamlp.io import Place, write_json
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.prepare import (

@@ -12,6 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 MARK = "GAMLP_TEST_RUN"
 _LOOK = 0.1  # seconds between two looks
 _TO_END = 5.0  # seconds in which processes may end by themselves, and again after they were asked to
@@ -32,9 +34,7 @@ def stop(watcher: subprocess.Popen[bytes]) -> None:
     watcher.stdin.close()
 
 
-def _marked(run: str) -> list:  # type: ignore[type-arg]
-    import psutil
-
+def _marked(run: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
@@ -46,8 +46,6 @@ def _marked(run: str) -> list:  # type: ignore[type-arg]
 
 
 def _end(run: str) -> None:
-    import psutil
-
     for end in (None, "terminate", "kill"):
         for process in _marked(run):
             try:

@@ -120,9 +120,9 @@ def test_columns_of_classes_are_each_once() -> None:
 _PEAK = """
 import sys
 from pathlib import Path
-import gamlp.prediction as prediction
+import gamlp.run.predictions as prediction
 from gamlp.graph.graph import Graph
-from gamlp.memory import anonymous_memory
+from gamlp.io.memory import anonymous_memory
 from gamlp.propagation import HopStore
 from gamlp.training.bundle import Bundle
 

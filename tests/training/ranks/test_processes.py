@@ -78,7 +78,7 @@ def hops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CLI = """
 import sys
 from gamlp.cli.main import main
-from gamlp.pipeline import train_run
+from gamlp.run.train import train_run
 
 train_run.__kwdefaults__["checkpoint_seconds"] = 0.0
 sys.argv = ["gamlp", "train", *sys.argv[1:]]

@@ -18,6 +18,7 @@ import psutil
 from gamlp.graph import Graph, Split
 from gamlp.io.place import Place
 from gamlp.propagation import LocalEngine
+from tests.ending import with_parent
 from tests.spark.driver import PLAN
 from tests.spark.standalone import QUICK_JAVA
 
@@ -46,7 +47,9 @@ class Driver:
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):  # of a session in this process
             wanted.pop(name, None)
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(command, stdout=out, stderr=err, env=wanted, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=err, env=wanted, start_new_session=True, preexec_fn=with_parent()
+            )
 
     @property
     def told(self) -> str:

@@ -13,8 +13,7 @@ import yaml
 
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.load import load
-from gamlp.recipe.recipe import Recipe, parse_changes, shipped
-from gamlp.recipe.space import load_space, suggest
+from gamlp.recipe import Recipe, load_space, parse_changes, shipped_names, suggest
 from gamlp.run.train import bundle_of, evaluate_rows, fit_seed, prepare
 from gamlp.training.loop import Machine
 
@@ -35,15 +34,32 @@ def searches() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_names())
 def test_a_recipe_says_where_it_comes_from(name: str) -> None:
     recipe = Recipe.of(name)
     assert len(recipe.about) > 40, "a recipe without a source"
     assert "test rows" not in recipe.about or "not read" in recipe.about or "never" in recipe.about
 
 
+def test_a_content_exists_once_and_every_name_has_one_file() -> None:
+    folder = ROOT / "src" / "gamlp" / "recipe" / "shipped"
+    files = [path for path in folder.rglob("*.yaml") if path.name != "names.yaml"]
+    contents = [Recipe.of(path).changed({"about": ""}) for path in files]
+    assert all(one not in contents[:at] for at, one in enumerate(contents)), "two files with the same settings"
+    others = yaml.safe_load((folder / "names.yaml").read_text())
+    assert all((folder / f"{path}.yaml") in files for path in others)
+    assert len(shipped_names()) == len(files) + sum(map(len, others.values())), "a name that is given twice"
+
+
+def test_a_recipe_of_one_view_has_one() -> None:
+    for name in shipped_names():
+        if name.endswith("one-view"):
+            subsets = Recipe.of(name).relations.subsets
+            assert subsets == "one" or len(subsets) == 1
+
+
 def test_every_dataset_of_the_table_has_a_recipe_for_both_attentions() -> None:
-    assert set(TABLE) | set(ACCURACY["twitch"]["recipes"].values()) <= set(shipped())
+    assert set(TABLE) | set(ACCURACY["twitch"]["recipes"].values()) <= set(shipped_names())
     twitch = ACCURACY["twitch"]
     assert {twitch["train"], twitch["valid"], *twitch["test"], *ACCURACY["datasets"]} <= set(DATASETS)
 

@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.predictions import chances, choose_rows, write_predictions
 from gamlp.run.prepare import plan_of
 from gamlp.run.runs import predict, train
@@ -60,7 +60,7 @@ def bundle_of(many: bool = False, **model: Any) -> Bundle:
 
 def hops_of(graph: Graph, folder: Path, **propagation: Any) -> HopStore:
     plan = plan_of(Recipe.of({**RECIPE, "propagation": RECIPE["propagation"] | propagation}))
-    return LocalEngine().run(graph, plan, folder / "hops")
+    return LocalEngine().propagate(graph, plan, folder / "hops")
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_a_model_of_ones_own_is_sent_along(spark: Any, tmp_path: Path, monkeypat
 
 @pytest.mark.usefixtures("small_ranges")
 def test_store_and_ids_behind_a_url(spark: Any, tmp_path: Path, s3_bucket: str) -> None:
-    from gamlp.io.place import Place
+    from gamlp.io import Place
 
     bundle = bundle_of()
     for ids in ("strings", "integers"):

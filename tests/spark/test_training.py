@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.run.train import Prepared, fit_seed
 from gamlp.spark import training
 from gamlp.spark.training import launch_spark

@@ -132,7 +132,7 @@ def _ingest(
       gamlp ingest --edges warehouse.follows --nodes delta:/data/users --out s3://bucket/graph --engine spark
     """
     from gamlp.graph.ingest.build import IngestOptions, as_paths, ingest
-    from gamlp.io.sizes import parse_size
+    from gamlp.io import parse_size
 
     spark = spark_of(engine, master, spark_conf, blocks)
     edges_at, nodes_at = named.tables("--edges", edges), named.tables("--nodes", nodes)

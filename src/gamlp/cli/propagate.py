@@ -128,7 +128,7 @@ def _propagate(
       gamlp propagate hgb-acm --out hops --subset paper-author --subset paper-author+paper-subject
     """
     from gamlp.graph.datasets.load import open_or_load
-    from gamlp.io.sizes import parse_size
+    from gamlp.io import parse_size
     from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Operator, Plan
     from gamlp.spark.engine import SparkEngine
 
@@ -156,7 +156,7 @@ def _propagate(
         opened, plan, notes = _on_views(opened, plan, relations, out, progress)
         if all(nodes.features is None for nodes in opened.node_types.values()):
             plan = plan.model_copy(update={"features": None})
-        store = chosen.run(opened, plan, out, progress)
+        store = chosen.propagate(opened, plan, out, progress)
     show_store(store, as_json, seconds=time.monotonic() - begun, notes=notes)
 
 
@@ -171,8 +171,8 @@ def _on_views(
                 hint="leave them out",
             )
         return graph, plan, []
-    from gamlp.io.place import Place
-    from gamlp.recipe.recipe import Recipe
+    from gamlp.io import Place
+    from gamlp.recipe import Recipe
     from gamlp.training.typed import settled_relations, with_features
 
     assert plan.features is not None

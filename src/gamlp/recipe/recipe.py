@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,13 +13,19 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
-from gamlp.recipe.sections import Attention, Model, Propagation, Relations, Section, Smoothing, Training
-from gamlp.recipe.settings_file import load_yaml, parse_changes, parse_value, read_yaml
+from gamlp.recipe.sections import (
+    ModelSettings,
+    PropagationSettings,
+    RelationsSettings,
+    Section,
+    SmoothingSettings,
+    TrainingSettings,
+)
+from gamlp.recipe.settings_file import load_yaml, read_yaml
 
+_GENERAL = "general"  # the folder of recipes that are of no dataset
 _LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
 _CHANNEL_READERS = ("sign-xl",)  # the same
-__all__ = ["Attention", "Model", "Propagation", "Recipe", "Relations", "Smoothing", "Training", "described", "shipped"]
-__all__ += ["parse_changes", "parse_value", "read_yaml"]
 
 
 class Recipe(Section):
@@ -27,11 +35,13 @@ class Recipe(Section):
     'jk'
     """
 
-    propagation: Propagation = Propagation()
-    relations: Relations = Relations()
-    model: Model = Model()
-    training: Training = Training()
-    smoothing: Smoothing | None = Field(default=None, description="Correct & Smooth after the model; null: none")
+    propagation: PropagationSettings = PropagationSettings()
+    relations: RelationsSettings = RelationsSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    smoothing: SmoothingSettings | None = Field(
+        default=None, description="Correct & Smooth after the model; null: none"
+    )
     about: str = Field(default="", description="where the recipe comes from")
 
     @model_validator(mode="after")
@@ -70,9 +80,9 @@ class Recipe(Section):
         path = Path(source)
         if path.suffix in (".yaml", ".yml") or path.is_file():
             return cls._checked(read_yaml(path), path)
-        if str(source) in shipped():
-            return cls._checked(load_yaml(_shipped_text(str(source))), None)
-        near = difflib.get_close_matches(str(source), shipped(), 1)
+        if (file := _shipped_files().get(str(source))) is not None:
+            return cls._checked(load_yaml(file.read_text(encoding="utf-8")), None)
+        near = difflib.get_close_matches(str(source), shipped_names(), 1)
         raise GamlpError(
             f"there is no recipe '{source}'" + (f": did you mean '{near[0]}'?" if near else ""),
             hint="give a .yaml file or one of the shipped recipes: gamlp recipes",
@@ -127,14 +137,22 @@ def _dumped(content: dict[str, Any], **layout: Any) -> str:
     return text
 
 
-def shipped() -> list[str]:
-    """Names of the recipes inside the package."""
+def shipped_names() -> list[str]:
+    """Names of the recipes inside the package: `<dataset>-<recipe>`, or `<recipe>` of a general one."""
+    return sorted(_shipped_files())
+
+
+@cache
+def _shipped_files() -> dict[str, Traversable]:
+    """Each name's file: shipped/<dataset>/<recipe>.yaml; names.yaml has the further names of some."""
     folder = resources.files("gamlp.recipe") / "shipped"
-    return sorted(entry.name[: -len(".yaml")] for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-
-
-def _shipped_text(name: str) -> str:
-    return (resources.files("gamlp.recipe") / "shipped" / f"{name}.yaml").read_text(encoding="utf-8")
+    found = {}
+    for dataset in (entry for entry in folder.iterdir() if entry.is_dir()):
+        prefix = "" if dataset.name == _GENERAL else f"{dataset.name}-"
+        found.update({prefix + file.name.removesuffix(".yaml"): file for file in dataset.iterdir()})
+    for path, names in load_yaml((folder / "names.yaml").read_text(encoding="utf-8")).items():
+        found.update(dict.fromkeys(names, folder / f"{path}.yaml"))
+    return found
 
 
 def _sentence(error: ValidationError, path: Path | None) -> GamlpError:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from gamlp.io.parallel import Workers
+from gamlp.io import Workers
 from gamlp.propagation.blocks.engine import BlockEngine
 from gamlp.spark.session import SparkSettings, session
 from gamlp.spark.tasks import run_tasks, slots

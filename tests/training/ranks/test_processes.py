@@ -17,8 +17,8 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io.place import Place
-from gamlp.recipe.recipe import Recipe
+from gamlp.io import Place
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources
 from gamlp.run.train import Prepared, prepare, train_run
 from gamlp.training.bundle import Bundle

@@ -25,7 +25,7 @@ from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, Join, Joins
 from gamlp.graph.splits import check_fractions
-from gamlp.io.memory import available_memory
+from gamlp.io import available_memory
 from gamlp.progress import Progress, silent
 
 _FOLDER = "buckets"

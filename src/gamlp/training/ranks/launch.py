@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gamlp.errors import GamlpError
-from gamlp.io.memory import available_memory
-from gamlp.io.parallel import usable_cores
-from gamlp.io.place import Place
+from gamlp.io import Place, available_memory, usable_cores
 from gamlp.progress import Progress, silent
 from gamlp.training.checkpoint import Weights
 from gamlp.training.loop import Observe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import uuid
 from pathlib import Path
 from typing import Any
@@ -35,11 +34,6 @@ _GROUPS = {
 def _group(test: str) -> str:
     """Tests of other files go by their file, so that what a module makes for its tests is made once."""
     return next((group for part, group in _GROUPS.items() if part in test), test.partition("::")[0])
-
-
-def pytest_configure() -> None:
-    """SIGTERM is Ctrl-C: fixtures stop what they started."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,6 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.spark.session import check_java
 from tests import forked
-from tests.ending import with_parent
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,7 +55,6 @@ def run(words: list[str], page: str, servers: ExitStack) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-            preexec_fn=with_parent(),
         )
         servers.callback(server.wait, 30)
         servers.callback(server.terminate)

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.ending import with_parent
-
 _LOOPBACK = "127.0.0.1"
 _START = 60.0  # seconds a server may take to answer
 _NEEDED = ("moto", "flask", "s3fs")
@@ -45,9 +43,7 @@ def running(folder: Path) -> Iterator[str]:
     kept = {name: os.environ.get(name) for name in settings}
     command = [sys.executable, "-m", "moto.server", "-H", _LOOPBACK, "-p", str(port)]
     with (folder / "moto.log").open("wb") as log:
-        server = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, **settings}, preexec_fn=with_parent()
-        )
+        server = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **settings})
     try:
         _wait(server, address, folder / "moto.log")
         os.environ.update(settings)

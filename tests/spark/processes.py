@@ -18,7 +18,6 @@ import psutil
 from gamlp.graph import Graph, Split
 from gamlp.io import Place
 from gamlp.propagation import LocalEngine
-from tests.ending import with_parent
 from tests.spark.driver import PLAN
 from tests.spark.standalone import QUICK_JAVA
 
@@ -32,7 +31,7 @@ CONF = {
     "spark.executor.cores": "1",
 }
 _LONG = 150.0  # seconds that a run may take on a busy machine
-_MARK = "GAMLP_TEST_RUN"
+_MARK = "GAMLP_TEST_DRIVER"
 
 
 class Driver:
@@ -47,9 +46,7 @@ class Driver:
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):  # of a session in this process
             wanted.pop(name, None)
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(
-                command, stdout=out, stderr=err, env=wanted, start_new_session=True, preexec_fn=with_parent()
-            )
+            self.process = subprocess.Popen(command, stdout=out, stderr=err, env=wanted, start_new_session=True)
 
     @property
     def told(self) -> str:

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.ending import with_parent
-
 LOOPBACK = "127.0.0.1"
 MEMORY = "900m"  # of a worker: an executor takes all of it
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # processes that live for seconds: compile quickly
@@ -45,11 +43,10 @@ class Standalone:
         }
         environment.pop("SPARK_HOME", None)
         with (self.folder / f"{name}.log").open("wb") as log:
-            # A session of its own: Ctrl-C at the tests does not reach it, they stop it, or it ends with them.
+            # A session of its own: Ctrl-C at the tests does not reach it, they stop it themselves.
             process = subprocess.Popen(
                 [*wrapped, _spark_class(), *words],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True,
-                preexec_fn=with_parent(),
             )  # fmt: skip
         self._started.append(process)
 

@@ -26,7 +26,6 @@ from gamlp.training.ranks.job import TrainingJob, read_result
 from gamlp.training.ranks.launch import launch_processes
 from gamlp.training.ranks.sources import sources_of, unpacked
 from gamlp.training.run_folder import About, RunFolder
-from tests.ending import with_parent
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, store_of
 
 TWO = Resources(threads=2, device="cpu", processes=2)
@@ -93,7 +92,7 @@ def start(hops: Path, out: Path, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CLI, str(hops), "--out", str(out), "--recipe", str(out.parent / "recipe.yaml")]
     command += ["--processes", "2", "--device", "cpu", "--json", *more]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=with_parent())
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
 
 
 def descendants(pid: int) -> list[int]:

@@ -28,7 +28,7 @@ from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.io import write_json
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.train import Resources, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
 from gamlp.training.batches import Batches
 from gamlp.training.loop import Machine
@@ -112,7 +112,7 @@ class Bench:
         """All rows, once for every operator; splits share them."""
         plan = plan_of(recipe, labels=False).model_copy(update={"rows": "all"})
         place = self.work / "hops" / f"{graph.name}-{digest(plan.model_dump(exclude={'labels'}))}"
-        return LocalEngine(threads=self.resources.threads).run(graph, plan, place)
+        return LocalEngine(threads=self.resources.threads).propagate(graph, plan, place)
 
     def twitch(self, name: str) -> dict[str, Any]:
         """Trained on one country, chosen on another, tested on the others; each is a graph of its own."""

@@ -27,7 +27,7 @@ graph, store, memory, dtype = sys.argv[1:]
 base = anonymous_memory()
 begun = time.perf_counter()
 plan = Plan(features=FeatureSignal(hops=5, dtype=dtype))
-found = LocalEngine(memory=int(memory) or None).run(Graph.open(graph), plan, Path(store))
+found = LocalEngine(memory=int(memory) or None).propagate(Graph.open(graph), plan, Path(store))
 written = time.perf_counter() - begun
 assert found.damaged() == []
 seconds = time.perf_counter() - begun

@@ -65,7 +65,7 @@ class Measured(SparkEngine):
 
 def ours(graph: Graph, work: Path, blocks: int, hops: int) -> list[float]:
     plan = Plan(features=FeatureSignal(hops=hops, operator=MEAN))
-    return _some(Measured(blocks, settings=SETTINGS).run(graph, plan, work / "store"))
+    return _some(Measured(blocks, settings=SETTINGS).propagate(graph, plan, work / "store"))
 
 
 def local(graph: Graph, work: Path, blocks: int, hops: int) -> list[float]:
@@ -82,7 +82,7 @@ def local(graph: Graph, work: Path, blocks: int, hops: int) -> list[float]:
             tell(stage=last[0], **now.since(last[1]))
         last = (stage, now)
 
-    return _some(LocalEngine(threads=2).run(graph, plan, work / "store", hear))
+    return _some(LocalEngine(threads=2).propagate(graph, plan, work / "store", hear))
 
 
 def shuffled(graph: Graph, work: Path, blocks: int, hops: int, *, packed: bool) -> list[float]:

@@ -24,7 +24,7 @@ from gamlp.graph.splits import random_split
 from gamlp.io import parse_size
 from gamlp.models.shape import HopWeights
 from gamlp.progress import Progress, silent
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run import given
 from gamlp.run.given import GivenHops
 from gamlp.run.predictions import chances
@@ -34,7 +34,7 @@ from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
-from gamlp.training.scores import micro_f1
+from gamlp.training.scores import score_of
 
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
 _PYTHON = "python"  # where a bundle's report keeps what only this file asks for
@@ -160,7 +160,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             true = hops.labels.values[asked]
         if not self.bundle_.many:
             return float((chosen == true).mean())
-        return micro_f1(int((chosen & true).sum()), int((chosen ^ true).sum()))
+        return score_of(int((chosen & true).sum()), int((chosen ^ true).sum()), len(true), many=True)
 
     def hop_weights(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> HopWeights:
         """Every node's weights over hops, tensors `[rows, hops]` for features and for labels."""

@@ -13,7 +13,7 @@ from gamlp.graph import Graph, Split
 from gamlp.graph.folder import damaged_files
 from gamlp.graph.graph import Ids, Labels
 from gamlp.graph.induced import induced
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources, prepare
 from tests.conformance.engines import BlocksHere
 
@@ -52,7 +52,7 @@ def test_tasks_cut_out_the_same_graph(tmp_path: Path, weighted: bool, directed: 
     assert graph.nodes.split is not None
     rows = graph.nodes.split.train
     local = induced(graph, rows, tmp_path / "local")
-    found = BlocksHere(blocks=blocks).induced(graph, rows, tmp_path / "tasks")
+    found = BlocksHere(blocks=blocks).induce(graph, rows, tmp_path / "tasks")
     assert len(found.relation.blocks) == blocks and damaged_files(found) == []
     for ours, theirs in zip(_edges(found), _edges(local)):
         assert np.array_equal(ours, theirs)
@@ -64,10 +64,10 @@ def test_tasks_cut_out_the_same_graph(tmp_path: Path, weighted: bool, directed: 
     assert np.array_equal(ours.split.roles, theirs.split.roles)  # type: ignore[union-attr]
     every = np.arange(len(rows))
     assert ours.ids.take(every).to_pylist() == theirs.ids.take(every).to_pylist()
-    again = BlocksHere(blocks=2).induced(graph, rows, tmp_path / "tasks")  # there already
+    again = BlocksHere(blocks=2).induce(graph, rows, tmp_path / "tasks")  # there already
     assert len(again.relation.blocks) == blocks
     with pytest.raises(GamlpError, match="holds another graph"):
-        BlocksHere().induced(graph, rows[:-1], tmp_path / "tasks")
+        BlocksHere().induce(graph, rows[:-1], tmp_path / "tasks")
 
 
 def test_inductive_training_reads_the_same_hops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, Labels, Split
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared, hops_for
 from gamlp.run.train import bundle_of, evaluate_rows, prepare
 from tests.conformance import dense

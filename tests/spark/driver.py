@@ -104,7 +104,7 @@ def main() -> None:
 
     engine = ToldEngine(options.blocks, settings=SparkSettings.of(options.master, options.conf), fault=fault)
     try:
-        engine.run(Graph.open(options.graph), PLAN, options.store)
+        engine.propagate(Graph.open(options.graph), PLAN, options.store)
     except GamlpError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

@@ -164,5 +164,5 @@ def save_graph(folder: Path, nodes: int = 900) -> Path:
 
 def local_bytes(graph: Path, store: Path) -> dict[str, str]:
     """What the local engine writes for the driver's plan."""
-    LocalEngine(threads=1).run(Graph.open(graph), PLAN, store)
+    LocalEngine(threads=1).propagate(Graph.open(graph), PLAN, store)
     return fingerprints(store)

@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.predictions import chances, choose_rows, write_predictions
 from gamlp.run.prepare import plan_of
 from gamlp.run.runs import predict, train
@@ -60,7 +60,7 @@ def bundle_of(many: bool = False, **model: Any) -> Bundle:
 
 def hops_of(graph: Graph, folder: Path, **propagation: Any) -> HopStore:
     plan = plan_of(Recipe.of({**RECIPE, "propagation": RECIPE["propagation"] | propagation}))
-    return LocalEngine().run(graph, plan, folder / "hops")
+    return LocalEngine().propagate(graph, plan, folder / "hops")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gamlp.graph.datasets.load import load
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.train import evaluate_run, prepare, train_run
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD

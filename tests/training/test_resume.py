@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.train import Prepared, train_run
 from gamlp.training import run_folder
 from gamlp.training.bundle import Bundle

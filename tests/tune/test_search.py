@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Graph, Labels
-from gamlp.recipe.recipe import Recipe
-from gamlp.recipe.space import load_space, named_spaces, starting_point, suggest
+from gamlp.recipe import Recipe, load_space, named_spaces, starting_point, suggest
 from gamlp.run.train import fit_seed
 from gamlp.tune.search import Search
 

@@ -156,7 +156,7 @@ def _propagate(
         opened, plan, notes = _on_views(opened, plan, relations, out, progress)
         if all(nodes.features is None for nodes in opened.node_types.values()):
             plan = plan.model_copy(update={"features": None})
-        store = chosen.run(opened, plan, out, progress)
+        store = chosen.propagate(opened, plan, out, progress)
     show_store(store, as_json, seconds=time.monotonic() - begun, notes=notes)
 
 
@@ -172,7 +172,7 @@ def _on_views(
             )
         return graph, plan, []
     from gamlp.io import Place
-    from gamlp.recipe.recipe import Recipe
+    from gamlp.recipe import Recipe
     from gamlp.training.typed import settled_relations, with_features
 
     assert plan.features is not None

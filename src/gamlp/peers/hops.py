@@ -18,7 +18,7 @@ from gamlp.io import PeakMemory, locked, write_json
 from gamlp.peers.contract import Place, Report, Seconds, Task
 from gamlp.peers.scoring import labelled, mean_of
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared
 from gamlp.run.train import bundle_of, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
 from gamlp.training.batches import HopRows
@@ -108,7 +108,7 @@ def features_store(graph: Graph, recipe: Recipe, place: Place) -> tuple[HopStore
     folder = place.hops / f"{graph.name}-{key}"
     with locked(folder):
         begun = time.monotonic()
-        store = place.resources.engine().run(graph, plan, folder, place.progress)
+        store = place.resources.engine().propagate(graph, plan, folder, place.progress)
         return store, _took(folder, time.monotonic() - begun)
 
 

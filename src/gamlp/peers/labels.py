@@ -18,7 +18,7 @@ from gamlp.peers.hops import chances_of, prepare_task, probabilities_of, scores_
 from gamlp.peers.scoring import labelled
 from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagation
 from gamlp.propagation import Operator
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared
 from gamlp.run.train import fit_seed, plan_of
 from gamlp.training.device import choose_device
@@ -161,7 +161,7 @@ def _told_again(graph: Graph, prepared: Prepared, said: Array, folder: Path, pla
     assert plan.labels is not None and prepared.valid is not None
     soft = plan.labels.model_copy(update={"soft": True})
     plan = plan.model_copy(update={"features": None, "labels": soft, "rows": "all"})
-    store = place.resources.engine().run(graph, plan, folder, place.progress)
+    store = place.resources.engine().propagate(graph, plan, folder, place.progress)
     return replace(
         prepared,
         store=store,

@@ -20,7 +20,7 @@ from gamlp.io import atomic_file, save_array, write_json, write_text
 from gamlp.peers.contract import Place, Report, Seconds, Task
 from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances, write_page
 from gamlp.run.predictions import Written, write_chances
 from gamlp.run.prepare import HERE, Resources

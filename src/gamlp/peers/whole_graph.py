@@ -23,7 +23,7 @@ from gamlp.peers.scoring import labelled, mean_of
 from gamlp.peers.typed_views import TypedRows, TypedShape, check_alike, typed_statistics, typed_view
 from gamlp.peers.views import UNKNOWN, GraphRows, Sampler, View, view_of
 from gamlp.propagation import feature_statistics
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.checks import check_trainable
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine, fit

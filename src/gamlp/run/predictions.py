@@ -21,13 +21,12 @@ from gamlp.io import atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.prepare import rows_of
-from gamlp.training.batches import HopRows
+from gamlp.training.batches import read_batches
 from gamlp.training.bundle import Bundle
 from gamlp.training.scores import probabilities
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
 ROW_SETS = ("all", "labelled", "unlabelled", "split", *ROLES[1:])
-_BATCH_BYTES = 32 << 20  # of hops read at a time
 _GROUP_CELLS = 4 << 20  # of a Parquet row group: many small ones would make the file's footer grow
 
 
@@ -160,22 +159,10 @@ def chances(
     device: torch.device | None = None,
 ) -> Iterator[tuple[Array, Array]]:
     """(row numbers, probabilities `[b, classes]`) of batches in order."""
-    device = device or torch.device("cpu")
-    model = bundle.model().to(device)
-    size = batch_size or _batch_size(rows_of(store, bundle.recipe, np.zeros(0, np.int64)))
-    for begin in range(0, len(rows), size):
-        some = np.asarray(rows[begin : begin + size], np.int64)
-        x, y = rows_of(store, bundle.recipe, some).gather(np.arange(len(some)))
-        logits = model(_tensor(x, device), None if y is None else _tensor(y, device))
-        yield some, probabilities(logits, bundle.many).float().cpu().numpy()
-
-
-def _batch_size(source: HopRows) -> int:
-    return int(np.clip(_BATCH_BYTES // max(1, source.row_bytes), 64, 10_000))
-
-
-def _tensor(values: Array, device: torch.device) -> torch.Tensor:
-    return torch.from_numpy(values).to(device, torch.float32)
+    model = bundle.model().to(device or torch.device("cpu"))
+    source = rows_of(store, bundle.recipe, np.zeros(0, np.int64))
+    for part, x, y in read_batches(source, rows, size=batch_size, device=device):
+        yield np.asarray(rows[part], np.int64), probabilities(model(x, y), bundle.many).float().cpu().numpy()
 
 
 def table_schema(answers: Answers, ids: Ids, each_class: bool, text: bool) -> pa.Schema:

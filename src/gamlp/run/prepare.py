@@ -10,22 +10,21 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.graph.induced import induced
 from gamlp.io import Place
 from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent
 from gamlp.propagation import (
-    Engine,
     FeatureSignal,
     HopStore,
     LabelSignal,
     LocalEngine,
     Operator,
     Plan,
+    Propagator,
     Statistics,
     feature_statistics,
 )
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.spark.session import SparkSettings
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
@@ -54,7 +53,7 @@ class Resources:
     spark: SparkSettings | None = None
     blocks: int | None = None  # of rows, for tasks on Spark; None: by memory and cores
 
-    def engine(self) -> Engine:
+    def engine(self) -> Propagator:
         if self.spark is not None:
             from gamlp.spark.engine import SparkEngine
 
@@ -127,32 +126,30 @@ def prepare(
         return _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
     if recipe.training.setting == "inductive":
         return _prepare_inductive(graph, recipe, folder, engine, progress)
-    store = engine.run(graph, plan_of(recipe), folder / "hops", progress)
+    store = engine.propagate(graph, plan_of(recipe), folder / "hops", progress)
     return replace(from_store(store, recipe), reduced_from=reduced)
 
 
-def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Engine, progress: Progress) -> Prepared:
+def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Prepared:
     """Training rows on the graph of training nodes alone; the others on the whole graph."""
     assert graph.nodes.split is not None
     alone = _alone(graph, folder, engine, progress)
     statistics = feature_statistics(alone) if recipe.propagation.scaling == "standard" else None
     plan = plan_of(recipe, statistics)
-    inner = engine.run(alone, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
-    store = engine.run(graph, without_folds(plan), folder / "hops", progress)
+    inner = engine.propagate(alone, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
+    store = engine.propagate(graph, without_folds(plan), folder / "hops", progress)
     prepared = from_store(store, _without_crossfit(recipe))
     return replace(prepared, recipe=recipe, train=_rows(inner, recipe, "train"), statistics=statistics)
 
 
-def _alone(graph: Graph, folder: Path, engine: Engine, progress: Progress) -> Graph:
+def _alone(graph: Graph, folder: Path, engine: Propagator, progress: Progress) -> Graph:
     """The graph of training nodes alone."""
     assert graph.nodes.split is not None
-    cut = getattr(engine, "induced", induced)  # on Spark in tasks
-    alone: Graph = cut(graph, graph.nodes.split.train, folder / "training-graph", progress=progress)
-    return alone
+    return engine.induce(graph, graph.nodes.split.train, folder / "training-graph", progress)
 
 
 def _prepare_two(
-    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path, engine: Engine, progress: Progress
+    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress
 ) -> Prepared:
     """Train on one graph, validate on another."""
     labels = graph.nodes.labels
@@ -166,8 +163,8 @@ def _prepare_two(
         graph = _alone(graph, folder, engine, progress)
     statistics = feature_statistics(graph) if recipe.propagation.scaling == "standard" else None
     plan = plan_of(recipe, statistics)
-    inner = engine.run(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
-    store = engine.run(valid_graph, without_folds(plan), folder / "hops", progress)
+    inner = engine.propagate(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
+    store = engine.propagate(valid_graph, without_folds(plan), folder / "hops", progress)
     train = _rows(inner, recipe, "train")
     check_targets(train, labels)
     rows = valid_rows(valid_graph)
@@ -228,7 +225,7 @@ def prepare_split(
     store = features
     if plan.labels is not None:
         own = plan.model_copy(update={"features": None, "rows": rows})
-        store = resources.engine().run(graph, own, folder, progress)
+        store = resources.engine().propagate(graph, own, folder, progress)
     known = labels.known()
     shared = rows_of(store, recipe, split.train[known[split.train]], features)
     train = _to_train_on(shared, recipe)
@@ -299,7 +296,7 @@ def hops_for(
     if known is not None:
         statistics = Statistics(mean=tuple(known["mean"].tolist()), deviation=tuple(known["deviation"].tolist()))
     plan = without_folds(plan_of(bundle.recipe, statistics)).model_copy(update={"rows": "all"})
-    return resources.engine().run(graph, plan, folder, progress)
+    return resources.engine().propagate(graph, plan, folder, progress)
 
 
 def without_folds(plan: Plan) -> Plan:

@@ -14,13 +14,14 @@ from gamlp.graph.ingest.build import IngestOptions, as_paths, ingest
 from gamlp.io import write_json
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report import Observed, listening, write_report
 from gamlp.run.predictions import Written
 from gamlp.run.runs import Trained, evaluate, predict, train
 from gamlp.run.source import Source
 from gamlp.run.train import HERE, Resources, evaluate_rows
 from gamlp.training.bundle import Bundle
+from gamlp.training.device import choose_device
 from gamlp.training.run_folder import Origin
 
 _TABLES = "tables.json"
@@ -117,7 +118,7 @@ def whole(
     written = None
     if predictions:
         written = _predict(out, bundle.recipe.model.name, resources, progress)
-    weights = listening(bundle, source.graph, store, resources)
+    weights = listening(bundle, source.graph, store, choose_device(resources.device))
     test = _test(trained, source, store, weights, resources)
     return Outcome(trained, test, weights, written, trained.run.report_path)
 
@@ -156,5 +157,6 @@ def _test(
         if split is not None and known is not None and known[split.valid].any():
             rows = split.valid[known[split.valid]]
             scores = evaluate_rows(trained.bundles, store, rows, resources, observed.watch)
-        write_report(run, trained.bundles, store, observed, scores, part="valid", weights=weights, resources=resources)
+        device = choose_device(resources.device)
+        write_report(run, trained.bundles, store, observed, scores, part="valid", weights=weights, device=device)
     return None

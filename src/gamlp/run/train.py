@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import statistics as stats
 from collections.abc import Callable
 from typing import Any
 
@@ -27,14 +26,14 @@ from gamlp.run.prepare import (
 )
 from gamlp.spark.session import session
 from gamlp.training.batches import Batches
-from gamlp.training.bundle import Bundle, make_model
+from gamlp.training.bundle import Bundle, best_seed, make_model
 from gamlp.training.checks import check_store
 from gamlp.training.device import choose_device
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
 from gamlp.training.ranks.job import TrainingJob, fitted_of
 from gamlp.training.ranks.launch import launch_processes, launch_spark
 from gamlp.training.run_folder import RunFolder
-from gamlp.training.scores import Watch, full_report
+from gamlp.training.scores import Watch, full_report, summary
 
 Watching = Callable[[dict[int, Bundle], HopStore, Array], dict[int, Watch]]  # who looks on, seed by seed
 __all__ = ["HERE", "Prepared", "Resources", "best_seed", "evaluate_rows", "evaluate_run", "fit_seed", "hops_for"]
@@ -152,18 +151,6 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
     return Bundle(prepared.recipe, prepared.shape, prepared.classes, prepared.many, fitted.weights, report, kept)
 
 
-def best_seed(bundles: dict[int, Bundle], monitor: str) -> int:
-    """By validation alone; the first where there is none."""
-
-    def rank(seed: int) -> tuple[float, float]:
-        valid = bundles[seed].report["valid"]
-        if not valid:
-            return (0.0, 0.0)
-        return (-valid["loss"], 0.0) if monitor == "loss" else (valid["score"], -valid["loss"])
-
-    return max(bundles, key=rank)
-
-
 def evaluate_rows(
     bundles: dict[int, Bundle],
     store: HopStore,
@@ -180,17 +167,6 @@ def evaluate_rows(
         batches = Batches(read, bundle.recipe.training.batch_size, device, memory=0)
         seeds[seed] = full_report(bundle.model().to(device), batches, watches.get(seed))
     return {"rows": len(rows), **summary(list(seeds.values())), "seeds": seeds}
-
-
-def summary(reports: list[dict[str, float]]) -> dict[str, Any]:
-    """Mean and sample deviation of every metric."""
-    names = list(reports[0])
-    return {
-        "mean": {name: stats.fmean(report[name] for report in reports) for name in names},
-        "deviation": {
-            name: stats.stdev(report[name] for report in reports) if len(reports) > 1 else 0.0 for name in names
-        },
-    }
 
 
 def evaluate_run(

@@ -19,7 +19,7 @@ except ImportError as error:
 
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.spark.fit import Home, build, fitted, hops_of, work_place
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded, predictions

@@ -18,7 +18,7 @@ from gamlp.graph.graph import Graph
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.given import nodes_name
 from gamlp.run.prepare import Prepared, from_store, plan_of
 from gamlp.run.source import check_one_model
@@ -129,7 +129,7 @@ def fitted(
 def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, progress: Progress) -> Prepared:
     if recipe.training.setting == "transductive":
         check_trainable(graph)
-        return from_store(resources.engine().run(graph, plan_of(recipe), place / "hops", progress), recipe)
+        return from_store(resources.engine().propagate(graph, plan_of(recipe), place / "hops", progress), recipe)
     if place.local is None:
         raise GamlpError("the graph of training nodes needs a folder", file=place, hint="give one: workDir=FOLDER")
     return prepare(graph, recipe, place.local, resources=resources, progress=progress)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place, remove_partial, write_json, write_text
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 
 _ABOUT = "run.json"

@@ -12,7 +12,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError, MissingExtra
 from gamlp.io import write_json
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 Observe = Callable[[dict[str, Any]], None]
 _RUNS = "mlflow.json"  # in the run folder: where it is tracked, and each seed's run there

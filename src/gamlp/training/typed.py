@@ -14,7 +14,7 @@ from gamlp.io import Place
 from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent
 from gamlp.propagation.subsets import Reach, choose
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 
 def settled_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:

@@ -7,7 +7,7 @@ import io
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +19,12 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Split
 from gamlp.graph.manifest import digest
+from gamlp.graph.views import name_of
 from gamlp.io import write_text
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.propagation.subsets import link_of
-from gamlp.recipe.recipe import Recipe
-from gamlp.recipe.space import Space, Subset, starting_point, starting_subsets, suggest, suggest_subsets
+from gamlp.recipe import Recipe, Space, starting_point, suggest
 from gamlp.run.source import check_one_model
 from gamlp.run.train import HERE, Prepared, Resources, fit_seed, plan_of, prepare, prepare_split
 from gamlp.training.device import choose_device
@@ -32,6 +32,7 @@ from gamlp.training.loop import Machine
 from gamlp.training.typed import ready, settled_relations
 
 By = Literal["score", "loss"]
+Subset = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Search:
         every = plan_of(self._with_all(recipe))
         if self.subsets and every.labels is not None:  # once, for all trials that read some of them
             kept = every.model_copy(update={"features": None, "rows": "split"})
-            self.resources.engine().run(graph, kept, folder)
+            self.resources.engine().propagate(graph, kept, folder)
         return prepare_split(graph, recipe, self._features(recipe, graph), folder, resources=self.resources)
 
     def _with_all(self, recipe: Recipe) -> Recipe:
@@ -178,7 +179,7 @@ class Search:
         plan = plan.model_copy(update={"rows": "train"})
         made = [recipe.relations.model_dump(mode="json")] if graph.heterogeneous else []
         name = digest([plan.model_dump(exclude={"labels"}), *made])
-        return self.resources.engine().run(self._union(graph), plan, self.folder / "hops" / f"features-{name}")
+        return self.resources.engine().propagate(self._union(graph), plan, self.folder / "hops" / f"features-{name}")
 
     def _union(self, graph: Graph) -> Graph:
         """The graph, with all rows that any split trains or validates on marked as kept; test rows are not."""
@@ -318,3 +319,23 @@ def _optuna() -> Any:
         raise MissingExtra("optuna", "tune") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
+
+
+def suggest_subsets(trial: Any, subsets: Sequence[Subset]) -> list[Subset]:
+    """Each subset of relations in or out; where all others are out, the last is in unasked."""
+    inside: list[Subset] = []
+    for number, subset in enumerate(subsets):
+        alone = not inside and number == len(subsets) - 1
+        if alone or trial.suggest_categorical(_asked(subset), [True, False]):
+            inside.append(subset)
+    return inside
+
+
+def starting_subsets(subsets: Sequence[Subset], inside: Sequence[Subset]) -> dict[str, bool]:
+    """Those of a list in, the others out."""
+    wanted = {frozenset(subset) for subset in inside}
+    return {_asked(subset): frozenset(subset) in wanted for subset in subsets}
+
+
+def _asked(subset: Subset) -> str:
+    return f"subset {name_of(subset)}"

@@ -18,7 +18,7 @@ import torch
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.io import Place
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources
 from gamlp.run.train import Prepared, prepare, train_run
 from gamlp.training.bundle import Bundle
@@ -78,7 +78,7 @@ def hops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CLI = """
 import sys
 from gamlp.cli.main import main
-from gamlp.pipeline import train_run
+from gamlp.run.train import train_run
 
 train_run.__kwdefaults__["checkpoint_seconds"] = 0.0
 sys.argv = ["gamlp", "train", *sys.argv[1:]]

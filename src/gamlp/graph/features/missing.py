@@ -18,7 +18,7 @@ from gamlp.graph.graph import Block, Features, Graph, Relation
 from gamlp.graph.manifest import digest
 from gamlp.io import Place, RowSource, npy_size, open_rows, put_rows
 from gamlp.progress import Progress, silent
-from gamlp.recipe.sections import Relations
+from gamlp.recipe import RelationsSettings
 
 FOLDER = "made"
 
@@ -218,7 +218,7 @@ WIDTH = 128  # of embeddings where present features share no width; that of ogbn
 METHOD = 1  # raised when other code makes other rows: what was kept is then not found
 
 
-def completed(graph: Graph, wanted: Relations, beside: Place | Path, progress: Progress = silent) -> Graph:
+def completed(graph: Graph, wanted: RelationsSettings, beside: Place | Path, progress: Progress = silent) -> Graph:
     """The graph with features for every node type, as `wanted.reduce` and `wanted.missing` say; made once.
 
     What is made lies in `beside`/made under a name that changes with all it depends on. Labels are no such thing: no
@@ -245,7 +245,7 @@ def lacking(graph: Graph) -> list[str]:
     return [kind for kind, nodes in graph.node_types.items() if nodes.features is None or not nodes.features.width]
 
 
-def _reduced(graph: Graph, wanted: Relations, cache: Cache, progress: Progress) -> tuple[Graph, dict[str, str]]:
+def _reduced(graph: Graph, wanted: RelationsSettings, cache: Cache, progress: Progress) -> tuple[Graph, dict[str, str]]:
     """Types of one width share a basis; also returned: keys of what was reduced."""
     groups: dict[int, list[str]] = {}
     for kind, nodes in graph.node_types.items():
@@ -290,7 +290,7 @@ def _with_means(graph: Graph, keys: dict[str, str], cache: Cache, progress: Prog
     return graph
 
 
-def _with_embeddings(graph: Graph, wanted: Relations, cache: Cache, progress: Progress) -> Graph:
+def _with_embeddings(graph: Graph, wanted: RelationsSettings, cache: Cache, progress: Progress) -> Graph:
     """Trained on all links, for all nodes; only those of types without features are used."""
     width, kinds = wanted.dimension or _shared_width(graph), lacking(graph)
     edges = [fingerprint.structure(graph), list(graph.node_types), list(graph.links.values())]

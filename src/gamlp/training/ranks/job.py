@@ -26,7 +26,7 @@ from gamlp.errors import GamlpError
 from gamlp.io import Place, available_memory, usable_cores
 from gamlp.models.registry import is_own
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared, reopened
 from gamlp.training.bundle import make_model
 from gamlp.training.checkpoint import Weights, read_tensors, save_tensors, sealed

@@ -1,13 +1,21 @@
-"""Counts of an evaluation, kept while its batches pass: memory does not grow with the rows."""
+"""What an evaluation shows beside its scores, counted while its batches pass: memory does not grow with the rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from gamlp.arrays import Array
-from gamlp.explain.weights import degree_bounds
+from gamlp.errors import GamlpError
+from gamlp.explain.weights import WeightsByDegree, degree_bounds, weights_by_degree
+from gamlp.graph.graph import Graph
+from gamlp.propagation import HopStore
+from gamlp.run.prepare import rows_of
+from gamlp.training.bundle import Bundle, best_seed
+from gamlp.training.scores import Counts
 
 MOST_DRAWN = 2000  # nodes on the page, drawn at random
 MOST_MISTAKES = 200  # and the most confident mistakes beside them
@@ -78,8 +86,8 @@ class Tally:
 
     def __init__(self, frame: Frame, *, listed: bool = False, most_mistakes: int = MOST_MISTAKES) -> None:
         self.frame, self.listed, self.most_mistakes = frame, listed, most_mistakes
-        count, ranges = len(frame.classes), len(frame.highs)
-        self.right, self.wrong, self.missed = (np.zeros(count, np.int64) for _ in range(3))
+        self.counts = Counts(frame.many, len(frame.classes))
+        ranges = len(frame.highs)
         self.degree_right, self.degree_error, self.degree_rows = (np.zeros(ranges, np.int64) for _ in range(3))
         size = len(frame.named) + bool(frame.others)
         self.confusion = np.zeros((size, size), np.int64)
@@ -89,22 +97,11 @@ class Tally:
 
     def add(self, rows: Array, chance: Array, target: Array) -> None:
         """A batch: probabilities `[b, c]`, labels `[b]` or `[b, c]`."""
-        if self.frame.many:
-            true, chosen = target > 0.5, chance > 0.5
-            right, error = (true & chosen).sum(1), (true ^ chosen).sum(1)
-            self.right += (true & chosen).sum(0)
-            self.wrong += (chosen & ~true).sum(0)
-            self.missed += (true & ~chosen).sum(0)
-            mistaken = error > 0
-        else:
-            best = chance.argmax(1)
-            mistaken = best != target
-            right, error = (~mistaken).astype(np.int64), mistaken.astype(np.int64)
-            count, size = len(self.frame.classes), len(self.confusion)
-            self.right += np.bincount(target[~mistaken], minlength=count)
-            self.missed += np.bincount(target[mistaken], minlength=count)
-            self.wrong += np.bincount(best[mistaken], minlength=count)
-            pair = self.frame.place[target] * size + self.frame.place[best]
+        right, error = self.counts.add(chance, target)
+        mistaken = error > 0
+        if not self.frame.many:
+            size = len(self.confusion)
+            pair = self.frame.place[target] * size + self.frame.place[chance.argmax(1)]
             self.confusion += np.bincount(pair, minlength=size * size).reshape(size, size)
         self.mistakes += int(mistaken.sum())
         if self.frame.degrees is not None and len(self.frame.highs):
@@ -117,9 +114,10 @@ class Tally:
 
     def class_scores(self) -> Array:
         """Accuracy of the rows of each class; with many labels its F1, 2·right / (2·right + wrong + missed)."""
+        right, wrong, missed = self.counts.right, self.counts.wrong, self.counts.missed
         if self.frame.many:
-            return _share(2 * self.right, 2 * self.right + self.wrong + self.missed)
-        return _share(self.right, self.right + self.missed)
+            return _share(2 * right, 2 * right + wrong + missed)
+        return _share(right, right + missed)
 
     def degree_scores(self) -> Array:
         """Accuracy of each range of degrees; with many labels micro-F1."""
@@ -170,6 +168,58 @@ class Tally:
             "extra": _surest(np.where(chosen & ~true, sure, 0)),
             "missed": _surest(np.where(true & ~chosen, sure, 0)),
         }
+
+
+class Observed:
+    """What an evaluation showed: counts for every seed, and the nodes of the best by validation.
+
+    `graph` is that of the store, for ids and degrees; without it rows have their numbers as names.
+    """
+
+    def __init__(self, graph: Graph | None) -> None:
+        self.graph = graph
+        self.degrees = degrees_of(graph)
+        self.frame: Frame | None = None
+        self.tallies: dict[int, Tally] = {}
+
+    def watch(
+        self, bundles: dict[int, Bundle], store: HopStore, rows: Array
+    ) -> dict[int, Callable[[Array, Array, Array], None]]:
+        """For every seed a function that is given its batches."""
+        first = next(iter(bundles.values()))
+        labels = store.labels
+        assert labels is not None
+        best = best_seed(bundles, first.recipe.training.monitor)
+        self.frame = Frame.of(first.classes, labels.values[rows], rows, self.degrees)
+        self.tallies = {seed: Tally(self.frame, listed=seed == best) for seed in bundles}
+        return {seed: tally.add for seed, tally in self.tallies.items()}
+
+    def nodes(self) -> dict[str, Array]:
+        """Those that are listed, if any."""
+        return next((tally.nodes() for tally in self.tallies.values() if tally.listed), {})
+
+
+def degrees_of(graph: Graph | None) -> Array | None:
+    """Of all nodes; None where the graph is not at hand or has several relations."""
+    if graph is None:
+        return None
+    try:
+        return graph.degrees()
+    except GamlpError:
+        return None
+
+
+def listening(
+    bundle: Bundle, graph: Graph | None, store: HopStore, device: torch.device | None = None
+) -> WeightsByDegree | None:
+    """Weights over hops by degree, of all stored rows or many of them; None where the graph is not at hand."""
+    degrees = degrees_of(graph)
+    if degrees is None:
+        return None
+    kept = store.kept
+    rows = np.arange(store.manifest.nodes) if kept is None else np.asarray(kept)
+    model = bundle.model().to(device or torch.device("cpu"))
+    return weights_by_degree(model, rows_of(store, bundle.recipe, rows), degrees, device=device)
 
 
 def _surest(values: Array) -> Array:

@@ -16,9 +16,7 @@ import torch
 from gamlp.bench.tables import Table, TableMethod
 from gamlp.graph.manifest import digest
 from gamlp.io import write_json
-from gamlp.peers.contract import Place, Task
-from gamlp.peers.hops import features_key
-from gamlp.peers.registry import recipe_named, run
+from gamlp.peers import Task, Workspace, features_key, recipe_named, run
 from gamlp.recipe import Recipe
 
 _FORMAT = 1  # raised when the same settings would give another result
@@ -58,9 +56,9 @@ class Cell:
         content: dict[str, Any] = json.loads(path.read_text())["report"]
         return content
 
-    def run(self, task: Task, folder: Path, place: Place) -> dict[str, Any]:
+    def run(self, task: Task, folder: Path, workspace: Workspace) -> dict[str, Any]:
         """Run it and keep the report with its recipe, versions and time."""
-        report = run(task, self.recipe, self.seed, place).as_json()
+        report = run(task, self.recipe, self.seed, workspace).as_json()
         content = {
             "report": report,
             "dataset": self.dataset,

@@ -18,7 +18,7 @@ from gamlp.bench.tables import Table, TableMethod
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.synthetic.homogeneous import communities
-from gamlp.peers.registry import recipe_named
+from gamlp.peers import recipe_named
 from gamlp.recipe import Recipe
 
 Term = dict[str, float]  # symbol → power; infinite where the symbol stands in an exponent

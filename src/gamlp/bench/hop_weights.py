@@ -16,9 +16,7 @@ from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
 from gamlp.models.shape import HopWeights
-from gamlp.peers.contract import Place
-from gamlp.peers.hops import prepare_task
-from gamlp.peers.registry import recipe_named
+from gamlp.peers import Workspace, prepare_task, recipe_named
 from gamlp.propagation.store.store import StoredSignal
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared
@@ -75,7 +73,7 @@ def _run(
 ) -> dict[str, Any]:
     """Train one seed, then read its weights."""
     task = task_of(dataset, seed, work.data_dir, options=options)
-    prepared, _ = prepare_task(task, recipe, Place(work.hops, work.resources))
+    prepared, _ = prepare_task(task, recipe, Workspace(work.hops, work.resources))
     device = choose_device(work.resources.device)
     fitted = fit_seed(prepared, seed, machine=Machine(device, work.resources.memory))
     degrees = task.graph.degrees()

@@ -17,8 +17,7 @@ from gamlp.bench.work import Options, Work, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.load import load
 from gamlp.io import locked
-from gamlp.peers.contract import Place, Task
-from gamlp.peers.registry import recipe_named, run
+from gamlp.peers import Task, Workspace, recipe_named, run
 
 LONG_RUN = 300.0  # seconds; cells whose runs take longer get LONG_SEEDS seeds
 LONG_SEEDS = 3
@@ -87,11 +86,11 @@ def _run(cell: Cell, task: Task, depths: dict[str, int], work: Work) -> float:
         work.folder.mkdir(parents=True, exist_ok=True)
         own = Path(tempfile.mkdtemp(prefix=".fresh-", dir=work.folder))
         try:
-            cell.run(task, work.folder, Place(own, work.resources))
+            cell.run(task, work.folder, Workspace(own, work.resources))
         finally:
             shutil.rmtree(own, ignore_errors=True)
     else:
-        cell.run(task, work.folder, Place(work.hops, work.resources, depths=depths))
+        cell.run(task, work.folder, Workspace(work.hops, work.resources, depths=depths))
     return time.monotonic() - begun
 
 

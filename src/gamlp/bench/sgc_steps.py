@@ -18,10 +18,7 @@ from gamlp.bench.work import Options, Work, missing_reason, task_of
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import ROLES, Labels, Split
 from gamlp.models.shape import Shape
-from gamlp.peers.contract import Place, Task
-from gamlp.peers.hops import features_store
-from gamlp.peers.registry import recipe_named
-from gamlp.peers.scoring import labelled
+from gamlp.peers import Task, Workspace, features_store, labelled, recipe_named
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
@@ -98,7 +95,7 @@ class _Shared:
             split = drawn_split(labels, split, seed)
             task = Task(task.graph.with_answers(split=split))
         deepest = self.recipe.changed({"propagation.hops": self.steps[-1]})
-        store, _ = features_store(task.graph, deepest, Place(self.work.hops, self.work.resources))
+        store, _ = features_store(task.graph, deepest, Workspace(self.work.hops, self.work.resources))
         if self._split != split.roles.tobytes():
             self._read, self._split = _rows_of(task, store, self.steps[-1]), split.roles.tobytes()
         answers = labels.values[self._read["test"][0]]

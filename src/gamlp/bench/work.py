@@ -14,7 +14,7 @@ from gamlp.graph.datasets.synthetic import homogeneous as synthetic
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.io import locked
-from gamlp.peers.contract import Task
+from gamlp.peers import Task
 from gamlp.progress import Progress, silent
 from gamlp.run.prepare import HERE, Resources
 

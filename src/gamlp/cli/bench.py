@@ -142,7 +142,7 @@ def _summary(
 
 def _methods(as_json: JsonOption = False) -> None:
     """GAMLP and every peer, by the name that gamlp run --model takes."""
-    from gamlp.peers.registry import METHODS
+    from gamlp.peers import METHODS
 
     rows = [(method.name, method.title, method.family, method.paper) for method in METHODS.values()]
     if as_json:

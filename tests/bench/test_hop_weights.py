@@ -12,7 +12,7 @@ import torch
 
 from gamlp.bench import hop_weights
 from gamlp.bench.figures import write_figures
-from gamlp.bench.tables import Table, read_table, table_of
+from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.graph.datasets.load import load
 from gamlp.peers.contract import Task, Workspace
@@ -25,7 +25,7 @@ HOPS, RANGES = 3, [[1, 2], [3, 5], [6, 99], [200, 300]]
 CHANGES = {"training.epochs": 6, "model.hidden": 8, "model.beta": 1.0, "propagation.label_hops": 2}
 
 
-def table() -> Table:
+def table() -> PaperTable:
     return read_table({
         "name": "hop-weights", "title": "weights", "kind": "hop-weights", "source": {"paper": "a", "label": "b"},
         "seeds": 2, "datasets": {"ogbn-products": {"title": "Products"}, "karate": {"title": "Karate"}},

@@ -12,7 +12,7 @@ import pytest
 
 from gamlp.bench import sgc_steps
 from gamlp.bench.figures import write_figures
-from gamlp.bench.tables import Table, read_table, table_of
+from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.load import load
@@ -24,7 +24,7 @@ STEPS = [0, 1, 3]
 CHANGES = {"training.epochs": 8, "training.learning_rate": 0.05}
 
 
-def table(**options: Any) -> Table:
+def table(**options: Any) -> PaperTable:
     return read_table({
         "name": "sgc-steps", "title": "SGC", "kind": "sgc-steps", "source": {"paper": "a paper", "label": "fig"},
         "seeds": 4, "datasets": {"karate": {"title": "Karate"}},

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.bench.one_point import measure_apart
-from gamlp.bench.points import Points, chosen
 from gamlp.bench.results import Growth, Results, Shown
-from gamlp.bench.tables import Table, TableMethod
-from gamlp.bench.work import Work
+from gamlp.bench.tables import PaperTable, TableMethod
+from gamlp.bench.work import Points, Work, chosen
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.peers import recipe_named
@@ -122,7 +121,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Plan:
+class GrowthPlan:
     """What a table asks for: its options over the defaults."""
 
     methods: dict[str, TableMethod]
@@ -131,7 +130,7 @@ class Plan:
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, table: Table, work: Work) -> Plan:
+    def of(cls, table: PaperTable, work: Work) -> GrowthPlan:
         options = table.options
         also = {name: TableMethod.model_validate(entry) for name, entry in options.get("also", {}).items()}
         known = {name: entry for name, entry in {**table.methods, **also}.items() if entry.recipe is not None}
@@ -168,9 +167,9 @@ class Plan:
         return recipe.changed(changes)
 
 
-def measure(table: Table, work: Work) -> dict[str, Any]:
+def measure(table: PaperTable, work: Work) -> dict[str, Any]:
     """`growth`: every metric of every method over every quantity, with its slope and the published exponent."""
-    plan, points = Plan.of(table, work), Points(work, "complexity")
+    plan, points = GrowthPlan.of(table, work), Points(work, "complexity")
     wanted = [
         (plan.at(method, quantity, size), method)
         for quantity in SYMBOLS
@@ -194,7 +193,7 @@ def measure(table: Table, work: Work) -> dict[str, Any]:
 
 
 def _measured(
-    wanted: list[tuple[Sizes, str]], plan: Plan, points: Points
+    wanted: list[tuple[Sizes, str]], plan: GrowthPlan, points: Points
 ) -> tuple[dict[tuple[Sizes, str], dict[str, Any]], dict[str, str]]:
     """Points that are known or measured now, and methods that cannot be, with the reason."""
     work, found, refused = points.work, {}, {}
@@ -250,7 +249,7 @@ class _Graphs:
 
 
 def _line(
-    table: Table, plan: Plan, found: dict[Any, dict[str, Any]], method: str, quantity: str, metric: str
+    table: PaperTable, plan: GrowthPlan, found: dict[Any, dict[str, Any]], method: str, quantity: str, metric: str
 ) -> dict[str, Any] | None:
     """One curve with its slope; `last` is that of the two greatest sizes, where constant costs weigh least."""
     places = {size: (plan.at(method, quantity, size), method) for size in plan.sizes(method, quantity)}
@@ -266,7 +265,7 @@ def _line(
     }  # fmt: skip
 
 
-def _published(table: Table, plan: Plan, method: str, quantity: str, metric: str) -> float | str | None:
+def _published(table: PaperTable, plan: GrowthPlan, method: str, quantity: str, metric: str) -> float | str | None:
     """The formula's exponent, 'exponential', or None where the paper has no formula."""
     formulas = table.options.get("formulas", {})
     formula = formulas.get(method, formulas.get(method.partition("(")[0], {})).get(PARTS[metric])
@@ -279,7 +278,7 @@ def _published(table: Table, plan: Plan, method: str, quantity: str, metric: str
     return "exponential" if math.isinf(power) else power
 
 
-def as_results(table: Table, result: dict[str, Any]) -> Results:
+def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
     """For pages and figures."""
     growth = tuple(
         Growth(line["method"], line["quantity"], line["metric"], tuple(line["sizes"]), tuple(line["values"]))
@@ -288,7 +287,7 @@ def as_results(table: Table, result: dict[str, Any]) -> Results:
     return Results(table, {}, growth=growth, tables=tuple(render(table, result)))
 
 
-def render(table: Table, result: dict[str, Any]) -> list[Shown]:
+def render(table: PaperTable, result: dict[str, Any]) -> list[Shown]:
     """For every metric: slope (that of the last doubling) and the published exponent, by method and quantity."""
     pages: list[Shown] = []
     for metric in PARTS:

@@ -10,7 +10,7 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain.weights import WeightsByDegree, degree_bounds, weights_by_degree
+from gamlp.explain import WeightsByDegree, degree_bounds, weights_by_degree
 from gamlp.graph.graph import Graph
 from gamlp.propagation import HopStore
 from gamlp.run.prepare import rows_of

@@ -22,6 +22,29 @@ from gamlp.recipe import Recipe
 
 Term = dict[str, float]  # symbol → power; infinite where the symbol stands in an exponent
 _TOKENS = re.compile(r"\\[a-zA-Z]+|[a-zA-Z]|\d+|[{}^+()]")
+LAYERS = "model.layers"  # what hops are for a method that passes messages
+PARTS = {  # metric → what the paper's table calls it; it says nothing of inference
+    "seconds.preparation": "preparation",
+    "seconds.training": "training",
+    "seconds.inference": "",
+    "peak_memory": "memory",
+}
+SYMBOLS = {"nodes": {"n"}, "edges": {"m"}, "features": {"f"}, "hops": {"K", "L"}}
+BASE = {"nodes": 20_000, "edges": 200_000, "features": 64, "hops": 4, "layers": 2}
+GROWTH: dict[str, list[int]] = {
+    "nodes": [10_000, 20_000, 40_000, 80_000, 160_000],
+    "edges": [200_000, 400_000, 800_000, 1_600_000, 3_200_000],
+    "features": [16, 32, 64, 128, 256],
+    "hops": [1, 2, 4, 8, 16],
+    "layers": [1, 2, 3, 4],
+}
+TITLES = {
+    "seconds.preparation": "preparation time",
+    "seconds.training": "training time an epoch",
+    "seconds.inference": "inference time",
+    "peak_memory": "peak memory",
+}
+SETTINGS = {"epochs": 4, "repeats": 3, "batch": 2000, "neighbours": 5, "classes": 10, "train": 0.1}
 
 
 def exponent(formula: str, symbols: Collection[str]) -> float:
@@ -79,31 +102,6 @@ def _factor(tokens: list[str]) -> tuple[Term, list[str]]:
 def _braced(tokens: list[str]) -> tuple[list[Term], list[str]]:
     terms, rest = _sum(tokens[1:])
     return terms, rest[1:]
-
-
-LAYERS = "model.layers"  # what hops are for a method that passes messages
-PARTS = {  # metric → what the paper's table calls it; it says nothing of inference
-    "seconds.preparation": "preparation",
-    "seconds.training": "training",
-    "seconds.inference": "",
-    "peak_memory": "memory",
-}
-SYMBOLS = {"nodes": {"n"}, "edges": {"m"}, "features": {"f"}, "hops": {"K", "L"}}
-BASE = {"nodes": 20_000, "edges": 200_000, "features": 64, "hops": 4, "layers": 2}
-GROWTH: dict[str, list[int]] = {
-    "nodes": [10_000, 20_000, 40_000, 80_000, 160_000],
-    "edges": [200_000, 400_000, 800_000, 1_600_000, 3_200_000],
-    "features": [16, 32, 64, 128, 256],
-    "hops": [1, 2, 4, 8, 16],
-    "layers": [1, 2, 3, 4],
-}
-TITLES = {
-    "seconds.preparation": "preparation time",
-    "seconds.training": "training time an epoch",
-    "seconds.inference": "inference time",
-    "peak_memory": "peak memory",
-}
-SETTINGS = {"epochs": 4, "repeats": 3, "batch": 2000, "neighbours": 5, "classes": 10, "train": 0.1}
 
 
 @dataclass(frozen=True)

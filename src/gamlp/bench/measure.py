@@ -21,45 +21,6 @@ from gamlp.io import usable_cores
 from gamlp.progress import silent
 
 _LOOK_SECONDS = 0.5
-
-
-def run_in_processes(table: PaperTable, work: Work, jobs: int, threads: int) -> dict[str, str]:
-    """As run_table, in `jobs` processes of `threads` threads each."""
-    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    quiet = replace(work, progress=silent, resources=replace(work.resources, threads=threads))
-    refused = context.SimpleQueue()
-    left = None if work.deadline is None else work.deadline - time.monotonic()
-    processes = [context.Process(target=_work, args=(table, quiet, left, threads, refused)) for _ in range(jobs)]
-    cells = columns_of(table, work).cells
-    try:
-        for process in processes:
-            process.start()
-        while any(process.is_alive() for process in processes):
-            done = sum(cell.path(work.folder).exists() for cell in cells)
-            work.progress("runs", done, len(cells), "runs", f"{jobs} processes")
-            time.sleep(_LOOK_SECONDS)
-    finally:
-        for process in processes:
-            if process.is_alive():
-                process.terminate()
-            process.join()
-    found: dict[str, str] = {}
-    while not refused.empty():
-        found |= refused.get()
-    if failed := [process.exitcode for process in processes if process.exitcode]:
-        raise GamlpError(f"a process of the measurement ended with code {failed[0]}", hint="run it again with --jobs 1")
-    return found
-
-
-def _work(table: PaperTable, work: Work, left: float | None, threads: int, refused: object) -> None:
-    import torch
-
-    torch.set_num_threads(threads)
-    deadline = None if left is None else time.monotonic() + left
-    found = run_table(table, replace(work, deadline=deadline))
-    refused.put(found)  # type: ignore[attr-defined]
-
-
 _Measure = Callable[[PaperTable, Work], dict[str, Any]]
 _AsResults = Callable[[PaperTable, dict[str, Any]], Results]
 _SPECIAL: dict[str, tuple[_Measure, _AsResults]] = {
@@ -114,3 +75,40 @@ def write_result(table: PaperTable, work: Work, folder: Path) -> WrittenTable:
     return WrittenTable(
         as_markdown(results, stamp), as_content(results, stamp), [*files, *figures], results.measured_any
     )
+
+
+def run_in_processes(table: PaperTable, work: Work, jobs: int, threads: int) -> dict[str, str]:
+    """As run_table, in `jobs` processes of `threads` threads each."""
+    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    quiet = replace(work, progress=silent, resources=replace(work.resources, threads=threads))
+    refused = context.SimpleQueue()
+    left = None if work.deadline is None else work.deadline - time.monotonic()
+    processes = [context.Process(target=_work, args=(table, quiet, left, threads, refused)) for _ in range(jobs)]
+    cells = columns_of(table, work).cells
+    try:
+        for process in processes:
+            process.start()
+        while any(process.is_alive() for process in processes):
+            done = sum(cell.path(work.folder).exists() for cell in cells)
+            work.progress("runs", done, len(cells), "runs", f"{jobs} processes")
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        for process in processes:
+            if process.is_alive():
+                process.terminate()
+            process.join()
+    found: dict[str, str] = {}
+    while not refused.empty():
+        found |= refused.get()
+    if failed := [process.exitcode for process in processes if process.exitcode]:
+        raise GamlpError(f"a process of the measurement ended with code {failed[0]}", hint="run it again with --jobs 1")
+    return found
+
+
+def _work(table: PaperTable, work: Work, left: float | None, threads: int, refused: object) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    deadline = None if left is None else time.monotonic() + left
+    found = run_table(table, replace(work, deadline=deadline))
+    refused.put(found)  # type: ignore[attr-defined]

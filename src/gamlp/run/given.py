@@ -10,7 +10,7 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain.weights import weights_of_rows
+from gamlp.explain import weights_of_rows
 from gamlp.graph import ROLES, Graph, Labels, Split, digest, fingerprint
 from gamlp.models.shape import HopWeights
 from gamlp.propagation import HopStore, row_numbers

@@ -13,19 +13,17 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
-from gamlp.io import write_json, write_text
-from gamlp.peers.contract import Place, Report, Seconds, Task
+from gamlp.graph import Graph, digest, fingerprint
+from gamlp.io import atomic_file, save_array, write_json, write_text
+from gamlp.peers.contract import Report, Seconds, Task, Workspace
 from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances, write_page
 from gamlp.run.predictions import Written, write_chances
 from gamlp.run.prepare import HERE, Resources
-from gamlp.run.train import summary
 from gamlp.training.run_folder import METHOD_RUN
+from gamlp.training.scores import best_of, summary
 
 _ROWS = 100_000
 
@@ -61,7 +59,7 @@ def run_method(
         if fresh and not reports:  # nothing was learned: the same --out may be used with a better recipe
             shutil.rmtree(out)
         raise
-    best = max(reports, key=lambda seed: (reports[seed].valid.get("score", 0.0), -reports[seed].valid.get("loss", 0.0)))
+    best = best_of({seed: report.valid for seed, report in reports.items()}, recipe.training.monitor)
     chances = np.load(_chances_path(out, best), mmap_mode="r", allow_pickle=False)
     labels = graph.nodes.labels
     assert labels is not None
@@ -121,12 +119,11 @@ def _seed(task: Task, recipe: Recipe, seed: int, out: Path, resources: Resources
         content = json.loads(path.read_text())
         return Report(**{**content, "seconds": Seconds(**content["seconds"])})
     lines: list[dict[str, Any]] = []
-    place = Place(out / "hops", resources, chances=True, observe=lines.append, progress=progress)
-    report = run(task, recipe, seed, place)
+    workspace = Workspace(out / "hops", resources, chances=True, observe=lines.append, progress=progress)
+    report = run(task, recipe, seed, workspace)
     assert report.chances is not None
-    beside = out / "seeds" / f".{seed}.partial.npy"
-    np.save(beside, report.chances)
-    beside.replace(_chances_path(out, seed))
+    with atomic_file(_chances_path(out, seed)) as new:
+        save_array(new, report.chances)
     write_text(out / "seeds" / f"{seed}.metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     write_json(path, report.as_json())
     return replace(report, chances=None)

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph, Relation
-from gamlp.graph.induced import induced
-from gamlp.graph.union import union_graphs
+from gamlp.graph import Graph, Relation, induce, union_graphs
 from gamlp.io import Place, available_memory, usable_cores
 from gamlp.progress import Progress, overall, silent
 from gamlp.propagation.local.hops import CHECKPOINT_SECONDS, PassRun
@@ -63,7 +61,7 @@ class LocalEngine:
 
     def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
         """The graph of some rows alone; see `gamlp.graph.induced`."""
-        return induced(graph, rows, Path(str(folder)), progress=progress)
+        return induce(graph, rows, Path(str(folder)), progress=progress)
 
     def _run_group(
         self, graph: Graph, relation: Relation, passes: list[Pass], writer: StoreWriter, progress: Progress
@@ -103,8 +101,7 @@ class LocalEngine:
         writer: StoreWriter,
         progress: Progress,
     ) -> None:
-        folder = _path(writer.folder_of(signal))
-        assembly = Assembly(signal, tuple(sources), diagonal.leave, graph.nodes.count, folder)
+        assembly = Assembly(signal, tuple(sources), diagonal.leave, graph.nodes.count, writer.folder_of(signal))
         total = len(assembly.planned())
         shards: list[Shard] = []
         for shard in assembly.write(self.threads or usable_cores()):
@@ -125,12 +122,12 @@ def _relations(
 
 
 def _drop_strangers(writer: StoreWriter, groups: list[list[Pass]]) -> None:
-    """Remove half-written files, and slabs that another budget's column blocks left behind."""
+    """Remove unfinished files, and slabs that another budget's column blocks left behind."""
     known = {f"{piece.name}-" for passes in groups for spec in passes for piece in spec.pieces}
     for path in _path(writer.work).iterdir():
         if path.name == VIEWS:
             continue
-        if path.suffix == ".part" or not any(path.name.startswith(name) for name in known):
+        if not any(path.name.startswith(name) for name in known):
             Place.of(path).remove()  # of another engine it may be a folder
 
 

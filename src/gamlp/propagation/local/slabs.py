@@ -12,13 +12,13 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.io import DirectReader, DirectWriter, format_size
-from gamlp.kernel import NUMPY
+from gamlp.io import DirectReader, DirectWriter, atomic_file, format_size
+from gamlp.kernel import NUMPY_DTYPES
 
 
 def allocate(rows: int, columns: int, storage: str) -> Array:
     """Fresh zeros, on huge pages where the system grants them: fewer misses on random reads, fewer faults."""
-    dtype = np.dtype(NUMPY[storage])
+    dtype = np.dtype(NUMPY_DTYPES[storage])
     size = rows * columns * dtype.itemsize
     if size == 0:
         return np.zeros((rows, columns), dtype)
@@ -84,7 +84,7 @@ class OnDisk:
 class _FileReader:
     def __init__(self, slab: OnDisk) -> None:
         self._reader = DirectReader(slab.path)
-        self._dtype = np.dtype(NUMPY[slab.storage])
+        self._dtype = np.dtype(NUMPY_DTYPES[slab.storage])
         self._width = slab.width
 
     def rows(self, begin: int, end: int, nodes: Array | None) -> tuple[Array, Array | None]:
@@ -97,12 +97,11 @@ class _FileReader:
 
 
 def spill(path: Path, state: Array, rows: Array | None) -> None:
-    """Write rows of a state (None: all) beside and rename: a slab that is there is complete."""
-    beside = path.with_suffix(".part")
+    """Write rows of a state (None: all); a slab that is there is complete."""
     count = len(state) if rows is None else len(rows)
     row = state.shape[1] * state.dtype.itemsize
     step = max(1, _STEP_BYTES // row)
-    with DirectWriter(beside, count * row) as writer:
+    with atomic_file(path) as new, DirectWriter(new, count * row) as writer:
         if rows is None and state.flags.c_contiguous:
             writer.append(state.reshape(-1).view(np.uint8))
             count = 0
@@ -113,4 +112,3 @@ def spill(path: Path, state: Array, rows: Array | None) -> None:
                 into[:] = state[begin:end]
             else:
                 np.take(state, rows[begin:end], axis=0, out=into)
-    beside.rename(path)

@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gamlp.graph.block_files import Rows
+from gamlp.graph import ONE_TYPE, nodes_folder
 from gamlp.graph.ingest.columns import shown
-from gamlp.graph.manifest import nodes_folder
-from gamlp.graph.relations import ONE_TYPE
 from gamlp.io import ChecksumStream, Place, npy_header
+from gamlp.spark.ingest.block_files import Rows
 from gamlp.spark.tasks import answered
 
 _BATCH = 1 << 16  # ids of a record batch
@@ -85,9 +84,10 @@ class SortedIds:
 
 
 def _read(place: Place) -> Iterator[Any]:
-    reader = pa.ipc.open_file(pa.memory_map(str(place.local)) if place.local is not None else place.read())
-    for index in range(reader.num_record_batches):
-        yield reader.get_batch(index)
+    with place.as_file() as path:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        for index in range(reader.num_record_batches):
+            yield reader.get_batch(index)
 
 
 def put_sorted(batches: Iterator[Any], folder: Place) -> Iterator[Any]:

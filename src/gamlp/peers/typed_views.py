@@ -19,7 +19,7 @@ from gamlp.training.batches import Batch
 
 
 @dataclass(frozen=True)
-class Link:
+class TypedRelation:
     """A relation by its ends; `reverse` names the relation of the same edges the other way, where there is one."""
 
     source: str
@@ -35,11 +35,11 @@ class TypedShape:
     classes: int
     widths: dict[str, int]
     counts: dict[str, int]
-    links: dict[str, Link]
+    relations: dict[str, TypedRelation]
 
     def into(self, *kinds: str) -> tuple[str, ...]:
         """Relations that lead to these types, in the graph's order."""
-        return tuple(name for name, link in self.links.items() if link.target in kinds)
+        return tuple(name for name, relation in self.relations.items() if relation.target in kinds)
 
     def heard(self, layers: int) -> list[Heard]:
         """What each layer computes so that the last one knows the target nodes: all else would be for nothing."""
@@ -47,7 +47,7 @@ class TypedShape:
         for _ in range(layers):
             relations = self.into(*kinds)
             found.append(Heard(relations, tuple(kind for kind in self.counts if kind in kinds)))
-            kinds |= {self.links[name].source for name in relations}
+            kinds |= {self.relations[name].source for name in relations}
         return found[::-1]
 
 
@@ -94,7 +94,7 @@ def typed_view(graph: Graph, scaling: str = "none", statistics: dict[str, Statis
         0 if labels is None else len(labels.classes),
         {kind: 0 if nodes.features is None else nodes.features.width for kind, nodes in graph.node_types.items()},
         {kind: nodes.count for kind, nodes in graph.node_types.items()},
-        {name: _link(relation) for name, relation in graph.relations.items()},
+        {name: _typed_relation(relation) for name, relation in graph.relations.items()},
     )
     known = statistics or {}
     x = {
@@ -114,7 +114,7 @@ def typed_statistics(graph: Graph) -> dict[str, Statistics]:
 
 def check_alike(shape: TypedShape, other: TypedShape, name: str) -> None:
     """A graph that a model is scored on has the types, widths and relations that it was built for."""
-    if (shape.widths, shape.links) != (other.widths, other.links):
+    if (shape.widths, shape.relations) != (other.widths, other.relations):
         raise GamlpError(f"graph '{name}' has other types, features or relations than the graph that trains")
     for kind, width in shape.widths.items():
         if not width and shape.counts[kind] != other.counts[kind]:
@@ -124,10 +124,10 @@ def check_alike(shape: TypedShape, other: TypedShape, name: str) -> None:
             )
 
 
-def _link(relation: Relation) -> Link:
+def _typed_relation(relation: Relation) -> TypedRelation:
     # An undirected relation holds its own reverse.
     own = relation.name if not relation.directed and relation.source == relation.target else None
-    return Link(relation.source, relation.target, relation.reverse or own)
+    return TypedRelation(relation.source, relation.target, relation.reverse or own)
 
 
 def _edges(relation: Relation) -> Tensor:

@@ -75,10 +75,10 @@ def relation_matrix(view: TypedView, name: str, mean: bool = False) -> Matrix:
 
 
 def _relation_matrix(view: TypedView, name: str, mean: bool) -> Matrix:
-    link, counts = view.shape.links[name], view.shape.counts
+    relation, counts = view.shape.relations[name], view.shape.counts
     source, target = view.edges[name]
     weights = view.weights.get(name, torch.ones(len(source)))
-    matrix = from_triples(target, source, weights, (counts[link.target], counts[link.source]))
+    matrix = from_triples(target, source, weights, (counts[relation.target], counts[relation.source]))
     if not mean:
         return matrix
     rows = matrix.pattern.targets

@@ -73,7 +73,7 @@ class Hybrid(nn.Module):
         for name, weight in zip(self.heard.relations, self.relation):
             if view.live((name,)):
                 micro = self._micro(view, name, mapped)
-                heard[view.shape.links[name].target].append(self._in_heads(micro @ weight))
+                heard[view.shape.relations[name].target].append(self._in_heads(micro @ weight))
         found = {}
         for kind, centre, residual in zip(self.heard.kinds, self.centre, self.residual):
             macro = self._macro(hidden[kind] @ centre, heard[kind])
@@ -81,9 +81,9 @@ class Hybrid(nn.Module):
         return found
 
     def _micro(self, view: TypedView, name: str, mapped: States) -> Tensor:
-        link = view.shape.links[name]
-        own, near = mapped[link.target], mapped[link.source]
-        of_own, of_near = self.attention[self.place[link.source]].chunk(2, 1)
+        relation = view.shape.relations[name]
+        own, near = mapped[relation.target], mapped[relation.source]
+        of_own, of_near = self.attention[self.place[relation.source]].chunk(2, 1)
         found = attended(
             relation_matrix(view, name).pattern, (own * of_own).sum(2), (near * of_near).sum(2), near,
             self.attention_dropout, self.training,

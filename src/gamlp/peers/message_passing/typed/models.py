@@ -55,9 +55,9 @@ class _Relational(nn.Module):
         found = {kind: layer(hidden[kind]) for kind, layer in zip(self.heard.kinds, self.own)}
         for name, layer in zip(self.heard.relations, self.near):
             if view.live((name,)):
-                link = view.shape.links[name]
-                mean = relation_matrix(view, name, mean=True).times(layer(hidden[link.source]))
-                found[link.target] = found[link.target] + mean
+                relation = view.shape.relations[name]
+                mean = relation_matrix(view, name, mean=True).times(layer(hidden[relation.source]))
+                found[relation.target] = found[relation.target] + mean
         return found
 
 
@@ -95,8 +95,10 @@ class TypedTransformer(HGTConv):  # type: ignore[misc]
     def __init__(self, shape: TypedShape, heard: Heard, settings: ModelSettings, heads: int) -> None:
         # By number: PyG makes names of modules of them, and a type may be called what a module already has.
         number = {kind: f"type{index}" for index, kind in enumerate(shape.counts)}
-        links = [shape.links[name] for name in heard.relations]
-        edges = [(number[link.source], f"relation{r}", number[link.target]) for r, link in enumerate(links)]
+        relations = [shape.relations[name] for name in heard.relations]
+        edges = [
+            (number[relation.source], f"relation{r}", number[relation.target]) for r, relation in enumerate(relations)
+        ]
         super().__init__(settings.hidden, settings.hidden, (list(number.values()), edges), heads)
         self.heard, self.number, self.edge_of = heard, number, dict(zip(heard.relations, edges))
         self.dropout, self.attention_dropout = settings.dropout, settings.attention_dropout
@@ -114,7 +116,7 @@ class TypedTransformer(HGTConv):  # type: ignore[misc]
             keys, values = ({kind: three[place] for kind, three in parts.items()} for place in (0, 2))
             edges = {self.edge_of[name]: None for name in names}
             key, value, _ = self._construct_src_node_feat(keys, values, edges)
-            counts = [view.shape.counts[view.shape.links[name].source] for name in names]
+            counts = [view.shape.counts[view.shape.relations[name].source] for name in names]
             strength = [self.p_rel["__".join(edge)].expand(count, -1) for edge, count in zip(edges, counts)]
             heard = self._heard(union(view, names, kinds), query, key * torch.cat(strength)[..., None], value)
         found = {}
@@ -135,11 +137,11 @@ def union(view: TypedView, names: list[str], kinds: tuple[str, ...]) -> Pattern:
     """All edges of these relations in one pattern: rows are nodes type after type, columns sources by relation."""
     key = f"union {names} {kinds}"
     if key not in view.kept:
-        counts, links = view.shape.counts, view.shape.links
+        counts, relations = view.shape.counts, view.shape.relations
         before = dict(zip(kinds, _starts([counts[kind] for kind in kinds])))
-        widths = [counts[links[name].source] for name in names]
+        widths = [counts[relations[name].source] for name in names]
         columns = torch.cat([view.edges[name][0] + start for name, start in zip(names, _starts(widths))])
-        rows = torch.cat([view.edges[name][1] + before[links[name].target] for name in names])
+        rows = torch.cat([view.edges[name][1] + before[relations[name].target] for name in names])
         size = (sum(counts[kind] for kind in kinds), sum(widths))
         view.kept[key] = from_triples(rows, columns, torch.ones(len(rows)), size).pattern
     found: Pattern = view.kept[key]

@@ -54,7 +54,7 @@ class RHGNN(nn.Module):
 
     def forward(self, view: TypedView, known: Tensor | None = None) -> Tensor:
         first = self.first(view)
-        states = {name: first[view.shape.links[name].target] for name in view.live(self.names)}
+        states = {name: first[view.shape.relations[name].target] for name in view.live(self.names)}
         relations = {name: value.flatten() for name, value in zip(self.names, self.relations)}
         for layer in self.layers:
             states, relations = layer(states, relations, first, view)
@@ -113,31 +113,33 @@ class Aware(nn.Module):
         crossed = {}
         for name, weight in zip(self.heard.relations, self.cross):
             if name in found:
-                kind = view.shape.links[name].target
-                parts = [self._in_heads(found[other]) for other in found if view.shape.links[other].target == kind]
+                kind = view.shape.relations[name].target
+                parts = [self._in_heads(found[other]) for other in found if view.shape.relations[other].target == kind]
                 mix = mixed(parts, [(part * weight).sum(2) for part in parts]).flatten(1)
                 crossed[name] = dropped(mix, self.dropout, self.training)
         return crossed, {name: layer(relations[name]) for name, layer in zip(self.later, self.relation)}
 
     def _convolved(self, name: str, query: Tensor, states: States, first: States, view: TypedView) -> Tensor:
-        link, before = view.shape.links[name], states[name]
-        own = self._mapped(before, link.target)
-        near = self._mapped(self._of_source(name, states, first, view), link.source)
+        relation, before = view.shape.relations[name], states[name]
+        own = self._mapped(before, relation.target)
+        near = self._mapped(self._of_source(name, states, first, view), relation.source)
         of_own, of_near = query.view(self.heads, -1).chunk(2, 1)
         heard = attended(
             relation_matrix(view, name).pattern, (own * of_own).sum(2), (near * of_near).sum(2), near,
             self.attention_dropout, self.training,
         )  # fmt: skip
-        found: Tensor = self.residual[self.heard.kinds.index(link.target)](functional.relu(heard.flatten(1)), before)
+        found: Tensor = self.residual[self.heard.kinds.index(relation.target)](
+            functional.relu(heard.flatten(1)), before
+        )
         return found
 
     def _of_source(self, name: str, states: States, first: States, view: TypedView) -> Tensor:
         """h_j,r': without a reverse, the mean of what the source hears, or its features where it hears nothing."""
-        link = view.shape.links[name]
-        if link.reverse is not None and link.reverse in states:
-            return states[link.reverse]
-        heard = [value for other, value in states.items() if view.shape.links[other].target == link.source]
-        return torch.stack(heard).mean(0) if heard else first[link.source]
+        relation = view.shape.relations[name]
+        if relation.reverse is not None and relation.reverse in states:
+            return states[relation.reverse]
+        heard = [value for other, value in states.items() if view.shape.relations[other].target == relation.source]
+        return torch.stack(heard).mean(0) if heard else first[relation.source]
 
     def _mapped(self, values: Tensor, kind: str) -> Tensor:
         return self._in_heads(dropped(values, self.dropout, self.training) @ self.node[self.place[kind]])

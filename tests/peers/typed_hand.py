@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gamlp.peers.typed_views import TypedRelation, TypedShape, TypedView
+from gamlp.peers.tensors import TypedRelation, TypedShape, TypedTensors
 
 CLASSES = 3
 COUNTS = {"paper": 6, "author": 5, "type": 4, "a.b": 0}  # names that a torch module would refuse as its own
@@ -39,11 +39,11 @@ class Small:
     near: dict[str, Tensor]
     x: dict[str, Tensor | None]
 
-    def view(self, rows: Tensor | None = None, sparse: bool = False) -> TypedView:
+    def view(self, rows: Tensor | None = None, sparse: bool = False) -> TypedTensors:
         edges = {name: matrix.nonzero().T.flip(0) for name, matrix in self.near.items()}
         weights = {name: m[m != 0] for name, m in self.near.items() if bool((m[m != 0] != 1).any())}
         x = {kind: value.to_sparse_csr() if sparse and value is not None else value for kind, value in self.x.items()}
-        return TypedView(self.shape, x, edges, weights, rows)
+        return TypedTensors(self.shape, x, edges, weights, rows)
 
     def without(self, *names: str) -> Small:
         """These relations left out wholly."""

@@ -18,8 +18,8 @@ from gamlp.graph.graph import Graph, Ids, Labels, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.train import plan_of
 from gamlp.training.bundle import Bundle, make_model
+from gamlp.training.rows import plan_of
 
 COUNT, HOPS, CLASSES = 40, 3, ("ant", "bee", "<cat>", "d,e")
 

@@ -14,7 +14,8 @@ from gamlp.graph.folder import damaged_files
 from gamlp.graph.graph import Ids, Labels
 from gamlp.graph.induced import induced
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.prepare import Resources, prepare
+from gamlp.run.prepare import prepare
+from gamlp.run.resources import Resources
 from tests.conformance.engines import BlocksHere
 
 COUNT = 120

@@ -18,16 +18,17 @@ from gamlp.graph.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe.recipe import Recipe
+from gamlp.run.predict import predict
 from gamlp.run.predictions import chances, choose_rows, write_predictions
-from gamlp.run.prepare import plan_of
-from gamlp.run.runs import predict, train
+from gamlp.run.resources import Resources
 from gamlp.run.source import open_source
-from gamlp.run.train import Resources
+from gamlp.run.train import train
 from gamlp.spark import prediction as spark_prediction
 from gamlp.spark.prediction import asked, predictions, ranges_of
 from gamlp.spark.session import SparkSettings
 from gamlp.spark.writing import predict_on_spark, write_spark_predictions
 from gamlp.training.bundle import Bundle, make_model
+from gamlp.training.rows import plan_of
 
 COUNT, CLASSES = 150, ("x", 'a "b", `c`.d', "ü|y")
 RECIPE: dict[str, Any] = {"model": {"hidden": 16, "beta": 0.0}, "propagation": {"hops": 2}, "training": {"epochs": 3}}

@@ -21,10 +21,10 @@ from gamlp.peers.hops import prepare_task
 from gamlp.peers.registry import recipe_named
 from gamlp.propagation.store.store import StoredSignal
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.prepare import Prepared
-from gamlp.run.train import fit_seed
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
+from gamlp.training.rows import Prepared
+from gamlp.training.seeds import fit_prepared
 
 HOPS, NODES = 6, 20
 RANGES = ((1, 4), (5, 8), (9, 12))
@@ -77,7 +77,7 @@ def _run(
     task = task_of(dataset, seed, work.data_dir, options=options)
     prepared, _ = prepare_task(task, recipe, Place(work.hops, work.resources))
     device = choose_device(work.resources.device)
-    fitted = fit_seed(prepared, seed, machine=Machine(device, work.resources.memory))
+    fitted = fit_prepared(prepared, seed, Machine(device, work.resources.memory))
     degrees = task.graph.degrees()
     return {
         "valid": fitted.valid.get("score"),

@@ -18,7 +18,7 @@ from gamlp.graph.graph import Graph, Split
 from gamlp.peers.contract import Place, Report
 from gamlp.peers.registry import run
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.prepare import Resources
+from gamlp.run.resources import Resources
 
 _ENOUGH_SECONDS = 8.0  # a point that took longer is not repeated
 _PRELOADED = ["gamlp.peers.registry", "gamlp.peers.message_passing", "sklearn.metrics", "pymetis"]

@@ -16,7 +16,7 @@ from gamlp.graph.manifest import digest
 from gamlp.io.files import locked
 from gamlp.peers.contract import Task
 from gamlp.progress import Progress, silent
-from gamlp.run.prepare import HERE, Resources
+from gamlp.run.resources import LOCAL, Resources
 
 Options = dict[str, Any]  # a table's: `tasks` and `generated` say what its own datasets are
 _GENERATORS: dict[str, Callable[..., Graph]] = {
@@ -34,7 +34,7 @@ class Work:
 
     folder: Path
     data_dir: Path | None = None
-    resources: Resources = HERE
+    resources: Resources = LOCAL
     seeds: int | None = None
     datasets: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None

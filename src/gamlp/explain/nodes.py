@@ -15,8 +15,8 @@ from gamlp.explain.weights import hops_on
 from gamlp.graph.graph import ROLES, Ids
 from gamlp.models.shape import Branches, HopWeights
 from gamlp.propagation import HopStore
-from gamlp.run.prepare import rows_of
 from gamlp.training.bundle import Bundle
+from gamlp.training.rows import rows_of
 from gamlp.training.scores import probabilities
 
 TOP_CLASSES = 5

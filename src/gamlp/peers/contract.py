@@ -11,7 +11,7 @@ from gamlp.arrays import Array
 from gamlp.graph.graph import Graph
 from gamlp.progress import Progress, silent
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.prepare import HERE, Resources
+from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.loop import Observe
 
 
@@ -70,7 +70,7 @@ class Place:
     """
 
     hops: Path
-    resources: Resources = HERE
+    resources: Resources = LOCAL
     chances: bool = False
     depths: dict[str, int] = field(default_factory=dict)
     observe: Observe | None = None

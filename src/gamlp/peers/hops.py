@@ -20,12 +20,13 @@ from gamlp.peers.contract import Place, Report, Seconds, Task
 from gamlp.peers.scoring import labelled, mean_of
 from gamlp.propagation import HopStore
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.prepare import Prepared
-from gamlp.run.train import bundle_of, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
+from gamlp.run.prepare import hops_for, prepare, prepare_split, propagate
 from gamlp.training.batches import HopRows
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine
+from gamlp.training.rows import Prepared, plan_of, rows_of
 from gamlp.training.scores import full_report, logits_of, probabilities
+from gamlp.training.seeds import bundle_of, fit_prepared
 from gamlp.training.typed import ready
 
 INFERENCE_BATCH = 2000
@@ -39,7 +40,7 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
         prepared, preparation = prepare_task(task, recipe, place)
         begun = time.monotonic()
         machine = Machine(device, place.resources.memory)
-        fitted = fit_seed(prepared, seed, machine=machine, observe=place.observe, progress=place.progress)
+        fitted = fit_prepared(prepared, seed, machine, observe=place.observe, progress=place.progress)
         trained = time.monotonic()
         test, tests = scores_of(task, prepared, fitted, place, device)
         ended = time.monotonic()
@@ -109,7 +110,7 @@ def features_store(graph: Graph, recipe: Recipe, place: Place) -> tuple[HopStore
     folder = place.hops / f"{graph.name}-{key}"
     with locked(folder):
         begun = time.monotonic()
-        store = place.resources.engine().run(graph, plan, folder, place.progress)
+        store = propagate(graph, plan, folder, place.resources, place.progress)
         return store, _took(folder, time.monotonic() - begun)
 
 

@@ -19,11 +19,12 @@ from gamlp.peers.scoring import labelled
 from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagation
 from gamlp.propagation import Operator
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.prepare import Prepared
-from gamlp.run.train import fit_seed, plan_of
+from gamlp.run.prepare import propagate
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine, better
+from gamlp.training.rows import Prepared, plan_of
 from gamlp.training.scores import report_of
+from gamlp.training.seeds import fit_prepared
 
 
 class _Spreading(BaseModel):
@@ -123,7 +124,7 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
                 prepared = _told_again(task.graph, prepared, said, Path(folder) / f"round-{number}", place)
                 preparation += time.monotonic() - begun
                 begun = time.monotonic()
-            fitted = fit_seed(prepared, seed, machine=machine, observe=place.observe, progress=place.progress)
+            fitted = fit_prepared(prepared, seed, machine, observe=place.observe, progress=place.progress)
             here = _Round(prepared, fitted)
             best = here if best is None or here.beats(best, recipe.training.monitor) else best
             if number < recipe.training.reuse:
@@ -161,7 +162,7 @@ def _told_again(graph: Graph, prepared: Prepared, said: Array, folder: Path, pla
     assert plan.labels is not None and prepared.valid is not None
     soft = plan.labels.model_copy(update={"soft": True})
     plan = plan.model_copy(update={"features": None, "labels": soft, "rows": "all"})
-    store = place.resources.engine().run(graph, plan, folder, place.progress)
+    store = propagate(graph, plan, folder, place.resources, place.progress)
     return replace(
         prepared,
         store=store,

@@ -23,9 +23,9 @@ from gamlp.progress import Progress, silent
 from gamlp.recipe.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances, write_page
 from gamlp.run.predictions import Written, write_chances
-from gamlp.run.prepare import HERE, Resources
-from gamlp.run.train import summary
+from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.run_folder import METHOD_RUN
+from gamlp.training.scores import summary
 
 _ROWS = 100_000
 
@@ -48,7 +48,7 @@ class Single:
 
 
 def run_method(
-    graph: Graph, recipe: Recipe, out: Path, *, resources: Resources = HERE, progress: Progress = silent
+    graph: Graph, recipe: Recipe, out: Path, *, resources: Resources = LOCAL, progress: Progress = silent
 ) -> Single:
     """Run every seed that the folder lacks, then write scores and predictions of all nodes."""
     known = method(recipe.model.name)

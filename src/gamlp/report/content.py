@@ -17,9 +17,11 @@ from gamlp.propagation import HopStore
 from gamlp.recipe.recipe import Recipe
 from gamlp.report.observing import Observed, weights_of_rows
 from gamlp.report.tally import Frame, Tally
-from gamlp.run.train import HERE, Resources, best_seed, summary
+from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.bundle import Bundle
 from gamlp.training.run_folder import RunFolder
+from gamlp.training.scores import summary
+from gamlp.training.seeds import best_bundle
 
 Content = dict[str, Any]
 
@@ -181,7 +183,7 @@ def content_of_run(
     part: str = "test",
     weights: WeightsByDegree | None = None,
     own: bool = True,
-    resources: Resources = HERE,
+    resources: Resources = LOCAL,
 ) -> Content:
     """A trained run. `evaluation` are the scores of the rows that `observed` looked at, None where there are none.
 
@@ -197,7 +199,7 @@ def content_of_run(
             SeedScores(seed, told["valid"], scores.get(seed, {}), told["epoch"], told["epochs"],
                        sum(spent) if spent else None, told["stopped"])
         )  # fmt: skip
-    best = best_seed(bundles, recipe.training.monitor)
+    best = best_bundle(bundles)
     graph = observed.graph
     nodes = observed.nodes()
     found = weights_of_rows(bundles[best], store, nodes["row"], resources) if nodes else (None, None, 1)

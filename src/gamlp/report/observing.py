@@ -13,9 +13,11 @@ from gamlp.explain.weights import WeightsByDegree, weights_by_degree
 from gamlp.graph.graph import Graph
 from gamlp.propagation import HopStore
 from gamlp.report.tally import Frame, Tally
-from gamlp.run.train import HERE, Resources, best_seed, rows_of
+from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.bundle import Bundle
 from gamlp.training.device import choose_device
+from gamlp.training.rows import rows_of
+from gamlp.training.seeds import best_bundle
 
 _BATCH = 500  # rows whose weights are asked for at once
 
@@ -39,7 +41,7 @@ class Observed:
         first = next(iter(bundles.values()))
         labels = store.labels
         assert labels is not None
-        best = best_seed(bundles, first.recipe.training.monitor)
+        best = best_bundle(bundles)
         self.frame = Frame.of(first.classes, labels.values[rows], rows, self.degrees)
         self.tallies = {seed: Tally(self.frame, listed=seed == best) for seed in bundles}
         return {seed: tally.add for seed, tally in self.tallies.items()}
@@ -60,7 +62,7 @@ def degrees_of(graph: Graph | None) -> Array | None:
 
 
 def listening(
-    bundle: Bundle, graph: Graph | None, store: HopStore, resources: Resources = HERE
+    bundle: Bundle, graph: Graph | None, store: HopStore, resources: Resources = LOCAL
 ) -> WeightsByDegree | None:
     """Weights over hops by degree, of all stored rows or many of them; None where the graph is not at hand."""
     degrees = degrees_of(graph)
@@ -74,7 +76,7 @@ def listening(
 
 @torch.no_grad()
 def weights_of_rows(
-    bundle: Bundle, store: HopStore, rows: Array, resources: Resources = HERE
+    bundle: Bundle, store: HopStore, rows: Array, resources: Resources = LOCAL
 ) -> tuple[Array | None, Array | None, int]:
     """Weights `[b, hops]` of features and of labels, and the first label hop; None for what the model weighs not."""
     device = choose_device(resources.device)

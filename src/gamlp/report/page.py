@@ -17,9 +17,10 @@ from gamlp.io.files import write_text
 from gamlp.propagation import HopStore
 from gamlp.report.content import content_of_run
 from gamlp.report.observing import Observed, listening
-from gamlp.run.train import HERE, Resources, best_seed
+from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.bundle import Bundle
 from gamlp.training.run_folder import RunFolder
+from gamlp.training.seeds import best_bundle
 
 _SCRIPTS = ("elements.js", "charts.js", "heat.js", "nodes.js", "sections.js", "page.js")
 
@@ -95,14 +96,14 @@ def write_report(
     part: str = "test",
     weights: WeightsByDegree | None = None,
     elsewhere: str | None = None,
-    resources: Resources = HERE,
+    resources: Resources = LOCAL,
 ) -> Path:
     """Write the page into the run; that of another graph, named `elsewhere`, has its own file beside.
 
     `weights` over hops are looked for where they are not given.
     """
     if weights is None:
-        best = best_seed(bundles, run.recipe().training.monitor)
+        best = best_bundle(bundles)
         weights = listening(bundles[best], observed.graph, store, resources)
     content = content_of_run(
         run, bundles, store, observed, evaluation,

@@ -20,9 +20,11 @@ from gamlp.graph.finding import rows_by_id
 from gamlp.graph.graph import Graph
 from gamlp.io.files import told_when_full, write_json, write_text
 from gamlp.progress import Progress, silent
-from gamlp.run.runs import Opened, opened
-from gamlp.run.train import HERE, Resources, rows_of
+from gamlp.run.engine import Opened
+from gamlp.run.open import open_trained
+from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.device import choose_device
+from gamlp.training.rows import rows_of
 
 PICTURES = (".png", ".svg")
 SUFFIXES = (".json", ".csv", *PICTURES)
@@ -123,7 +125,7 @@ def explain(
     graph: Graph | None = None,
     beside: Path | None = None,
     trust: str | None = None,
-    resources: Resources = HERE,
+    resources: Resources = LOCAL,
     progress: Progress = silent,
 ) -> Explanation:
     """Explain a run folder, or a bundle on a graph, and the nodes of these ids.
@@ -133,11 +135,11 @@ def explain(
     folder = beside or (place.parent if place.is_file() else place)
     if graph is not None:
         rows_by_id(graph, ids)  # a misspelt id is told before hops are made
-    with opened(place, graph, folder, trust=trust, resources=resources, progress=progress) as read:
+    with open_trained(place, graph, folder, trust=trust, resources=resources, progress=progress) as read:
         return explain_opened(read, ids, resources)
 
 
-def explain_opened(read: Opened, ids: Sequence[str] = (), resources: Resources = HERE) -> Explanation:
+def explain_opened(read: Opened, ids: Sequence[str] = (), resources: Resources = LOCAL) -> Explanation:
     """The same for what is open already."""
     bundle, store, nodes = read.bundle, read.store, read.graph.nodes
     device = choose_device(resources.device)

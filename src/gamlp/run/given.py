@@ -17,8 +17,8 @@ from gamlp.graph.manifest import digest
 from gamlp.models.shape import HopWeights
 from gamlp.propagation import HopStore
 from gamlp.propagation.store.store import row_numbers
-from gamlp.run.prepare import rows_of
 from gamlp.training.bundle import Bundle
+from gamlp.training.rows import rows_of
 
 
 def rows_among(count: int, rows: Any, name: str = "rows") -> Array:

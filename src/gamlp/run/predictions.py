@@ -21,9 +21,9 @@ from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.io.files import told_when_full
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.run.prepare import rows_of
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
+from gamlp.training.rows import rows_of
 from gamlp.training.scores import probabilities
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -177,3 +178,14 @@ def _area(chance: Array, target: Array) -> float | None:
         if true.any() and not true.all():
             areas.append(roc_auc_score(true, chance[:, column]))
     return float(np.mean(areas)) if areas else None
+
+
+def summary(reports: list[dict[str, float]]) -> dict[str, Any]:
+    """Mean and sample deviation of every metric."""
+    names = list(reports[0])
+    return {
+        "mean": {name: statistics.fmean(report[name] for report in reports) for name in names},
+        "deviation": {
+            name: statistics.stdev(report[name] for report in reports) if len(reports) > 1 else 0.0 for name in names
+        },
+    }

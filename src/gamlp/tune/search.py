@@ -25,10 +25,13 @@ from gamlp.propagation import HopStore
 from gamlp.propagation.subsets import link_of
 from gamlp.recipe.recipe import Recipe
 from gamlp.recipe.space import Space, Subset, starting_point, starting_subsets, suggest, suggest_subsets
+from gamlp.run.prepare import prepare, prepare_split, propagate
+from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import check_one_model
-from gamlp.run.train import HERE, Prepared, Resources, fit_seed, plan_of, prepare, prepare_split
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
+from gamlp.training.rows import Prepared, plan_of
+from gamlp.training.seeds import fit_prepared
 from gamlp.training.typed import ready, settled_relations
 
 By = Literal["score", "loss"]
@@ -50,7 +53,7 @@ class Search:
     seeds: tuple[int, ...] = (0, 1, 2)
     confirm: int = 5
     confirm_seeds: tuple[int, ...] = tuple(range(10))
-    resources: Resources = HERE
+    resources: Resources = LOCAL
     valid_graph: Graph | None = None
     first: tuple[Recipe, ...] = ()
     select_subsets: bool = False
@@ -141,7 +144,7 @@ class Search:
             for number, graph in enumerate(self.graphs):
                 prepared = self.prepared(recipe, graph, number)
                 machine = Machine(choose_device(self.resources.device), self.resources.memory)
-                valid = fit_seed(prepared, seed, machine=machine).valid
+                valid = fit_prepared(prepared, seed, machine).valid
                 after(valid["score"] if self.by == "score" else -valid["loss"])
 
     def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
@@ -157,7 +160,7 @@ class Search:
         every = plan_of(self._with_all(recipe))
         if self.subsets and every.labels is not None:  # once, for all trials that read some of them
             kept = every.model_copy(update={"features": None, "rows": "split"})
-            self.resources.engine().run(graph, kept, folder)
+            propagate(graph, kept, folder, self.resources)
         return prepare_split(graph, recipe, self._features(recipe, graph), folder, resources=self.resources)
 
     def _with_all(self, recipe: Recipe) -> Recipe:
@@ -178,7 +181,7 @@ class Search:
         plan = plan.model_copy(update={"rows": "train"})
         made = [recipe.relations.model_dump(mode="json")] if graph.heterogeneous else []
         name = digest([plan.model_dump(exclude={"labels"}), *made])
-        return self.resources.engine().run(self._union(graph), plan, self.folder / "hops" / f"features-{name}")
+        return propagate(self._union(graph), plan, self.folder / "hops" / f"features-{name}", self.resources)
 
     def _union(self, graph: Graph) -> Graph:
         """The graph, with all rows that any split trains or validates on marked as kept; test rows are not."""

@@ -19,11 +19,13 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.io.place import Place
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.prepare import Resources
-from gamlp.run.train import Prepared, prepare, train_run
+from gamlp.run.prepare import prepare
+from gamlp.run.resources import Resources
+from gamlp.run.train import train_run
 from gamlp.training.bundle import Bundle
 from gamlp.training.ranks.job import TrainingJob, read_result, sources_of, unpacked
 from gamlp.training.ranks.launch import launch_processes
+from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, store_of
 
@@ -35,7 +37,7 @@ LONG = RECIPE.changed({"training.epochs": EPOCHS, "model.batch_norm": True, "tra
 
 def train_in(folder: Path, prepared: Prepared, resources: Resources, observe: Any = None) -> RunFolder:
     run = RunFolder.create(folder, About(graph=None, store="hops"), prepared.recipe, resume=True)
-    train_run(prepared, run, resources=resources, checkpoint_seconds=0.0, observe=observe)
+    train_run(prepared, replace(run, checkpoint_seconds=0.0), resources=resources, observe=observe)
     return run
 
 

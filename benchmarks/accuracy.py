@@ -26,9 +26,9 @@ import accuracy_page
 from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import hops_for, prepare, prepare_split
 from gamlp.run.resources import Resources
 from gamlp.training.batches import Batches
@@ -115,7 +115,7 @@ class Bench:
         """All rows, once for every operator; splits share them."""
         plan = plan_of(recipe, labels=False).model_copy(update={"rows": "all"})
         place = self.work / "hops" / f"{graph.name}-{digest(plan.model_dump(exclude={'labels'}))}"
-        return LocalEngine(threads=self.resources.threads).run(graph, plan, place)
+        return LocalEngine(threads=self.resources.threads).propagate(graph, plan, place)
 
     def twitch(self, name: str) -> dict[str, Any]:
         """Trained on one country, chosen on another, tested on the others; each is a graph of its own."""

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import SIGN
 
 from gamlp.graph import Features, Graph
-from gamlp.io.parallel import usable_cores
+from gamlp.io import usable_cores
 from gamlp.progress import silent
 from gamlp.propagation import FeatureSignal, Operator, hops_in_memory
 from gamlp.propagation.local.hops import PassRun

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gamlp.io.direct import DirectWriter
-from gamlp.io.parallel import usable_cores
+from gamlp.io import DirectWriter, usable_cores
 from gamlp.kernel import instructions
 from gamlp.propagation.local.slabs import allocate
 

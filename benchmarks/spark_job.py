@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.graph import Graph
-from gamlp.io.parallel import Workers
+from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Operator, Plan
 from gamlp.spark.engine import LIGHT_JAVA, SparkPropagator
@@ -65,7 +65,7 @@ class Measured(SparkPropagator):
 
 def ours(graph: Graph, work: Path, blocks: int, hops: int) -> list[float]:
     plan = Plan(features=FeatureSignal(hops=hops, operator=MEAN))
-    return _some(Measured(blocks, settings=SETTINGS).run(graph, plan, work / "store"))
+    return _some(Measured(blocks, settings=SETTINGS).propagate(graph, plan, work / "store"))
 
 
 def local(graph: Graph, work: Path, blocks: int, hops: int) -> list[float]:
@@ -82,7 +82,7 @@ def local(graph: Graph, work: Path, blocks: int, hops: int) -> list[float]:
             tell(stage=last[0], **now.since(last[1]))
         last = (stage, now)
 
-    return _some(LocalEngine(threads=2).run(graph, plan, work / "store", hear))
+    return _some(LocalEngine(threads=2).propagate(graph, plan, work / "store", hear))
 
 
 def shuffled(graph: Graph, work: Path, blocks: int, hops: int, *, packed: bool) -> list[float]:

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from gamlp.graph import Graph
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import new_rows, open_rows
+from gamlp.io import Place, npy_buffer, open_rows
 from gamlp.propagation import Operator
 from gamlp.propagation.blocks.hop import BlockHop
 from gamlp.propagation.blocks.layout import Blocks, Needs
@@ -44,7 +43,7 @@ class Parts:
 
     def enter(self, index: int) -> dict[str, Any]:
         begin, end = self.needs.blocks.bounds[index : index + 2]
-        whole, values = new_rows((end - begin, self.width), np.float32)
+        whole, values = npy_buffer((end - begin, self.width), np.float32)
         values[:] = open_rows(self.features)[begin:end]
         self.place(0, index).put(whole)
         return {}
@@ -80,7 +79,7 @@ class Parts:
         of_rows, of_columns = self.needs.sums()
         rows = slice(begin, end)
         step = factors_of(of_rows[rows], of_columns[rows], self.operator, directed=self.needs.blocks.directed).step
-        whole, into = new_rows((end - begin, self.width), np.float32)
+        whole, into = npy_buffer((end - begin, self.width), np.float32)
         hop = _Carried(self.needs, index, np.arange(end - begin), step, self.operator.loops, _NO_LIMIT)
         hop.table = table
         _, read = hop.run(lambda block: self.place(k - 1, block), into, "float32")

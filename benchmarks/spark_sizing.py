@@ -15,7 +15,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gamlp.io.sizes import format_size
+from gamlp.io import format_size
 from gamlp.propagation.blocks.sizing import Sizing
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

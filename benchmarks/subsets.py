@@ -16,7 +16,7 @@ from gamlp.graph.datasets.synthetic.heterogeneous import mag_like
 from gamlp.graph.union import union_graphs
 from gamlp.graph.views import view_of
 from gamlp.propagation.subsets import Reach, choose
-from gamlp.recipe.sections import Relations
+from gamlp.recipe import RelationsSettings
 from machine import best, reader, write_seconds
 
 SUBSETS, HOPS, LIMIT = 8, 5, 12 << 30
@@ -32,7 +32,7 @@ graph, store, memory, dtype, subsets = sys.argv[1:]
 begun = time.perf_counter()
 features = FeatureSignal(hops=5, operator=Operator(r=0.0, loops=False), dtype=dtype)
 plan = Plan(features=features, subsets=tuple(tuple(subset) for subset in json.loads(subsets)))
-found = LocalEngine(memory=int(memory)).run(Graph.open(graph), plan, Path(store))
+found = LocalEngine(memory=int(memory)).propagate(Graph.open(graph), plan, Path(store))
 seconds = time.perf_counter() - begun
 size = sum(file.bytes for _, file in found.files())
 status = Path("/proc/self/status").read_text()  # ru_maxrss would begin with the parent's
@@ -45,7 +45,7 @@ def over_subsets(work: Path, scale: float, dtype: str, memory: int = LIMIT // 2)
     """The whole job beside its bound: rows that neighbours ask for ÷ read bandwidth, and writing as many bytes."""
     graph = _graph(work, scale)
     reach = Reach(HOPS, columns=False)
-    chosen = choose(graph, Relations(subsets="sample", count=SUBSETS), reach).subsets
+    chosen = choose(graph, RelationsSettings(subsets="sample", count=SUBSETS), reach).subsets
     views = [view_of(graph, subset) for subset in chosen]
     sweeps = _sweeps(graph, views, work)
     entries = {view.name: _entries(graph, view) for view in views}

@@ -29,14 +29,13 @@ import streaming
 import training_record
 from gamlp.graph import Graph
 from gamlp.graph.datasets.synthetic.homogeneous import communities
-from gamlp.io.memory import kept_memory
-from gamlp.io.parallel import usable_cores
+from gamlp.io import keep_freed_memory, usable_cores
 from gamlp.models import GAMLP, Shape
 from gamlp.models.attention import RecursiveAttention
 from gamlp.models.sgc import SGC
 from gamlp.models.sign import SIGN
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
-from gamlp.recipe.recipe import Training
+from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.checkpoint import Standing
 from gamlp.training.loop import Machine, _Run
@@ -76,7 +75,7 @@ class Rounds:
         times: dict[str, list[float]] = {name: [] for name in work}
         for _ in range(self.count):
             for name, do in work.items():
-                with kept_memory() if name in kept else nullcontext():
+                with keep_freed_memory() if name in kept else nullcontext():
                     times[name].append(min(self._seconds(do) for _ in range(calls)))
         return {name: [min(found), statistics.median(found)] for name, found in times.items()}
 
@@ -205,7 +204,7 @@ def epochs(size: Size, store: HopStore, hops: int, rounds: Rounds) -> dict[str, 
 def _epoch(model: nn.Module, batches: Batches, size: Size) -> Work:
     """An epoch of the package's own loop. Its rows are shared by all models, so that they are held once."""
     one = HopRows(batches.source.store, batches.source.rows[:1], batches.source.hops)
-    settings = Training(batch_size=size.batch, learning_rate=0.001)
+    settings = TrainingSettings(batch_size=size.batch, learning_rate=0.001)
     run = _Run(model, one, None, settings, torch.Generator().manual_seed(0), 0, Machine(CPU))
     run.train = batches
     return lambda: run._epoch(Standing())
@@ -215,7 +214,7 @@ def _store(size: Size, work: Path) -> HopStore:
     graph, store = work / "graph", work / "store"
     if not store.exists():
         communities(graph, nodes=size.rows, edges=size.edges, features=size.features, classes=size.classes)
-        LocalEngine().run(Graph.open(graph), Plan(features=FeatureSignal(hops=max(size.hops))), store)
+        LocalEngine().propagate(Graph.open(graph), Plan(features=FeatureSignal(hops=max(size.hops))), store)
     return HopStore.open(store)
 
 

@@ -16,7 +16,7 @@ import torch
 from gamlp.explain.weights import weights_by_degree
 from gamlp.graph.datasets.synthetic.planted import Group, Planted
 from gamlp.graph.graph import Array, Graph, Split
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import prepare
 from gamlp.training.bundle import make_model
 from gamlp.training.loop import Machine

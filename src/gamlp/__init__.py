@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gamlp.classifier import NodeClassifier as NodeClassifier
     from gamlp.errors import GamlpError as GamlpError
     from gamlp.graph import Graph as Graph
-    from gamlp.recipe.recipe import Recipe as Recipe
+    from gamlp.recipe import Recipe as Recipe
     from gamlp.training.bundle import Bundle as Bundle
 
 try:
@@ -23,7 +23,7 @@ _WHERE = {
     "GamlpError": "gamlp.errors",
     "Graph": "gamlp.graph",
     "NodeClassifier": "gamlp.classifier",
-    "Recipe": "gamlp.recipe.recipe",
+    "Recipe": "gamlp.recipe",
 }
 
 __all__ = ["Bundle", "GamlpError", "Graph", "NodeClassifier", "Recipe", "__version__"]

@@ -21,10 +21,10 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Split
 from gamlp.graph.pyg import as_graph
 from gamlp.graph.splits import random_split
-from gamlp.io.sizes import parse_size
+from gamlp.io import parse_size
 from gamlp.models.shape import HopWeights
 from gamlp.progress import Progress, silent
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run import given
 from gamlp.run.given import GivenHops
 from gamlp.run.predictions import chances

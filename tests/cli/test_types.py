@@ -11,7 +11,7 @@ import pytest
 
 from gamlp.graph import Graph
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from tests.cli.conftest import Call
 
 MADE = "generate mag-like --scale 0.002 --width 8 --classes 3 --signal 0.9 --out graph"

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from gamlp.propagation import Engine
+from gamlp.propagation import Propagator
 from tests.conformance.engines import ENGINES
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> Engine:
+def engine(request: pytest.FixtureRequest) -> Propagator:
     return ENGINES[request.param]()

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gamlp.io.parallel import Workers
+from gamlp.io import Workers
 from gamlp.progress import Progress
-from gamlp.propagation import Engine, LocalEngine
+from gamlp.propagation import LocalEngine, Propagator
 from gamlp.propagation.blocks.engine import BlockEngine
 from gamlp.propagation.passes import FIXED
 
@@ -37,7 +37,7 @@ def _one_after_the_other(
     return [answers[number] for number in numbers]
 
 
-ENGINES: dict[str, Callable[[], Engine]] = {
+ENGINES: dict[str, Callable[[], Propagator]] = {
     "local": lambda: LocalEngine(),
     "local, one thread": lambda: LocalEngine(threads=1),
     "local, five threads": lambda: LocalEngine(threads=5),

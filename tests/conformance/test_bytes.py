@@ -52,7 +52,7 @@ def test_all_settings_write_the_same_bytes(
     )
     found = {}
     for index, make in enumerate(ENGINES.values()):
-        make().run(graph, plan, tmp_path / str(index))
+        make().propagate(graph, plan, tmp_path / str(index))
         found[index] = fingerprints(tmp_path / str(index))
     assert len(found[0]) >= 6
     assert all(prints == found[0] for prints in found.values())
@@ -66,7 +66,8 @@ from gamlp.propagation import *
 graph, store, memory, rows = sys.argv[1:]
 plan = Plan(features=FeatureSignal(hops=6), labels=LabelSignal(hops=4), rows=rows)
 print("ready", flush=True)
-LocalEngine(memory=int(memory) or None, threads=2, checkpoint_seconds=0.0).run(Graph.open(graph), plan, Path(store))
+engine = LocalEngine(memory=int(memory) or None, threads=2, checkpoint_seconds=0.0)
+engine.propagate(Graph.open(graph), plan, Path(store))
 """
 
 
@@ -87,7 +88,7 @@ def test_killed_at_random_moments_a_run_resumes_to_the_same_bytes(
     memory = 0 if columns is None else (64 << 20) + 20 * count + 2 * count * 4 * columns
     plan = Plan(features=FeatureSignal(hops=6), labels=LabelSignal(hops=4), rows=rows)
     began = time.monotonic()
-    LocalEngine(memory=memory or None, threads=2).run(graph, plan, tmp_path / "unbroken")
+    LocalEngine(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "unbroken")
     whole = time.monotonic() - began
     moments = random.Random(3)
     killed = 0
@@ -103,7 +104,7 @@ def test_killed_at_random_moments_a_run_resumes_to_the_same_bytes(
         process.wait()
         process.stdout.close()
     assert killed > 0
-    LocalEngine(memory=memory or None, threads=2).run(graph, plan, tmp_path / "broken")
+    LocalEngine(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "broken")
     assert fingerprints(tmp_path / "broken") == fingerprints(tmp_path / "unbroken")
     assert HopStore.open(tmp_path / "broken").damaged() == []
 
@@ -125,7 +126,7 @@ def test_a_resumed_run_does_not_begin_anew(tmp_path: Path, graph: Graph, monkeyp
     monkeypatch.setattr(moving.PassRun, "_sum_rows", stop_after_four)
     engine = LocalEngine(checkpoint_seconds=0.0)
     with pytest.raises(KeyboardInterrupt):
-        engine.run(graph, plan, tmp_path / "store")
+        engine.propagate(graph, plan, tmp_path / "store")
     again: list[int] = []
 
     def note(self: moving.PassRun, k: int, *rest: object) -> None:
@@ -133,6 +134,6 @@ def test_a_resumed_run_does_not_begin_anew(tmp_path: Path, graph: Graph, monkeyp
         original(self, k, *rest)
 
     monkeypatch.setattr(moving.PassRun, "_sum_rows", note)
-    engine.run(graph, plan, tmp_path / "store")
+    engine.propagate(graph, plan, tmp_path / "store")
     assert computed == [1, 2, 3, 4]
     assert again == [5, 6]

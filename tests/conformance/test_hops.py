@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gamlp.graph import Graph, Split
-from gamlp.propagation import Engine, FeatureSignal, Hops, LabelSignal, Operator, Plan
+from gamlp.propagation import FeatureSignal, Hops, LabelSignal, Operator, Plan, Propagator
 from tests.conformance import dense
 from tests.conformance.graphs import Case, cases
 
@@ -19,9 +19,9 @@ TOLERANCE = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}  # of the large
 some = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def propagate(engine: Engine, graph: Graph, plan: Plan, rows: np.ndarray | None = None, **options: bool) -> Hops:
+def propagate(engine: Propagator, graph: Graph, plan: Plan, rows: np.ndarray | None = None, **options: bool) -> Hops:
     with tempfile.TemporaryDirectory() as folder:
-        store = engine.run(graph, plan, Path(folder) / "store")
+        store = engine.propagate(graph, plan, Path(folder) / "store")
         return store.gather(np.arange(graph.nodes.count) if rows is None else rows, **options)
 
 
@@ -40,7 +40,7 @@ def close(found: np.ndarray, expected: np.ndarray, dtype: str = "float32") -> bo
     dtype=st.sampled_from(["float32", "float16", "bfloat16"]),
 )
 def test_features_and_labels_are_powers_of_the_dense_operator(
-    engine: Engine, case: Case, r: float, loops: bool, k: int, label_k: int, dtype: str
+    engine: Propagator, case: Case, r: float, loops: bool, k: int, label_k: int, dtype: str
 ) -> None:
     operator = Operator(r=r, loops=loops)
     plan = Plan(
@@ -57,7 +57,7 @@ def test_features_and_labels_are_powers_of_the_dense_operator(
 
 @some
 @given(case=cases(), r=st.sampled_from([0.0, 0.5, 1.0]), label_r=st.sampled_from([0.0, 0.5, 1.0]))
-def test_labels_may_have_an_operator_of_their_own(engine: Engine, case: Case, r: float, label_r: float) -> None:
+def test_labels_may_have_an_operator_of_their_own(engine: Propagator, case: Case, r: float, label_r: float) -> None:
     plan = Plan(
         features=FeatureSignal(hops=2, operator=Operator(r=r)),
         labels=LabelSignal(hops=3, operator=Operator(r=label_r, loops=False)),
@@ -69,7 +69,7 @@ def test_labels_may_have_an_operator_of_their_own(engine: Engine, case: Case, r:
 
 @some
 @given(case=cases(least=2), seed=st.integers(0, 99))
-def test_permuting_nodes_permutes_hops(engine: Engine, case: Case, seed: int) -> None:
+def test_permuting_nodes_permutes_hops(engine: Propagator, case: Case, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(case.count)  # new number → old number
     number = np.argsort(order)
     moved = Case(
@@ -90,7 +90,7 @@ def test_permuting_nodes_permutes_hops(engine: Engine, case: Case, seed: int) ->
 
 @some
 @given(case=cases())
-def test_row_mean_keeps_constants_and_transition_keeps_mass(engine: Engine, case: Case) -> None:
+def test_row_mean_keeps_constants_and_transition_keeps_mass(engine: Propagator, case: Case) -> None:
     ones = Case(case.count, case.edges, None, False, np.ones((case.count, 3), np.float32), case.labels, case.roles)
     mean = propagate(engine, ones.graph(), Plan(features=FeatureSignal(hops=4, operator=Operator(r=0.0))))
     assert close(mean.x, np.ones_like(mean.x))
@@ -102,7 +102,7 @@ def test_row_mean_keeps_constants_and_transition_keeps_mass(engine: Engine, case
 
 @some
 @given(case=cases())
-def test_the_symmetric_operator_is_symmetric(engine: Engine, case: Case) -> None:
+def test_the_symmetric_operator_is_symmetric(engine: Propagator, case: Case) -> None:
     identity = Case(
         case.count, case.edges, case.weights, False, np.eye(case.count, dtype=np.float32), case.labels, case.roles
     )
@@ -113,7 +113,7 @@ def test_the_symmetric_operator_is_symmetric(engine: Engine, case: Case) -> None
 
 @some
 @given(case=cases(), names=st.sampled_from(["train", "valid", "test", "split", "train+test", "labelled"]))
-def test_kept_rows_are_the_same_bytes(engine: Engine, case: Case, names: str) -> None:
+def test_kept_rows_are_the_same_bytes(engine: Propagator, case: Case, names: str) -> None:
     graph = case.graph()
     plan = {"features": FeatureSignal(hops=3), "labels": LabelSignal(hops=2)}
     roles = {
@@ -139,7 +139,7 @@ def test_kept_rows_are_the_same_bytes(engine: Engine, case: Case, names: str) ->
 
 @some
 @given(case=cases(), seed=st.integers(0, 99))
-def test_labels_of_validation_and_test_rows_never_enter(engine: Engine, case: Case, seed: int) -> None:
+def test_labels_of_validation_and_test_rows_never_enter(engine: Propagator, case: Case, seed: int) -> None:
     other = case.labels.copy()
     hidden = np.flatnonzero(case.roles != 1)
     other[hidden] = np.random.default_rng(seed).integers(0, int(case.labels.max()) + 1, len(hidden))
@@ -155,7 +155,7 @@ def test_labels_of_validation_and_test_rows_never_enter(engine: Engine, case: Ca
 
 @some
 @given(case=cases(least=6), folds=st.integers(2, 3))
-def test_cross_fitted_hops_come_from_the_other_folds(engine: Engine, case: Case, folds: int) -> None:
+def test_cross_fitted_hops_come_from_the_other_folds(engine: Propagator, case: Case, folds: int) -> None:
     train = np.flatnonzero(case.roles == 1)
     if len(train) < folds:
         return
@@ -171,7 +171,7 @@ def test_cross_fitted_hops_come_from_the_other_folds(engine: Engine, case: Case,
 
 
 @pytest.mark.parametrize("scaling", ["none", "row", "l2", "standard"])
-def test_features_are_scaled_before_propagation(engine: Engine, scaling: str) -> None:
+def test_features_are_scaled_before_propagation(engine: Propagator, scaling: str) -> None:
     random = np.random.default_rng(3)
     x = random.normal(2.0, 3.0, size=(12, 5)).astype(np.float32)
     x[4], x[:, 2] = 0.0, 7.0  # an empty row, a constant column
@@ -191,7 +191,7 @@ def test_features_are_scaled_before_propagation(engine: Engine, scaling: str) ->
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("r", [0.0, 0.5, 1.0])
-def test_half_precision_does_not_lose_hubs(engine: Engine, dtype: str, r: float) -> None:
+def test_half_precision_does_not_lose_hubs(engine: Propagator, dtype: str, r: float) -> None:
     """At r = 1 a hub's scaled row is 1/degree of its features: stored plainly in float16 it would lose its digits."""
     leaves = 3000
     edges = np.stack([np.zeros(leaves, np.int64), np.arange(1, leaves + 1)])
@@ -208,7 +208,7 @@ def test_half_precision_does_not_lose_hubs(engine: Engine, dtype: str, r: float)
     assert relative.max() < {"float16": 3e-3, "bfloat16": 3e-2}[dtype]
 
 
-def test_what_float16_cannot_hold_is_told(engine: Engine) -> None:
+def test_what_float16_cannot_hold_is_told(engine: Propagator) -> None:
     graph = Graph.from_arrays([[0, 1], [1, 2]], np.array([[1.0, 7e4], [2.0, 1.0], [3.0, 2.0]], np.float32))
     with pytest.raises(Exception, match=r"float16.*bfloat16 or float32"):
         propagate(engine, graph, Plan(features=FeatureSignal(hops=1, dtype="float16")))
@@ -216,7 +216,7 @@ def test_what_float16_cannot_hold_is_told(engine: Engine) -> None:
     assert np.isfinite(found.x).all()
 
 
-def test_many_labels_a_node(engine: Engine) -> None:
+def test_many_labels_a_node(engine: Propagator) -> None:
     labels = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 1], [0, 0, 0]], np.int8)
     split = Split.of(4, train=[0, 1], valid=[2], test=[3])
     graph = Graph.from_arrays([[0, 1, 2], [1, 2, 3]], np.eye(4), labels, split=split)
@@ -228,7 +228,7 @@ def test_many_labels_a_node(engine: Engine) -> None:
     assert np.array_equal(found.target, labels)
 
 
-def test_deep_propagation_stays_right(engine: Engine) -> None:
+def test_deep_propagation_stays_right(engine: Propagator) -> None:
     random = np.random.default_rng(5)
     edges = random.integers(0, 20, (2, 50))
     x = random.normal(size=(20, 9)).astype(np.float32)
@@ -237,7 +237,7 @@ def test_deep_propagation_stays_right(engine: Engine) -> None:
     assert close(found.x[:, 0], dense.hops(matrix, x, 50))
 
 
-def test_weights_beyond_float32_are_told(engine: Engine) -> None:
+def test_weights_beyond_float32_are_told(engine: Propagator) -> None:
     graph = Graph.from_arrays([[0, 1], [1, 2]], np.eye(3), weights=[1e-41, 1.0])
     with pytest.raises(Exception, match="edge weights of node 0 add up to"):
         propagate(engine, graph, Plan(features=FeatureSignal(hops=1, operator=Operator(loops=False))))

@@ -11,7 +11,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.peers.contract import Place, Report
 from gamlp.peers.registry import METHODS, method, recipe_for, run
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from tests.training.small import ONE_THREAD, make_graph, relabelled, rows_of_role
 
 pytest.importorskip("torch_geometric")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gamlp.errors import GamlpError
 from gamlp.models import HopWeights, Shape
 from gamlp.models.registry import MODELS, build
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.bundle import make_model
 from tests.conformance.models import NAMES, OWN, TYPED, TYPED_NAMES
 

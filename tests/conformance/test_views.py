@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gamlp.graph.views import view_of
-from gamlp.propagation import Engine, FeatureSignal, HopStore, LabelSignal, Operator, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan, Propagator
 from tests.conformance.test_hops import close
 from tests.conformance.typed_graphs import TARGET, TypedCase, typed_cases
 
@@ -32,14 +32,14 @@ PLANS = {
 }
 
 
-def run(engine: Engine, case: TypedCase, plan: Plan, folder: str) -> HopStore:
-    return engine.run(case.graph(), plan, Path(folder) / "store")
+def run(engine: Propagator, case: TypedCase, plan: Plan, folder: str) -> HopStore:
+    return engine.propagate(case.graph(), plan, Path(folder) / "store")
 
 
 @some
 @given(case=typed_cases(), **PLANS)
 def test_each_types_features_are_a_signal_of_their_own(
-    engine: Engine, case: TypedCase, subsets: list[tuple[str, ...]], r: float, loops: bool, k: int
+    engine: Propagator, case: TypedCase, subsets: list[tuple[str, ...]], r: float, loops: bool, k: int
 ) -> None:
     features = FeatureSignal(hops=k, operator=Operator(r=r, loops=loops))
     plan = Plan(features=features, subsets=tuple(subsets), apart=True)
@@ -61,7 +61,7 @@ def test_each_types_features_are_a_signal_of_their_own(
 @some
 @given(case=typed_cases(one_width=True), dtype=st.sampled_from(["float32", "float16", "bfloat16"]), **PLANS)
 def test_types_of_one_width_share_a_signal_and_labels_go_along(
-    engine: Engine, case: TypedCase, dtype: str, subsets: list[tuple[str, ...]], r: float, loops: bool, k: int
+    engine: Propagator, case: TypedCase, dtype: str, subsets: list[tuple[str, ...]], r: float, loops: bool, k: int
 ) -> None:
     operator = Operator(r=r, loops=loops)
     plan = Plan(
@@ -86,7 +86,7 @@ def test_types_of_one_width_share_a_signal_and_labels_go_along(
     case=typed_cases(one_width=True), scaling=st.sampled_from(["row", "l2", "standard"]), subset=st.sampled_from(EVERY)
 )
 def test_each_type_is_scaled_by_its_own_rows(
-    engine: Engine, case: TypedCase, scaling: str, subset: tuple[str, ...]
+    engine: Propagator, case: TypedCase, scaling: str, subset: tuple[str, ...]
 ) -> None:
     plan = Plan(features=FeatureSignal(hops=2, scaling=scaling), subsets=(subset,))
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def _scaled(x: np.ndarray, scaling: str) -> np.ndarray:
 @some
 @given(case=typed_cases(one_width=True, all_features=True), folds=st.integers(2, 3))
 def test_cross_fitted_labels_come_from_the_other_folds_on_every_view(
-    engine: Engine, case: TypedCase, folds: int
+    engine: Propagator, case: TypedCase, folds: int
 ) -> None:
     train = np.flatnonzero(case.roles == 1)
     if len(train) < folds:
@@ -116,7 +116,7 @@ def test_cross_fitted_labels_come_from_the_other_folds_on_every_view(
     subsets = (("cites",), ("writes", "appears-in"))
     plan = Plan(features=None, labels=LabelSignal(hops=3, folds=folds), subsets=subsets)
     with tempfile.TemporaryDirectory() as folder:
-        store = engine.run(case.graph(), plan, Path(folder) / "store")
+        store = engine.propagate(case.graph(), plan, Path(folder) / "store")
         found = [store.signals[channel.signal].gather(train) for channel in store.channels(signal="crossfit")]
     order = np.random.default_rng(0).permutation(len(train))
     fold = np.empty(len(train), int)
@@ -131,7 +131,7 @@ def test_cross_fitted_labels_come_from_the_other_folds_on_every_view(
 
 @some
 @given(case=typed_cases(one_width=True, all_features=True), subset=st.sampled_from(EVERY))
-def test_kept_rows_are_rows_of_the_target(engine: Engine, case: TypedCase, subset: tuple[str, ...]) -> None:
+def test_kept_rows_are_rows_of_the_target(engine: Propagator, case: TypedCase, subset: tuple[str, ...]) -> None:
     plan = Plan(features=FeatureSignal(hops=3), rows="train", subsets=(subset,))
     train = np.flatnonzero(case.roles == 1)
     with tempfile.TemporaryDirectory() as folder:

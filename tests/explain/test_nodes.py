@@ -17,7 +17,7 @@ from gamlp.explain.nodes import NodeExplanation, explain_nodes
 from gamlp.graph.graph import Graph, Ids, Labels, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.rows import plan_of
 
@@ -59,7 +59,7 @@ def explained(made: Bundle, on: Graph, folder: Path, rows: np.ndarray, **options
 
 
 def stored(made: Bundle, on: Graph, folder: Path) -> HopStore:
-    return LocalEngine().run(on, plan_of(made.recipe), folder / "hops")
+    return LocalEngine().propagate(on, plan_of(made.recipe), folder / "hops")
 
 
 def dense(on: Graph) -> np.ndarray:

@@ -13,7 +13,7 @@ from gamlp.graph import Graph, Split
 from gamlp.graph.folder import damaged_files
 from gamlp.graph.graph import Ids, Labels
 from gamlp.graph.induced import induced
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import prepare
 from gamlp.run.resources import Resources
 from tests.conformance.engines import BlocksHere
@@ -53,7 +53,7 @@ def test_tasks_cut_out_the_same_graph(tmp_path: Path, weighted: bool, directed: 
     assert graph.nodes.split is not None
     rows = graph.nodes.split.train
     local = induced(graph, rows, tmp_path / "local")
-    found = BlocksHere(blocks=blocks).induced(graph, rows, tmp_path / "tasks")
+    found = BlocksHere(blocks=blocks).induce(graph, rows, tmp_path / "tasks")
     assert len(found.relation.blocks) == blocks and damaged_files(found) == []
     for ours, theirs in zip(_edges(found), _edges(local)):
         assert np.array_equal(ours, theirs)
@@ -65,22 +65,27 @@ def test_tasks_cut_out_the_same_graph(tmp_path: Path, weighted: bool, directed: 
     assert np.array_equal(ours.split.roles, theirs.split.roles)  # type: ignore[union-attr]
     every = np.arange(len(rows))
     assert ours.ids.take(every).to_pylist() == theirs.ids.take(every).to_pylist()
-    again = BlocksHere(blocks=2).induced(graph, rows, tmp_path / "tasks")  # there already
+    again = BlocksHere(blocks=2).induce(graph, rows, tmp_path / "tasks")  # there already
     assert len(again.relation.blocks) == blocks
     with pytest.raises(GamlpError, match="holds another graph"):
-        BlocksHere().induced(graph, rows[:-1], tmp_path / "tasks")
+        BlocksHere().induce(graph, rows[:-1], tmp_path / "tasks")
 
 
 def test_inductive_training_reads_the_same_hops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(tmp_path / "graph", weighted=False, directed=False)
     recipe = Recipe.of({"training": {"setting": "inductive"}, "propagation": {"hops": 2, "label_hops": 2}})
     here = prepare(graph, recipe, tmp_path / "here")
-    monkeypatch.setattr(Resources, "engine", lambda _: BlocksHere(blocks=3))
+    monkeypatch.setattr(Resources, "open_engine", lambda _: Closeable(blocks=3))
     there = prepare(graph, recipe, tmp_path / "there")
     for ours, theirs in zip((there.train, there.valid), (here.train, here.valid)):
         assert ours is not None and theirs is not None and np.array_equal(ours.rows, theirs.rows)
         for mine, other in zip(ours.gather(np.arange(len(ours))), theirs.gather(np.arange(len(theirs)))):
             assert np.array_equal(mine, other)
+
+
+class Closeable(BlocksHere):
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def _edges(graph: Graph) -> list[np.ndarray]:

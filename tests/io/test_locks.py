@@ -10,8 +10,7 @@ import pytest
 
 import gamlp.io.locks
 from gamlp.errors import GamlpError
-from gamlp.io.locks import lease
-from gamlp.io.place import Place
+from gamlp.io import Place, sole_writer
 
 
 @pytest.fixture(params=["folder", "url"])
@@ -26,17 +25,17 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 def test_a_second_holder_is_refused_and_the_first_goes_on(place: Place) -> None:
-    with lease(place, refused="another run is writing this store", kept=("kept",)):
+    with sole_writer(place, refused="another run is writing this store", kept=("kept",)):
         refused = pytest.raises(GamlpError, match="another run is writing this store; wait for it to end")
-        with refused, lease(place, refused="another run is writing this store", kept=("kept",)):
+        with refused, sole_writer(place, refused="another run is writing this store", kept=("kept",)):
             pytest.fail("two hold it")
         (place / "kept").put(b"")
-    with lease(place, refused="free again"):
+    with sole_writer(place, refused="free again"):
         pass
 
 
 def test_nothing_is_left_where_nothing_was_begun(place: Place) -> None:
-    with pytest.raises(RuntimeError), lease(place, refused="taken", kept=("kept",)):
+    with pytest.raises(RuntimeError), sole_writer(place, refused="taken", kept=("kept",)):
         raise RuntimeError
     assert place.names() == [] and (place.local is None or not place.local.exists())
 
@@ -45,11 +44,11 @@ def test_a_holder_that_died_is_passed_over(tmp_path: Path, monkeypatch: pytest.M
     place = Place.of(f"memory://{tmp_path.name}")
     dead = place / ".lock-0000000001.000000-dead"
     dead.put(b'{"seen": 1.0}')
-    with lease(place, refused="taken"):
+    with sole_writer(place, refused="taken"):
         assert not dead.exists()
     monkeypatch.setattr(gamlp.io.locks, "STALE", 1e12)
     dead.put(b'{"seen": 1.0}')
-    with pytest.raises(GamlpError, match="taken"), lease(place, refused="taken"):
+    with pytest.raises(GamlpError, match="taken"), sole_writer(place, refused="taken"):
         pytest.fail("the first is alive")
     place.remove()
 
@@ -60,8 +59,8 @@ def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(gamlp.io.locks, "RENEWED", 0.05)
     monkeypatch.setattr(gamlp.io.locks, "STALE", 0.5)
     place = Place.of(f"memory://{tmp_path.name}")
-    with lease(place, refused="taken"):
+    with sole_writer(place, refused="taken"):
         time.sleep(0.8)
-        with pytest.raises(GamlpError, match="taken"), lease(place, refused="taken"):
+        with pytest.raises(GamlpError, match="taken"), sole_writer(place, refused="taken"):
             pytest.fail("it was renewed")
     place.remove()

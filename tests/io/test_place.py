@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.io.place import Place, is_url, scratch
-from gamlp.io.row_arrays import RemoteRows, RowShards, bytes_of, new_rows, open_rows, put_rows
+from gamlp.io import Place, RemoteRows, RowShards, is_url, npy_buffer, npy_size, open_rows, put_rows, scratch_folder
 
 
 @pytest.fixture(params=["folder", "url"])
@@ -61,9 +60,9 @@ def test_a_local_file_is_put_and_fetched(place: Place, tmp_path: Path) -> None:
     (tmp_path / "from").write_bytes(b"content")
     (place / "to").put_file(tmp_path / "from")
     assert (place / "to").read() == b"content"
-    fetched = (place / "to").fetched()
+    fetched = (place / "to").local_copy()
     assert fetched.read_bytes() == b"content"
-    assert (fetched.parent == scratch()) is (place.local is None)
+    assert (fetched.parent == scratch_folder()) is (place.local is None)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,7 @@ def test_rows_are_read_as_numpy_reads_them(place: Place) -> None:
     values = np.random.default_rng(0).normal(size=(300, 5)).astype(np.float32)
     put_rows(place / "rows.npy", values)
     rows = open_rows(place / "rows.npy")
-    assert (place / "rows.npy").size() == bytes_of(values.shape, values.dtype)
+    assert (place / "rows.npy").size() == npy_size(values.shape, values.dtype)
     for key in (slice(3, 9), slice(None), slice(290, 400), slice(0, 10, 3), 7, -1, np.array([5, 0, 299, 5])):
         assert np.array_equal(rows[key], values[key])
     assert rows[np.zeros(0, np.int64)].shape == (0, 5)
@@ -124,7 +123,7 @@ def test_what_is_no_array_is_told(tmp_path: Path) -> None:
 
 
 def test_rows_computed_in_place_are_a_file(tmp_path: Path) -> None:
-    whole, rows = new_rows((3, 4), np.float32)
+    whole, rows = npy_buffer((3, 4), np.float32)
     rows[:] = np.arange(12).reshape(3, 4)
     Place.of(tmp_path / "rows.npy").put(whole)
     assert np.array_equal(np.load(tmp_path / "rows.npy"), np.arange(12, dtype=np.float32).reshape(3, 4))

@@ -17,7 +17,7 @@ from gamlp.models.registry import MODELS, build
 from gamlp.models.relations import SubsetMixing
 from gamlp.models.shape import Part, Shape, channels_of
 from gamlp.models.sign import SIGN
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.bundle import make_model
 
 ROWS, HOPS, CLASSES = 6, 2, 3

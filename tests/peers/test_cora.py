@@ -12,7 +12,7 @@ from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Graph
 from gamlp.peers.contract import Place
 from gamlp.peers.registry import METHODS, recipe_for, recipe_named, run
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.resources import Resources
 
 ABOVE_MAJORITY = 0.30

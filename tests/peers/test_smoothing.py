@@ -13,7 +13,7 @@ from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Graph, Labels, Split
 from gamlp.peers.smoothing import check_room, correct, correct_and_smooth, label_propagation, smooth, spread
 from gamlp.propagation import Operator
-from gamlp.recipe.recipe import Recipe, Smoothing, described
+from gamlp.recipe import Recipe, SmoothingSettings, described
 
 COUNT, CLASSES, ALONE = 40, 3, 39
 TRAIN, VALID, TEST = np.arange(0, 10), np.arange(10, 20), np.arange(20, 40)
@@ -121,7 +121,7 @@ def test_many_labels_are_shares_of_the_labels_that_came() -> None:
     assert np.abs(found - wanted)[reached].max() < 1e-4 and found.max() <= 1
 
 
-def written_out(graph: Graph, chances: np.ndarray, settings: Smoothing) -> np.ndarray:
+def written_out(graph: Graph, chances: np.ndarray, settings: SmoothingSettings) -> np.ndarray:
     """Correct & Smooth, as the paper writes it (sections 2.2 and 2.3)."""
     matrix, truth = dense(graph, settings.r, False), one_hot(graph)
     error = np.zeros((COUNT, CLASSES))
@@ -154,7 +154,7 @@ def written_out(graph: Graph, chances: np.ndarray, settings: Smoothing) -> np.nd
 @pytest.mark.parametrize("steps", [(7, 9), (60, 0), (0, 60)])
 def test_correct_and_smooth_is_as_written_out(autoscale: bool, r: float, steps: tuple[int, int]) -> None:
     graph, chances = graph_of(2), chances_of()
-    settings = Smoothing(
+    settings = SmoothingSettings(
         correct_alpha=0.85, correct_steps=steps[0], smooth_alpha=0.7, smooth_steps=steps[1],
         autoscale=autoscale, scale=1.5, r=r,
     )  # fmt: skip
@@ -170,12 +170,12 @@ def test_correcting_errors_of_rows_that_are_right_changes_nothing() -> None:
     chances = chances_of()
     chances[TRAIN] = one_hot(graph)[TRAIN]
     for autoscale in (True, False):
-        assert np.array_equal(correct(graph, chances, Smoothing(autoscale=autoscale)), chances)
+        assert np.array_equal(correct(graph, chances, SmoothingSettings(autoscale=autoscale)), chances)
 
 
 def test_a_corrected_row_keeps_its_sum_and_autoscale_gives_it_the_mean_error() -> None:
     graph, chances = graph_of(), chances_of()
-    moved = correct(graph, chances, Smoothing(correct_alpha=0.9)) - chances
+    moved = correct(graph, chances, SmoothingSettings(correct_alpha=0.9)) - chances
     mean = np.abs(one_hot(graph)[TRAIN] - chances[TRAIN]).sum(1).mean()
     reached = np.abs(moved).sum(1) > 1e-6
     assert np.allclose(np.abs(moved[reached]).sum(1), mean, atol=1e-4)
@@ -185,7 +185,7 @@ def test_a_corrected_row_keeps_its_sum_and_autoscale_gives_it_the_mean_error() -
 
 def test_smoothing_starts_from_training_labels_and_gives_them_back_at_alpha_zero() -> None:
     graph, chances = graph_of(), chances_of()
-    found = smooth(graph, chances, Smoothing(smooth_alpha=0.0, smooth_steps=3))
+    found = smooth(graph, chances, SmoothingSettings(smooth_alpha=0.0, smooth_steps=3))
     assert np.allclose(found[TRAIN], one_hot(graph)[TRAIN], atol=1e-6)
     rest = np.setdiff1d(np.arange(COUNT), TRAIN)
     assert np.allclose(found[rest], chances[rest], atol=1e-6)
@@ -197,7 +197,7 @@ def test_smoothing_many_labels_stays_among_probabilities() -> None:
     start = chances.astype(np.float64)
     start[TRAIN] = one_hot(graph)[TRAIN]
     weights = 0.2 * np.linalg.inv(np.eye(COUNT) - 0.8 * dense(graph, 0.5, False))
-    found = correct_and_smooth(graph, chances, Smoothing(correct_steps=0, smooth_steps=200))
+    found = correct_and_smooth(graph, chances, SmoothingSettings(correct_steps=0, smooth_steps=200))
     assert np.abs(found - weights @ start / weights.sum(1, keepdims=True)).max() < 1e-4
 
 
@@ -207,7 +207,7 @@ def test_labels_of_validation_and_test_rows_change_nothing() -> None:
     values = graph.nodes.labels.values.copy()
     values[10:] = (values[10:] + 1) % CLASSES
     other = graph.with_answers(labels=Labels(values, graph.nodes.labels.classes))
-    settings = Smoothing()
+    settings = SmoothingSettings()
     assert np.array_equal(
         label_propagation(graph, alpha=0.9, steps=20), label_propagation(other, alpha=0.9, steps=20)
     )  # fmt: skip
@@ -224,7 +224,7 @@ def test_labels_of_validation_and_test_rows_change_nothing() -> None:
 def test_what_cannot_be_smoothed_is_told() -> None:
     graph = graph_of()
     with pytest.raises(GamlpError, match="are not those of the 40 nodes"):
-        correct_and_smooth(graph, chances_of()[:5], Smoothing())
+        correct_and_smooth(graph, chances_of()[:5], SmoothingSettings())
     with pytest.raises(GamlpError, match="no labelled training rows"):
         label_propagation(graph.with_answers(split=None), alpha=0.9, steps=3)
     with pytest.raises(GamlpError, match="for all nodes at once, beyond"):
@@ -235,7 +235,7 @@ def test_what_cannot_be_smoothed_is_told() -> None:
 def test_the_recipe_has_a_section_that_is_left_out_by_default() -> None:
     assert Recipe().smoothing is None
     recipe = Recipe.of({"smoothing": None}).changed({"smoothing.smooth_alpha": 0.5})
-    assert recipe.smoothing == Smoothing(smooth_alpha=0.5)
+    assert recipe.smoothing == SmoothingSettings(smooth_alpha=0.5)
     assert recipe["smoothing.smooth_alpha"] == 0.5
     assert ("smoothing.autoscale", "True") in {(key, default) for key, default, _ in described()}
     with pytest.raises(GamlpError, match=r"no 'smoothing\.smooth_alfa': did you mean 'smoothing\.smooth_alpha'"):

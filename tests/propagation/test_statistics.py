@@ -49,7 +49,7 @@ def test_another_graphs_statistics_scale_this_one(tmp_path: Path) -> None:
     expected = (whole.nodes.features.values - np.float32(given.mean)) / np.float32(given.deviation)
     found = hops_in_memory(whole, plan(given).features)
     assert np.allclose(found[0], expected, rtol=1e-5, atol=1e-6)
-    stored = ENGINE.run(whole, plan(given), tmp_path / "store").gather(np.arange(40)).x[:, 0]
+    stored = ENGINE.propagate(whole, plan(given), tmp_path / "store").gather(np.arange(40)).x[:, 0]
     assert np.allclose(np.moveaxis(stored, 1, 0), found, rtol=1e-5, atol=1e-6)
 
 
@@ -83,10 +83,10 @@ def test_the_key_changes_with_the_statistics_and_the_settings_hold_a_digest() ->
 def test_a_store_of_other_statistics_is_refused(tmp_path: Path, stored: bool) -> None:
     graph = make_graph()
     given = feature_statistics(graph)
-    ENGINE.run(graph, plan(given if stored else None), tmp_path / "store")
+    ENGINE.propagate(graph, plan(given if stored else None), tmp_path / "store")
     with pytest.raises(GamlpError, match=r"features with statistics \w+ where \w+ is asked for"):
-        ENGINE.run(graph, plan(None if stored else given), tmp_path / "store")
-    assert ENGINE.run(graph, plan(given if stored else None), tmp_path / "store").damaged() == []
+        ENGINE.propagate(graph, plan(None if stored else given), tmp_path / "store")
+    assert ENGINE.propagate(graph, plan(given if stored else None), tmp_path / "store").damaged() == []
 
 
 def test_statistics_that_do_not_fit_are_told() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
-from gamlp.recipe.recipe import Recipe, described, parse_value, shipped
+from gamlp.recipe import Recipe, described, parse_value, shipped_names
 
 
 def written(folder: Path, text: str) -> Path:
@@ -215,7 +215,7 @@ def test_every_setting_is_described_or_told_by_its_name() -> None:
     assert len(rows) == len({key for key, _, _ in rows})
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_names())
 def test_every_shipped_recipe_validates_and_says_where_it_comes_from(name: str) -> None:
     recipe = Recipe.of(name)
     assert recipe.about

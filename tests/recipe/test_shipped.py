@@ -13,8 +13,7 @@ import yaml
 
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.load import load
-from gamlp.recipe.recipe import Recipe, parse_changes, shipped
-from gamlp.recipe.space import load_space, suggest
+from gamlp.recipe import Recipe, load_space, parse_changes, shipped_names, suggest
 from gamlp.run.evaluate import evaluate_rows
 from gamlp.run.prepare import prepare
 from gamlp.training.loop import Machine
@@ -37,7 +36,7 @@ def searches() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_names())
 def test_a_recipe_says_where_it_comes_from(name: str) -> None:
     recipe = Recipe.of(name)
     assert len(recipe.about) > 40, "a recipe without a source"
@@ -45,7 +44,7 @@ def test_a_recipe_says_where_it_comes_from(name: str) -> None:
 
 
 def test_every_dataset_of_the_table_has_a_recipe_for_both_attentions() -> None:
-    assert set(TABLE) | set(ACCURACY["twitch"]["recipes"].values()) <= set(shipped())
+    assert set(TABLE) | set(ACCURACY["twitch"]["recipes"].values()) <= set(shipped_names())
     twitch = ACCURACY["twitch"]
     assert {twitch["train"], twitch["valid"], *twitch["test"], *ACCURACY["datasets"]} <= set(DATASETS)
 

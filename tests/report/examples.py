@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gamlp.graph import Graph, Labels, Split
 from gamlp.graph.graph import Ids
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances
 
 Array = np.ndarray[Any, Any]

@@ -18,6 +18,7 @@ from gamlp.report import SeedScores, content_of_chances
 from gamlp.report.content import MOST_POINTS, curves_of
 from gamlp.report.tally import Frame, Tally
 from gamlp.run.evaluate import evaluate
+from gamlp.run.path import run_path
 from gamlp.run.source import Source
 from gamlp.run.train import train
 from gamlp.training.bundle import Bundle

@@ -10,7 +10,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, Labels, Split
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.evaluate import evaluate_rows
 from gamlp.run.prepare import hops_for, prepare
 from gamlp.training.rows import Prepared

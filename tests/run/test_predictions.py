@@ -18,7 +18,7 @@ from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.graph.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.predictions import chances, choose_rows, class_columns, write_predictions
 from gamlp.training.bundle import Bundle, make_model
 
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> HopStore:
     split = Split.of(90, train=np.arange(30), valid=np.arange(30, 40), test=np.arange(40, 60))
     labels = np.where(np.arange(90) < 70, np.arange(90) % 3, -1)
     graph = Graph.from_arrays(random.integers(0, 90, (2, 300)), random.normal(size=(90, 5)), labels, split=split)
-    return LocalEngine().run(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "hops")
+    return LocalEngine().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "hops")
 
 
 def test_batches_change_nothing(store: HopStore) -> None:
@@ -120,9 +120,9 @@ def test_columns_of_classes_are_each_once() -> None:
 _PEAK = """
 import sys
 from pathlib import Path
-import gamlp.prediction as prediction
+import gamlp.run.predictions as prediction
 from gamlp.graph.graph import Graph
-from gamlp.memory import anonymous_memory
+from gamlp.io.memory import anonymous_memory
 from gamlp.propagation import HopStore
 from gamlp.training.bundle import Bundle
 
@@ -148,7 +148,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph of 400,000 nodes, its hops and a model of many classes."""
     place = tmp_path_factory.mktemp("planted")
     graph = communities(place / "graph", nodes=400_000, edges=400_000, features=8, classes=CLASSES)
-    LocalEngine().run(graph, Plan(features=FeatureSignal(hops=1)), place / "hops")
+    LocalEngine().propagate(graph, Plan(features=FeatureSignal(hops=1)), place / "hops")
     bundle_for(8, tuple(f"class {number}" for number in range(CLASSES)), hops=1).save(place / "bundle")
     return place
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io.parallel import Workers
+from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, LabelSignal, Plan
 from gamlp.spark.engine import SparkPropagator
@@ -104,7 +104,7 @@ def main() -> None:
 
     engine = ToldEngine(options.blocks, settings=SparkSettings.of(options.master, options.conf), fault=fault)
     try:
-        engine.run(Graph.open(options.graph), PLAN, options.store)
+        engine.propagate(Graph.open(options.graph), PLAN, options.store)
     except GamlpError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

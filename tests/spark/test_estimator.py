@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.nodes import NodeNames
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.evaluate import evaluate
 from gamlp.run.predictions import write_predictions
 from gamlp.run.source import open_source

@@ -15,7 +15,7 @@ import pytest
 import gamlp.io.locks
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.propagation import HopStore
 from tests.spark.driver import PLAN, ToldEngine
 from tests.spark.processes import Gate, driver, files_in, fingerprints, local_bytes, save_graph, wait_for
@@ -107,12 +107,12 @@ def test_after_a_killed_driver_the_next_one_goes_on(cluster, graph, expected, tm
 def test_a_full_disk_is_told_and_after_room_is_made_the_run_goes_on(spark, graph, expected, tmp_path, capsys):
     with small_disk(tmp_path / "disk", "320k") as disk:
         with pytest.raises(GamlpError, match="no space left on the device"):
-            ToldEngine(4).run(Graph.open(graph), PLAN, disk / "store")
+            ToldEngine(4).propagate(Graph.open(graph), PLAN, disk / "store")
         assert "hop 1 of 3: [0, 1, 2, 3]" in capsys.readouterr().out  # it had begun
         assert half_written(disk / "store") == []
         assert not (disk / "store" / "manifest.json").exists()
         subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
-        ToldEngine(4).run(Graph.open(graph), PLAN, disk / "store")
+        ToldEngine(4).propagate(Graph.open(graph), PLAN, disk / "store")
         assert "neighbours: []" in capsys.readouterr().out  # it went on
         assert fingerprints(disk / "store") == expected
 
@@ -155,7 +155,7 @@ def stopped_before(spark, graph, store, stage):
         return work
 
     with pytest.raises(Stopped):
-        ToldEngine(4, fault=stop).run(Graph.open(graph), PLAN, store)
+        ToldEngine(4, fault=stop).propagate(Graph.open(graph), PLAN, store)
 
 
 def cut_to_half(path):
@@ -176,7 +176,7 @@ def test_a_file_that_was_cut_in_an_unfinished_store_is_made_anew(spark, graph, e
     stopped_before(spark, graph, tmp_path / "store", stage)
     (found,) = (tmp_path / "store").glob(pattern)
     cut_to_half(found)
-    ToldEngine(4).run(Graph.open(graph), PLAN, tmp_path / "store")
+    ToldEngine(4).propagate(Graph.open(graph), PLAN, tmp_path / "store")
     assert fingerprints(tmp_path / "store") == expected
     assert HopStore.open(tmp_path / "store").damaged() == []
 
@@ -190,9 +190,9 @@ def test_a_file_that_is_cut_between_two_stages_is_named_and_mended_by_the_next_r
         return work
 
     with pytest.raises(GamlpError, match=r"hop1/00002\.npy"):
-        ToldEngine(4, fault=cut).run(Graph.open(graph), PLAN, store)
+        ToldEngine(4, fault=cut).propagate(Graph.open(graph), PLAN, store)
     assert half_written(store) == []
-    ToldEngine(4).run(Graph.open(graph), PLAN, store)
+    ToldEngine(4).propagate(Graph.open(graph), PLAN, store)
     assert fingerprints(store) == expected
 
 
@@ -204,7 +204,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_named_and_mended_by_the_next_run
     with driver(tmp_path, graph, store, "--cut", HOP, "hop1/00002.npy", master=cluster.address) as run:
         assert "hop1/00002.npy" in run.ends_with_a_sentence()
     assert not (store / "manifest.json").exists()
-    ToldEngine(4).run(Graph.open(graph), PLAN, store)
+    ToldEngine(4).propagate(Graph.open(graph), PLAN, store)
     assert fingerprints(store) == expected
 
 
@@ -237,9 +237,9 @@ def test_a_lease_that_a_killed_driver_left_is_passed_over_when_it_is_stale(
         gate.open()
         assert run.left() == []
     with pytest.raises(GamlpError, match="another run is writing this store"):
-        ToldEngine(4).run(Graph.open(graph), PLAN, store)
+        ToldEngine(4).propagate(Graph.open(graph), PLAN, store)
     monkeypatch.setattr(gamlp.io.locks, "STALE", 0.0)
-    ToldEngine(4).run(Graph.open(graph), PLAN, store)
+    ToldEngine(4).propagate(Graph.open(graph), PLAN, store)
     assert fingerprints(store) == expected
     assert [name for name in Place.of(store).names() if name.startswith(".lock")] == []
 
@@ -251,7 +251,7 @@ def test_too_little_memory_for_a_block_names_the_options(spark, graph, tmp_path)
     with pytest.raises(
         GamlpError, match=r"2 blocks need .* use --blocks \d+ or more, or give tasks more with --memory"
     ):
-        ToldEngine(2, memory=20_000).run(Graph.open(graph), PLAN, tmp_path / "store")
+        ToldEngine(2, memory=20_000).propagate(Graph.open(graph), PLAN, tmp_path / "store")
     assert not (tmp_path / "store").exists()
 
 
@@ -269,8 +269,8 @@ def test_a_task_that_gets_no_memory_names_the_options(spark, graph, expected, tm
         return starving if stage == HOP else work
 
     with pytest.raises(GamlpError, match="too little memory; use more blocks"):
-        ToldEngine(1, fault=starve).run(Graph.open(graph), PLAN, tmp_path / "store")
-    ToldEngine(1).run(Graph.open(graph), PLAN, tmp_path / "store")
+        ToldEngine(1, fault=starve).propagate(Graph.open(graph), PLAN, tmp_path / "store")
+    ToldEngine(1).propagate(Graph.open(graph), PLAN, tmp_path / "store")
     assert fingerprints(tmp_path / "store") == expected
 
 
@@ -279,5 +279,5 @@ def test_a_python_worker_that_is_killed_again_and_again_names_the_options(spark,
         return (lambda number: os.kill(os.getpid(), signal.SIGKILL)) if stage == HOP else work
 
     with pytest.raises(GamlpError, match=r"Python worker died.* use more blocks \(--blocks\)"):
-        ToldEngine(4, fault=die).run(Graph.open(graph), PLAN, tmp_path / "store")
+        ToldEngine(4, fault=die).propagate(Graph.open(graph), PLAN, tmp_path / "store")
     assert half_written(tmp_path / "store") == []

@@ -92,7 +92,7 @@ def test_local_engine_and_training_work_on_it(spark, tmp_path):
     hops = []
     for name in ("local", "spark"):
         graph = Graph.open(tmp_path / name)
-        LocalEngine().run(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / f"{name}.hops")
+        LocalEngine().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / f"{name}.hops")
         hops.append(HopStore.open(tmp_path / f"{name}.hops").gather(np.arange(60)))
     assert np.array_equal(hops[0].x, hops[1].x) and hops[0].x.shape[2] == 3
     graphs = [Graph.open(tmp_path / name) for name in ("local", "spark")]

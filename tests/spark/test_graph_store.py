@@ -12,8 +12,7 @@ from gamlp.graph import Graph
 from gamlp.graph.folder import damaged_files
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.shared_folder import building
-from gamlp.io.locks import lease
-from gamlp.io.place import Place
+from gamlp.io import Place, sole_writer
 from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same, random_tables
@@ -108,7 +107,7 @@ def test_a_real_graph(spark, tmp_path):
 
 def test_lock_of_a_folder_is_a_lease(tmp_path):
     with (
-        lease(Place.of(tmp_path / ".g.building"), refused="mine"),
+        sole_writer(Place.of(tmp_path / ".g.building"), refused="mine"),
         pytest.raises(GamlpError, match="another process"),
         building(Place.of(tmp_path / "g")),
     ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.spark.tasks import run_tasks
 
 

@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.predict import predict
 from gamlp.run.predictions import chances, choose_rows, write_predictions
 from gamlp.run.resources import Resources
@@ -25,8 +25,7 @@ from gamlp.run.source import open_source
 from gamlp.run.train import train
 from gamlp.spark import prediction as spark_prediction
 from gamlp.spark.prediction import asked, predictions, ranges_of
-from gamlp.spark.session import SparkSettings
-from gamlp.spark.writing import predict_on_spark, write_spark_predictions
+from gamlp.spark.writing import write_spark_predictions
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.rows import plan_of
 
@@ -61,7 +60,7 @@ def bundle_of(many: bool = False, **model: Any) -> Bundle:
 
 def hops_of(graph: Graph, folder: Path, **propagation: Any) -> HopStore:
     plan = plan_of(Recipe.of({**RECIPE, "propagation": RECIPE["propagation"] | propagation}))
-    return LocalEngine().run(graph, plan, folder / "hops")
+    return LocalEngine().propagate(graph, plan, folder / "hops")
 
 
 @pytest.fixture
@@ -208,13 +207,13 @@ def test_a_run_and_another_graph(spark: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     source = open_source(str(graph.folder))
     train(source, Recipe.of(RECIPE), run)
-    resources = Resources(spark=SparkSettings(), blocks=2)
+    resources = Resources(engine="spark", settings={"blocks": 2})
     other = graph_of(tmp_path / "other", "integers", seed=1)
     for given in (None, other):
         for each_class in (True, False):
             here, there = tmp_path / f"here-{each_class}.parquet", tmp_path / f"{given is None}-{each_class}.parquet"
             predict(run, here, graph=given, rows="test", each_class=each_class)
-            predict_on_spark(run, there, graph=given, rows="test", each_class=each_class, resources=resources)
+            predict(run, there, graph=given, rows="test", each_class=each_class, resources=resources)
             same(pyarrow.parquet.read_table(there), pyarrow.parquet.read_table(here))
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".hops")]
 
@@ -246,7 +245,7 @@ def test_a_model_of_ones_own_is_sent_along(spark: Any, tmp_path: Path, monkeypat
 
 @pytest.mark.usefixtures("small_ranges")
 def test_store_and_ids_behind_a_url(spark: Any, tmp_path: Path, s3_bucket: str) -> None:
-    from gamlp.io.place import Place
+    from gamlp.io import Place
 
     bundle = bundle_of()
     for ids in ("strings", "integers"):

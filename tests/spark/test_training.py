@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.training.loop import Machine
 from gamlp.training.ranks import launch
 from gamlp.training.ranks.job import TrainingJob

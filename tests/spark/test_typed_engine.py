@@ -16,6 +16,6 @@ def test_views_are_the_local_engines(spark: Any, tmp_path: Path) -> None:
     plan = Plan(
         features=FeatureSignal(hops=2, scaling="standard"), labels=LabelSignal(hops=2), subsets=SUBSETS[1:3], apart=True
     )
-    LocalEngine().run(graph, plan, tmp_path / "local")
-    SparkPropagator(blocks=3).run(graph, plan, tmp_path / "spark")
+    LocalEngine().propagate(graph, plan, tmp_path / "local")
+    SparkPropagator(blocks=3).propagate(graph, plan, tmp_path / "spark")
     assert fingerprints(tmp_path / "spark") == fingerprints(tmp_path / "local")

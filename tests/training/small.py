@@ -11,7 +11,7 @@ import torch
 
 from gamlp.graph import Graph, Labels, Split
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import prepare
 from gamlp.run.resources import Resources
 from gamlp.training.batches import HopRows
@@ -83,7 +83,7 @@ def trained(prepared: Prepared, seed: int = 0, **machine: Any) -> Fitted:
 
 
 def store_of(graph: Graph, folder: Path, recipe: Recipe = RECIPE) -> HopStore:
-    return LocalEngine(threads=1).run(graph, plan_of(recipe), folder)
+    return LocalEngine(threads=1).propagate(graph, plan_of(recipe), folder)
 
 
 def hop_rows(store: HopStore, role: str, recipe: Recipe = RECIPE) -> HopRows:

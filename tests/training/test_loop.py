@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gamlp.errors import GamlpError
 from gamlp.graph import Split
 from gamlp.models.shape import Shape
-from gamlp.recipe.recipe import Training
+from gamlp.recipe import TrainingSettings
 from gamlp.run.train import train_run
 from gamlp.training.loop import Fitted, better, fit, learning_rate
 from gamlp.training.rows import Prepared
@@ -56,7 +56,7 @@ class Linear(nn.Module):
 
 
 def fitted(prepared: Prepared, make: Callable[[], nn.Module] = Linear, valid: bool = True, **settings: Any) -> Fitted:
-    training = Training(**{"epochs": 6, "batch_size": 1000, "patience": 0, **settings})
+    training = TrainingSettings(**{"epochs": 6, "batch_size": 1000, "patience": 0, **settings})
     return fit(make, prepared.train, prepared.valid if valid else None, training)
 
 
@@ -69,7 +69,12 @@ def test_a_seed_gives_the_same_numbers_again_and_another_seed_others(prepared: P
     for seed in (0, 0, 1):
         lines.append([])
         made = fit(
-            lambda: Linear(), prepared.train, prepared.valid, Training(epochs=3), seed=seed, observe=lines[-1].append
+            lambda: Linear(),
+            prepared.train,
+            prepared.valid,
+            TrainingSettings(epochs=3),
+            seed=seed,
+            observe=lines[-1].append,
         )
         found.append((made, trained(prepared, seed)))
     assert same_weights(found[0][1].weights, found[1][1].weights) and found[0][1].valid == found[1][1].valid
@@ -108,7 +113,7 @@ def test_what_the_user_seeded_does_not_change_training(prepared: Prepared) -> No
     ],
 )
 def test_learning_rates_of_epochs(prepared: Prepared, settings: dict[str, Any], expected: list[float]) -> None:
-    training = Training(epochs=4, learning_rate=0.1, **settings)
+    training = TrainingSettings(epochs=4, learning_rate=0.1, **settings)
     assert [learning_rate(training, epoch) / 0.1 for epoch in range(4)] == pytest.approx(expected, abs=1e-12)
     lines: list[dict[str, Any]] = []
     fit(Linear, prepared.train, None, training, observe=lines.append)
@@ -142,7 +147,7 @@ class Costly(Linear):
 
 def test_what_a_model_adds_to_its_loss_is_trained_on_and_told(prepared: Prepared) -> None:
     lines: list[dict[str, Any]] = []
-    training = Training(epochs=40, batch_size=1000, patience=0, learning_rate=0.05, keep="last")
+    training = TrainingSettings(epochs=40, batch_size=1000, patience=0, learning_rate=0.05, keep="last")
     costly = fit(Costly, prepared.train, None, training, observe=lines.append).weights["map.weight"]
     free = fitted(prepared, epochs=40, learning_rate=0.05, keep="last").weights["map.weight"]
     assert costly.square().sum() < 0.01 * free.square().sum()

@@ -9,7 +9,7 @@ import torch
 
 from gamlp.explain.subsets import shares_by_subset
 from gamlp.graph.datasets.synthetic.heterogeneous import mag_like
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import prepare
 from gamlp.training.loop import Machine
 from gamlp.training.seeds import fit_prepared

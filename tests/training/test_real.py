@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gamlp.graph.datasets.load import load
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.evaluate import evaluate_run
 from gamlp.run.prepare import prepare
 from gamlp.run.train import train_run

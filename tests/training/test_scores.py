@@ -37,7 +37,7 @@ def batches_of(folder: Path, logits: np.ndarray, labels: Labels, size: int = 16,
     count = len(logits)
     split = Split.of(count, train=[], valid=[], test=np.arange(count))
     graph = Graph.from_arrays(np.zeros((2, 0), np.int64), logits.astype(np.float32), labels, split=split)
-    store = LocalEngine(threads=1).run(graph, Plan(features=FeatureSignal(hops=0)), folder)
+    store = LocalEngine(threads=1).propagate(graph, Plan(features=FeatureSignal(hops=0)), folder)
     return Batches(HopRows(store, np.arange(count), 0), size, CPU, memory)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.trackers import dotted, trackers_for
 
 RECIPE = Recipe.of({"training": {"seeds": [0, 1], "learning_rate": 0.02}, "model": {"attention": "jk"}})
@@ -42,7 +42,7 @@ def runs_of(client: Any) -> dict[str, Any]:
 
 def test_nothing_is_imported_when_nothing_is_asked_for() -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom gamlp.recipe.recipe import Recipe\n"
+        "import sys\nfrom pathlib import Path\nfrom gamlp.recipe import Recipe\n"
         "from gamlp.training.trackers import trackers_for\n"
         "with trackers_for(Path('x'), tensorboard=False, mlflow=None, recipe=Recipe(), name='x') as observe:\n"
         "    assert observe is None\n"

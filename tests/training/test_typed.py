@@ -14,7 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.folder import save_graph
 from gamlp.propagation import HopStore, LocalEngine
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.evaluate import evaluate_rows
 from gamlp.run.predictions import chances
 from gamlp.run.prepare import hops_for, prepare
@@ -160,7 +160,7 @@ def test_a_store_by_itself_says_its_subsets(tmp_path: Path) -> None:
     graph, recipe = ready(
         planted().graph(), RECIPE.changed({"relations.subsets": [["writes"], ["cites", "writes"]]}), tmp_path
     )
-    LocalEngine(threads=1).run(graph, plan_of(recipe), tmp_path / "store")
+    LocalEngine(threads=1).propagate(graph, plan_of(recipe), tmp_path / "store")
     source = open_source(str(tmp_path / "store"))
     found, _ = settled(source, Recipe.of({"training": {"epochs": 2}}))
     assert views_of(found) == ("writes", "cites+writes") and found.relations.apart == "yes"

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from tests.conformance.typed_graphs import TARGET, Link, TypedCase
 
 CLASSES = 3

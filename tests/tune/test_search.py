@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Graph, Labels
-from gamlp.recipe.recipe import Recipe
-from gamlp.recipe.space import load_space, named_spaces, starting_point, suggest
+from gamlp.recipe import Recipe, load_space, named_spaces, starting_point, suggest
+from gamlp.training.seeds import fit_prepared
 from gamlp.tune.search import Search
 
 pytest.importorskip("optuna", reason="the search comes with gamlp[tune]")

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Graph
-from gamlp.recipe.recipe import Recipe
-from gamlp.recipe.space import load_space, suggest_subsets
-from gamlp.tune.search import Search
+from gamlp.recipe import Recipe, load_space
+from gamlp.tune.search import Search, suggest_subsets
 from tests.training.typed_small import RECIPE, planted
 from tests.tune.test_search import space_file
 

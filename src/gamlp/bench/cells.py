@@ -15,11 +15,11 @@ import torch
 
 from gamlp.bench.tables import Table, TableMethod
 from gamlp.graph.manifest import digest
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 from gamlp.peers.contract import Place, Task
 from gamlp.peers.hops import features_key
 from gamlp.peers.registry import recipe_named, run
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 _FORMAT = 1  # raised when the same settings would give another result
 GRAPH = "graph."  # keys of an axis that change the graph and not the recipe

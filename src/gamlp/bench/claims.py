@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from gamlp.bench.results import Grid, Measured, Results
-from gamlp.recipe.settings_file import load_yaml
+from gamlp.recipe import load_yaml
 
 Kind = Literal["within", "best", "order", "stays", "falls", "points", "nearer", "differs"]
 FAR = 2  # hops from here on are far: the paper finds hops 1 and 2 important everywhere, and the others falling

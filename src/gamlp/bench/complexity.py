@@ -19,7 +19,7 @@ from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.peers.registry import recipe_named
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 Term = dict[str, float]  # symbol → power; infinite where the symbol stands in an exponent
 _TOKENS = re.compile(r"\\[a-zA-Z]+|[a-zA-Z]|\d+|[{}^+()]")

@@ -20,7 +20,7 @@ from gamlp.peers.contract import Place
 from gamlp.peers.hops import prepare_task
 from gamlp.peers.registry import recipe_named
 from gamlp.propagation.store.store import StoredSignal
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
 from gamlp.training.rows import Prepared

@@ -17,7 +17,7 @@ from gamlp.bench.runner import columns_of, run_table
 from gamlp.bench.tables import Table
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
-from gamlp.io.parallel import usable_cores
+from gamlp.io import usable_cores
 from gamlp.progress import silent
 
 _LOOK_SECONDS = 0.5

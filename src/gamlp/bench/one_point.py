@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Split
 from gamlp.peers.contract import Place, Report
 from gamlp.peers.registry import run
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.resources import Resources
 
 _ENOUGH_SECONDS = 8.0  # a point that took longer is not repeated

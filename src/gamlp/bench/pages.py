@@ -16,7 +16,7 @@ from typing import Any
 
 from gamlp.bench.results import FORMULA, Comparison, Grid, Measured, Results, in_percent, is_relative, records
 from gamlp.bench.tables import Value
-from gamlp.io.files import write_json, write_text
+from gamlp.io import write_json, write_text
 
 _VERSIONED = ("gamlp", "torch", "numpy", "torch-geometric")
 

@@ -13,7 +13,7 @@ from typing import Any
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.graph.manifest import digest
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 
 _FORMAT = 1  # raised when the same settings would give another result
 

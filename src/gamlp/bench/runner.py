@@ -16,7 +16,7 @@ from gamlp.bench.tables import Table
 from gamlp.bench.work import Options, Work, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.load import load
-from gamlp.io.files import locked
+from gamlp.io import locked
 from gamlp.peers.contract import Place, Task
 from gamlp.peers.registry import recipe_named, run
 

@@ -23,7 +23,7 @@ from gamlp.peers.hops import features_store
 from gamlp.peers.registry import recipe_named
 from gamlp.peers.scoring import labelled
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import make_model
 from gamlp.training.loop import Machine, fit

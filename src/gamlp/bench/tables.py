@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from gamlp.errors import GamlpError
-from gamlp.recipe.settings_file import load_yaml
+from gamlp.recipe import load_yaml
 
 Kind = Literal["grid", "curve", "efficiency", "complexity", "hop-weights", "sgc-steps"]
 NAMES = (

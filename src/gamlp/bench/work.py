@@ -13,7 +13,7 @@ from gamlp.graph.datasets.load import cache_folder, load, presence
 from gamlp.graph.datasets.synthetic import homogeneous as synthetic
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io.files import locked
+from gamlp.io import locked
 from gamlp.peers.contract import Task
 from gamlp.progress import Progress, silent
 from gamlp.run.resources import LOCAL, Resources

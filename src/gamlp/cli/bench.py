@@ -129,7 +129,7 @@ def _summary(
     """What of the paper reproduces, what does not, and why, from all that has been measured."""
     from gamlp.bench.summary import as_summary
     from gamlp.bench.work import Work
-    from gamlp.io.files import write_text
+    from gamlp.io import write_text
 
     page = as_summary(Work(work, data_dir))
     if out is None:

@@ -42,7 +42,7 @@ def _datasets(
     the result is kept in GAMLP_CACHE.
     """
     from gamlp.graph.datasets import load as datasets
-    from gamlp.io.sizes import parse_size
+    from gamlp.io import parse_size
 
     if name is None:
         if out is not None:

@@ -10,7 +10,7 @@ import typer
 
 from gamlp.cli.show import display
 from gamlp.errors import GamlpError
-from gamlp.io.sizes import format_size
+from gamlp.io import format_size
 
 if TYPE_CHECKING:
     from gamlp.graph import Graph

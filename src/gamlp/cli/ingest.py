@@ -132,7 +132,7 @@ def _ingest(
       gamlp ingest --edges warehouse.follows --nodes delta:/data/users --out s3://bucket/graph --engine spark
     """
     from gamlp.graph.ingest.build import IngestOptions
-    from gamlp.io.sizes import parse_size
+    from gamlp.io import parse_size
     from gamlp.run.resources import Resources
 
     resources = Resources(engine=engine, settings=engine_settings(master, spark_conf, blocks))

@@ -129,7 +129,7 @@ def _propagate(
       gamlp propagate hgb-acm --out hops --subset paper-author --subset paper-author+paper-subject
     """
     from gamlp.graph.datasets.load import open_or_load
-    from gamlp.io.sizes import parse_size
+    from gamlp.io import parse_size
     from gamlp.propagation import FeatureSignal, LabelSignal, Operator, Plan
     from gamlp.run.resources import Resources
 
@@ -171,8 +171,8 @@ def _on_views(
                 hint="leave them out",
             )
         return graph, plan, []
-    from gamlp.io.place import Place
-    from gamlp.recipe.recipe import Recipe
+    from gamlp.io import Place
+    from gamlp.recipe import Recipe
     from gamlp.training.typed import settled_relations, with_features
 
     assert plan.features is not None

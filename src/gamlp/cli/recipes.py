@@ -31,7 +31,7 @@ def _recipes(
 
       gamlp recipes defaults > my.yaml
     """
-    from gamlp.recipe.recipe import Recipe, described, shipped
+    from gamlp.recipe import Recipe, described, shipped_names
 
     if keys:
         found = described()
@@ -47,7 +47,9 @@ def _recipes(
             typer.echo(made.to_yaml(), nl=False)
     else:
         listed = [("defaults", "what holds where a recipe is silent")]
-        listed += [(one, Recipe.of(one).about.splitlines()[0] if Recipe.of(one).about else "") for one in shipped()]
+        listed += [
+            (one, Recipe.of(one).about.splitlines()[0] if Recipe.of(one).about else "") for one in shipped_names()
+        ]
         if as_json:
             display.print_json([dict(zip(("name", "about"), row)) for row in listed])
         else:

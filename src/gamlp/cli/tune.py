@@ -114,9 +114,7 @@ def _tune(
     trial is listed in a .csv beside the recipe.
     """
     from gamlp.graph.datasets.load import open_or_load
-    from gamlp.recipe.recipe import Recipe
-    from gamlp.recipe.settings_file import parse_changes
-    from gamlp.recipe.space import load_space
+    from gamlp.recipe import Recipe, load_space, parse_changes
     from gamlp.tune.search import Search
 
     if out.suffix not in (".yaml", ".yml"):

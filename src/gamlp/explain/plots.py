@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.explain.nodes import NodeExplanation
 from gamlp.explain.subsets import SubsetShares
 from gamlp.explain.weights import WeightsByClass, WeightsByDegree
-from gamlp.io.files import told_when_full
+from gamlp.io import disk_full_as_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,7 +138,7 @@ def panels(
 def save_figure(figure: Figure, path: Path) -> None:
     """Write .png or .svg beside, then rename."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with told_when_full(path), warnings.catch_warnings():
+    with disk_full_as_error(path), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a letter that the font has not is a box
         try:
             figure.savefig(beside, format=path.suffix.removeprefix("."), dpi=150)

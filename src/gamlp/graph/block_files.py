@@ -18,8 +18,7 @@ from gamlp.graph.ingest.edges import too_heavy
 from gamlp.graph.manifest import block_folder, features_files
 from gamlp.graph.precision import STORED
 from gamlp.graph.relations import ONE_TYPE
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import open_rows, put_rows
+from gamlp.io import Place, open_rows, put_rows
 
 FileFacts = dict[str, list[int]]  # name in the graph → bytes and CRC-32
 

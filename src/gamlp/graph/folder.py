@@ -29,9 +29,17 @@ from gamlp.graph.manifest import (
     read_manifest,
 )
 from gamlp.graph.precision import STORED
-from gamlp.io.files import checksum, create_array, folder_beside, map_array, save_array, write_json
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import RowShards, open_rows
+from gamlp.io import (
+    Place,
+    RowShards,
+    atomic_folder,
+    checksum,
+    create_array,
+    map_array,
+    open_rows,
+    save_array,
+    write_json,
+)
 
 
 class GraphWriter:
@@ -139,7 +147,7 @@ class GraphWriter:
 @contextmanager
 def writing(out: Path, name: str, *, target: str = "node", replace: bool = False) -> Iterator[GraphWriter]:
     """Write a graph folder: all of it appears at `out` when the block ends well, nothing otherwise."""
-    with folder_beside(out, replace=replace) as folder:
+    with atomic_folder(out, replace=replace) as folder:
         writer = GraphWriter(folder, name)
         yield writer
         writer.finish(target)
@@ -208,7 +216,7 @@ def damaged_files(graph: Graph) -> list[str]:
 
 def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
     def part(name: str, shape: Sequence[int]) -> Array:
-        path = (folder / nodes_folder(kind) / f"{name}.npy").fetched()
+        path = (folder / nodes_folder(kind) / f"{name}.npy").local_copy()
         values = map_array(path)
         if list(values.shape) != list(shape):
             raise GamlpError(f"shape is {values.shape}, not {tuple(shape)}", file=path)
@@ -225,7 +233,7 @@ def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
     if entry.ids == "integers":
         ids = part("ids", (entry.count,))
     elif entry.ids == "strings":
-        ids = open_strings((folder / nodes_folder(kind) / "ids.arrow").fetched(), entry.count)
+        ids = open_strings((folder / nodes_folder(kind) / "ids.arrow").local_copy(), entry.count)
     return Nodes(kind, entry.count, Ids(entry.count, ids), features, labels, split)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.io.place import Place
+from gamlp.io import Place
 
 FloatName = Literal["float32", "float16", "bfloat16"]
 

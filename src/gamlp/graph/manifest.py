@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, StringConstraints, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
-from gamlp.io.place import Place
+from gamlp.io import Place
 
 MANIFEST = "graph.json"
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.graph.manifest import MANIFEST
-from gamlp.io.locks import LOCK, lease
-from gamlp.io.place import Place
+from gamlp.io import LOCK, Place, sole_writer
 
 _BEGUN = ".building"  # on an object store: what is here is of a graph that is not finished
 _REFUSED = "another process is building a graph here"
@@ -43,7 +42,7 @@ def _beside(out: Path) -> Iterator[Building]:
     work = out.with_name(f".{out.name}.building")
     new = [parent for parent in work.parents if not parent.exists()]
     try:
-        with lease(Place.of(work), refused=_REFUSED):
+        with sole_writer(Place.of(work), refused=_REFUSED):
             _clear(Place.of(work))
             made = Building(Place.of(work) / "graph", Place.of(work) / "staging")
             made.graph.make()
@@ -85,7 +84,7 @@ def _clear(work: Place) -> None:
 
 @contextmanager
 def _in_place(out: Place) -> Iterator[Building]:
-    with lease(out, refused=_REFUSED):
+    with sole_writer(out, refused=_REFUSED):
         found = _names(out)
         if MANIFEST in found or (found and _BEGUN not in found):
             raise GamlpError("already exists", file=out, hint="choose another --out or remove it first")

@@ -26,8 +26,7 @@ from gamlp.graph.manifest import (
 )
 from gamlp.graph.union import entries_of, folder_name, union_block
 from gamlp.graph.views import View, directed, weighted
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import put_rows
+from gamlp.io import Place, put_rows
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
 _ENTRY_BYTES = 128  # of one entry in a task: as it was read, and while one view's block is made of it

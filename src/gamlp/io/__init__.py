@@ -1,0 +1,84 @@
+"""Where bytes live: places here and elsewhere, files that are whole or absent, locks, memory, threads."""
+
+# Files past the page cache
+from gamlp.io.direct import DirectReader, DirectWriter
+
+# Files that appear whole or not at all; .npy files
+from gamlp.io.files import (
+    atomic_folder,
+    checksum,
+    create_array,
+    disk_full_as_error,
+    locked,
+    map_array,
+    npy_header,
+    save_array,
+    write_json,
+    write_text,
+)
+
+# One writer at a time
+from gamlp.io.locks import LOCK, sole_writer
+
+# How much memory there is, was used, and is kept
+from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory
+
+# Threads, and tasks that somebody else runs
+from gamlp.io.parallel import Tasks, Workers, each, even_ranges, usable_cores
+
+# A folder, a file or a URL
+from gamlp.io.place import Place, is_url, scratch_folder
+
+# Rows in .npy files, here or elsewhere
+from gamlp.io.row_arrays import (
+    ChecksumStream,
+    RemoteRows,
+    RowShards,
+    RowSource,
+    npy_buffer,
+    npy_size,
+    open_rows,
+    put_rows,
+)
+
+# Bytes as people write them
+from gamlp.io.sizes import format_size, parse_size
+
+__all__ = [
+    "LOCK",
+    "ChecksumStream",
+    "DirectReader",
+    "DirectWriter",
+    "PeakMemory",
+    "Place",
+    "RemoteRows",
+    "RowShards",
+    "RowSource",
+    "Tasks",
+    "Workers",
+    "anonymous_memory",
+    "atomic_folder",
+    "available_memory",
+    "checksum",
+    "create_array",
+    "disk_full_as_error",
+    "each",
+    "even_ranges",
+    "format_size",
+    "is_url",
+    "keep_freed_memory",
+    "locked",
+    "map_array",
+    "npy_buffer",
+    "npy_header",
+    "npy_size",
+    "open_rows",
+    "parse_size",
+    "put_rows",
+    "save_array",
+    "scratch_folder",
+    "sole_writer",
+    "usable_cores",
+    "write_json",
+    "write_text",
+]

@@ -74,7 +74,7 @@ def locked(place: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 @contextmanager
-def told_when_full(place: Path) -> Iterator[None]:
+def disk_full_as_error(place: Path) -> Iterator[None]:
     """Turn 'no space left on device' into one sentence."""
     try:
         yield
@@ -87,7 +87,7 @@ def told_when_full(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def folder_beside(out: Path, *, replace: bool = False) -> Iterator[Path]:
+def atomic_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
     """A temporary folder beside `out` that becomes `out` when the block ends well, and vanishes when it does not."""
     if out.exists() and not replace and (not out.is_dir() or any(out.iterdir())):
         raise GamlpError("already exists", file=out, hint="choose another --out or remove it first")
@@ -95,7 +95,7 @@ def folder_beside(out: Path, *, replace: bool = False) -> Iterator[Path]:
         raise GamlpError("is a file where a folder is to be written", file=out, hint="choose another --out")
     beside = out.with_name(f".{out.name}.partial-{os.getpid()}")
     made = [parent for parent in beside.parents if not parent.exists()]
-    with told_when_full(out):
+    with disk_full_as_error(out):
         try:
             shutil.rmtree(beside, ignore_errors=True)
             beside.mkdir(parents=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gamlp.errors import GamlpError
-from gamlp.io.files import told_when_full
+from gamlp.io.files import disk_full_as_error
 from gamlp.io.place import Place
 
 LOCK = ".lock"
@@ -20,7 +20,7 @@ STALE = 90.0  # seconds without one after which a writer is taken for dead
 
 
 @contextmanager
-def lease(place: Place, *, refused: str, kept: tuple[str, ...] = ()) -> Iterator[None]:
+def sole_writer(place: Place, *, refused: str, kept: tuple[str, ...] = ()) -> Iterator[None]:
     """Make the folder if need be and hold it; a second holder is refused.
 
     Where none of the names in `kept` is there at the end, nothing was begun, and a folder that was made is removed.
@@ -32,11 +32,11 @@ def lease(place: Place, *, refused: str, kept: tuple[str, ...] = ()) -> Iterator
     folder = place.local
     made = not folder.exists()
     try:
-        with told_when_full(folder):
+        with disk_full_as_error(folder):
             folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         raise GamlpError(f"cannot be a store ({error.strerror})", file=folder, hint="choose another --out") from error
-    with (folder / LOCK).open("w") as lock, told_when_full(folder):
+    with (folder / LOCK).open("w") as lock, disk_full_as_error(folder):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -118,7 +118,7 @@ _users = 0
 
 
 @contextmanager
-def kept_memory() -> Iterator[None]:
+def keep_freed_memory() -> Iterator[None]:
     """Freed blocks stay in the process until the last of these ends; without glibc nothing changes."""
     global _users
     library = _glibc()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.io.files import told_when_full
+from gamlp.io.files import disk_full_as_error
 
 _PIECE = 8 << 20
 
@@ -113,7 +113,7 @@ class Place:
             with self._beside(self.local) as beside, beside.open("wb") as file:
                 yield file
             return
-        with tempfile.NamedTemporaryFile(dir=scratch()) as file:
+        with tempfile.NamedTemporaryFile(dir=scratch_folder()) as file:
             yield file
             file.flush()
             with self._remote() as (system, path):
@@ -172,11 +172,11 @@ class Place:
             crc = zlib.crc32(self.read(begin, begin + _PIECE), crc)
         return crc
 
-    def fetched(self) -> Path:
+    def local_copy(self) -> Path:
         """A local path with the same content: itself, or a copy that lives as long as this process."""
         if self.local is not None:
             return self.local
-        copy = scratch() / f"{zlib.crc32(self.url.encode()):08x}-{self.name}"
+        copy = scratch_folder() / f"{zlib.crc32(self.url.encode()):08x}-{self.name}"
         if not copy.exists():
             beside = copy.with_name(f".{copy.name}.{uuid.uuid4().hex}")
             with self._remote() as (system, path):
@@ -188,7 +188,7 @@ class Place:
     def _beside(self, path: Path) -> Iterator[Path]:
         # A name of its own for every attempt: a task that is run twice at once must not write into the other's file.
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
-        with told_when_full(path):
+        with disk_full_as_error(path):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 yield beside
@@ -231,7 +231,7 @@ def _scratch(process: int) -> Path:
     return folder
 
 
-def scratch() -> Path:
+def scratch_folder() -> Path:
     """A folder for copies of remote files, one for each process, gone when it ends."""
     return _scratch(os.getpid())
 

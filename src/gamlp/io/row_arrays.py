@@ -172,7 +172,7 @@ class RowShards(_Rows):
         return self._opened[index]
 
 
-class Tallied:
+class ChecksumStream:
     """A stream that counts and sums what is written to it."""
 
     closed = False
@@ -199,7 +199,7 @@ class Tallied:
         return [self.bytes, self.crc]
 
 
-class Written(Protocol):
+class RowSource(Protocol):
     """What can be written: an array, or rows that are picked while they are."""
 
     @property
@@ -213,19 +213,19 @@ class Written(Protocol):
     def __getitem__(self, part: slice, /) -> Any: ...
 
 
-def put_rows(place: Place, values: Written) -> list[int]:
+def put_rows(place: Place, values: RowSource) -> list[int]:
     """A .npy file, whole or not at all, written in parts; its bytes and CRC-32."""
     row = int(np.prod(values.shape[1:], dtype=np.int64)) * np.dtype(values.dtype).itemsize
     step = max(1, _PIECE // max(1, row))
     with place.writing() as stream:
-        tallied = Tallied(stream)
+        tallied = ChecksumStream(stream)
         tallied.write(npy_header(tuple(values.shape), values.dtype))
         for begin in range(0, len(values) if row else 0, step):
             tallied.write(np.ascontiguousarray(values[begin : begin + step]).data)
     return tallied.facts()
 
 
-def new_rows(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> tuple[memoryview, Array]:
+def npy_buffer(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> tuple[memoryview, Array]:
     """Room for a .npy file in memory, and the rows in it: what is computed there is written without a copy."""
     header = npy_header(shape, dtype)
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
@@ -234,6 +234,6 @@ def new_rows(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> tuple[memory
     return whole.data, whole[len(header) :].view(dtype).reshape(shape)
 
 
-def bytes_of(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> int:
+def npy_size(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> int:
     """Of the .npy file."""
     return len(npy_header(shape, dtype)) + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize

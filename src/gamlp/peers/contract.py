@@ -10,7 +10,7 @@ from typing import Any
 from gamlp.arrays import Array
 from gamlp.graph.graph import Graph
 from gamlp.progress import Progress, silent
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.loop import Observe
 

@@ -14,12 +14,11 @@ from gamlp.arrays import Array
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io.files import locked, write_json
-from gamlp.io.memory import PeakMemory
+from gamlp.io import PeakMemory, locked, write_json
 from gamlp.peers.contract import Place, Report, Seconds, Task
 from gamlp.peers.scoring import labelled, mean_of
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import hops_for, prepare, prepare_split, propagate
 from gamlp.training.batches import HopRows
 from gamlp.training.device import choose_device

@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Features, Graph
-from gamlp.io.memory import PeakMemory
+from gamlp.io import PeakMemory
 from gamlp.peers.contract import Place, Report, Run, Seconds, Task
 from gamlp.peers.hops import chances_of, prepare_task, probabilities_of, scores_of
 from gamlp.peers.scoring import labelled
 from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagation
 from gamlp.propagation import Operator
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import propagate
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine, better

@@ -19,7 +19,7 @@ from gamlp.peers.samplers.clusters import clusters
 from gamlp.peers.samplers.neighbours import neighbours
 from gamlp.peers.samplers.saint import saint
 from gamlp.peers.whole_graph import message_passing, typed_message_passing
-from gamlp.recipe.recipe import Recipe, shipped
+from gamlp.recipe import Recipe, shipped_names
 
 
 def _pyg(name: str) -> Any:
@@ -119,7 +119,7 @@ def recipe_named(name: str, dataset: str | None = None) -> Recipe:
 
 
 def _shipped_for(name: str, dataset: str | None) -> str | None:
-    known = shipped()
+    known = shipped_names()
     wanted = [f"{dataset}-{name}", name] if dataset else [name]
     return next((one for one in wanted if one in known), None)
 

@@ -16,11 +16,11 @@ from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io.files import write_json, write_text
+from gamlp.io import write_json, write_text
 from gamlp.peers.contract import Place, Report, Seconds, Task
 from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances, write_page
 from gamlp.run.predictions import Written, write_chances
 from gamlp.run.resources import LOCAL, Resources

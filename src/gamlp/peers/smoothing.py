@@ -10,16 +10,14 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Labels
-from gamlp.io.memory import available_memory
-from gamlp.io.parallel import each, even_ranges, usable_cores
-from gamlp.io.sizes import format_size
+from gamlp.io import available_memory, each, even_ranges, format_size, usable_cores
 from gamlp.kernel import LANES, HopTask, hop
 from gamlp.progress import Progress, silent
 from gamlp.propagation import Operator
 from gamlp.propagation.checks import check_neighbours
 from gamlp.propagation.local.slabs import allocate
 from gamlp.propagation.operator import factors
-from gamlp.recipe.recipe import Smoothing
+from gamlp.recipe import SmoothingSettings
 
 _MATRICES = 6  # n × c at once: predictions, first values, two states, two for sums
 _ENTRIES = 100_000  # of a range of rows that one thread takes at a time
@@ -150,7 +148,12 @@ def check_room(graph: Graph, memory: int | None = None) -> None:
 
 
 def correct_and_smooth(
-    graph: Graph, chances: Array, settings: Smoothing, *, threads: int | None = None, progress: Progress = silent
+    graph: Graph,
+    chances: Array,
+    settings: SmoothingSettings,
+    *,
+    threads: int | None = None,
+    progress: Progress = silent,
 ) -> Array:
     """Probabilities `[n, c]` of Correct & Smooth (Huang et al., 2021) after those of a model, from training labels."""
     if chances.shape != (graph.nodes.count, len(_labels(graph).classes)):
@@ -170,7 +173,12 @@ def correct_and_smooth(
 
 
 def correct(
-    graph: Graph, chances: Array, settings: Smoothing, *, threads: int | None = None, progress: Progress = silent
+    graph: Graph,
+    chances: Array,
+    settings: SmoothingSettings,
+    *,
+    threads: int | None = None,
+    progress: Progress = silent,
 ) -> Array:
     """Z + σ_i Ê_i, where Ê spreads the errors E = Y - Z of training rows, zero elsewhere.
 
@@ -196,7 +204,12 @@ def correct(
 
 
 def smooth(
-    graph: Graph, chances: Array, settings: Smoothing, *, threads: int | None = None, progress: Progress = silent
+    graph: Graph,
+    chances: Array,
+    settings: SmoothingSettings,
+    *,
+    threads: int | None = None,
+    progress: Progress = silent,
 ) -> Array:
     """H ← α Â H + (1 - α) H^(0), cut to [0, 1]; H^(0) is Y on training rows and the (corrected) Z elsewhere.
 
@@ -214,7 +227,7 @@ def smooth(
     return found[:, :-1] / found[:, -1:] if labels.many else found
 
 
-def _operator(settings: Smoothing) -> Operator:
+def _operator(settings: SmoothingSettings) -> Operator:
     return Operator(r=settings.r, loops=False)
 
 

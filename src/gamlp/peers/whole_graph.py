@@ -16,14 +16,14 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.graph.induced import induced
-from gamlp.io.memory import PeakMemory
+from gamlp.io import PeakMemory
 from gamlp.models.shape import Shape
 from gamlp.peers.contract import Place, Report, Run, Seconds, Task
 from gamlp.peers.scoring import labelled, mean_of
 from gamlp.peers.typed_views import TypedRows, TypedShape, check_alike, typed_statistics, typed_view
 from gamlp.peers.views import UNKNOWN, GraphRows, Sampler, View, view_of
 from gamlp.propagation import feature_statistics
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.checks import check_trainable
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine, fit

@@ -1,15 +1,13 @@
 """Propagation: what to propagate, the engine that does it, the store that holds it."""
 
-from gamlp.propagation.engine import Engine
 from gamlp.propagation.first_values import feature_statistics
 from gamlp.propagation.local.arrays import hops_in_memory
 from gamlp.propagation.local.engine import LocalEngine
 from gamlp.propagation.operator import Operator
-from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Statistics
+from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator, Statistics
 from gamlp.propagation.store.store import Hops, HopStore
 
 __all__ = [
-    "Engine",
     "FeatureSignal",
     "HopStore",
     "Hops",
@@ -17,6 +15,7 @@ __all__ = [
     "LocalEngine",
     "Operator",
     "Plan",
+    "Propagator",
     "Statistics",
     "feature_statistics",
     "hops_in_memory",

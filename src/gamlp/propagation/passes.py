@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gamlp.errors import GamlpError
 from gamlp.graph.views import View
-from gamlp.io.sizes import format_size
+from gamlp.io import format_size
 from gamlp.kernel import LANES
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.signals import Part, Signal

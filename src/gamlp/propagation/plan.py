@@ -1,9 +1,10 @@
-"""Plan: what to propagate: signals × hops × operator × rows × dtype."""
+"""Plan: what to propagate: signals × hops × operator × rows × dtype. Propagator: who does it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
@@ -12,7 +13,12 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Labels
 from gamlp.graph.views import View, view_of, whole_view
+from gamlp.io import Place
+from gamlp.progress import Progress, silent
 from gamlp.propagation.operator import Operator
+
+if TYPE_CHECKING:
+    from gamlp.propagation.store.store import HopStore
 
 Dtype = Literal["float32", "float16", "bfloat16"]
 Scaling = Literal["none", "row", "l2", "standard"]
@@ -131,3 +137,13 @@ class Plan(_Frozen):
             yield np.flatnonzero(keep) + begin
         if not found:
             raise GamlpError(f"no rows are '{self.rows}' in graph '{graph.name}'", hint="use --rows all")
+
+
+class Propagator(Protocol):
+    """What every engine does on the way from a graph to its hops. Interrupted and run again: the same bytes."""
+
+    def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
+        """Write the hops that a plan asks for and the store lacks."""
+
+    def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
+        """Write the graph of some rows alone; see `gamlp.graph.induced`."""

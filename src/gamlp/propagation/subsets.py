@@ -15,7 +15,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Relation
 from gamlp.graph.union import contained
 from gamlp.graph.views import touches, view_of, weighted
-from gamlp.recipe.sections import Relations
+from gamlp.recipe import RelationsSettings
 
 FEW = 16  # subsets: as many as auto takes without choosing
 _COUNTABLE = 12  # links whose subsets are listed; of more, subsets are drawn
@@ -42,7 +42,7 @@ class Reach:
     columns: bool = True
 
 
-def choose(graph: Graph, wanted: Relations, reach: Reach) -> Chosen:
+def choose(graph: Graph, wanted: RelationsSettings, reach: Reach) -> Chosen:
     """The subsets of a recipe for a graph; each touches the target, and no two give its rows the same hops."""
     same = _Sameness(graph, reach)
     if isinstance(wanted.subsets, tuple):
@@ -86,7 +86,7 @@ def link_of(graph: Graph, name: str) -> str:
     )
 
 
-def _drawn(links: list[str], wanted: Relations) -> Iterator[Subset]:
+def _drawn(links: list[str], wanted: RelationsSettings) -> Iterator[Subset]:
     """Subsets by chance, each link in with probability a half."""
     random = np.random.default_rng(wanted.seed)
     for _ in range(_TRIES * wanted.count):

@@ -1,0 +1,42 @@
+"""Recipe, the only configuration: its sections, the shipped ones, search spaces, settings as people write them."""
+
+# Everything that decides a result beside the data; names of the shipped recipes; every key with its default.
+from gamlp.recipe.recipe import Recipe, described, shipped_names
+
+# Its sections, and the two kinds of attention.
+from gamlp.recipe.sections import (
+    Attention,
+    ModelSettings,
+    PropagationSettings,
+    RelationsSettings,
+    SmoothingSettings,
+    TrainingSettings,
+)
+
+# YAML of plain values: of a text, of a file, one value, KEY=VALUE pairs.
+from gamlp.recipe.settings_file import load_yaml, parse_changes, parse_value, read_yaml
+
+# Search spaces: which keys a search may change and to what; the recipe of its first trial and of a later one.
+from gamlp.recipe.space import Choice, Space, load_space, named_spaces, starting_point, suggest
+
+__all__ = [
+    "Attention",
+    "Choice",
+    "ModelSettings",
+    "PropagationSettings",
+    "Recipe",
+    "RelationsSettings",
+    "SmoothingSettings",
+    "Space",
+    "TrainingSettings",
+    "described",
+    "load_space",
+    "load_yaml",
+    "named_spaces",
+    "parse_changes",
+    "parse_value",
+    "read_yaml",
+    "shipped_names",
+    "starting_point",
+    "suggest",
+]

@@ -11,13 +11,18 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
-from gamlp.recipe.sections import Attention, Model, Propagation, Relations, Section, Smoothing, Training
-from gamlp.recipe.settings_file import load_yaml, parse_changes, parse_value, read_yaml
+from gamlp.recipe.sections import (
+    ModelSettings,
+    PropagationSettings,
+    RelationsSettings,
+    Section,
+    SmoothingSettings,
+    TrainingSettings,
+)
+from gamlp.recipe.settings_file import load_yaml, read_yaml
 
 _LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
 _CHANNEL_READERS = ("sign-xl",)  # the same
-__all__ = ["Attention", "Model", "Propagation", "Recipe", "Relations", "Smoothing", "Training", "described", "shipped"]
-__all__ += ["parse_changes", "parse_value", "read_yaml"]
 
 
 class Recipe(Section):
@@ -27,11 +32,13 @@ class Recipe(Section):
     'jk'
     """
 
-    propagation: Propagation = Propagation()
-    relations: Relations = Relations()
-    model: Model = Model()
-    training: Training = Training()
-    smoothing: Smoothing | None = Field(default=None, description="Correct & Smooth after the model; null: none")
+    propagation: PropagationSettings = PropagationSettings()
+    relations: RelationsSettings = RelationsSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    smoothing: SmoothingSettings | None = Field(
+        default=None, description="Correct & Smooth after the model; null: none"
+    )
     about: str = Field(default="", description="where the recipe comes from")
 
     @model_validator(mode="after")
@@ -70,9 +77,9 @@ class Recipe(Section):
         path = Path(source)
         if path.suffix in (".yaml", ".yml") or path.is_file():
             return cls._checked(read_yaml(path), path)
-        if str(source) in shipped():
+        if str(source) in shipped_names():
             return cls._checked(load_yaml(_shipped_text(str(source))), None)
-        near = difflib.get_close_matches(str(source), shipped(), 1)
+        near = difflib.get_close_matches(str(source), shipped_names(), 1)
         raise GamlpError(
             f"there is no recipe '{source}'" + (f": did you mean '{near[0]}'?" if near else ""),
             hint="give a .yaml file or one of the shipped recipes: gamlp recipes",
@@ -127,7 +134,7 @@ def _dumped(content: dict[str, Any], **layout: Any) -> str:
     return text
 
 
-def shipped() -> list[str]:
+def shipped_names() -> list[str]:
     """Names of the recipes inside the package."""
     folder = resources.files("gamlp.recipe") / "shipped"
     return sorted(entry.name[: -len(".yaml")] for entry in folder.iterdir() if entry.name.endswith(".yaml"))

@@ -13,7 +13,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Propagation(Section):
+class PropagationSettings(Section):
     """What is propagated: X^(0..hops) and, where the label branch is on, Y^(0..label_hops)."""
 
     hops: int = Field(default=5, ge=0, le=1000, description="K, hops of features")
@@ -40,7 +40,7 @@ class Propagation(Section):
         return tuple(also_r) if isinstance(also_r, list) else also_r
 
     @model_validator(mode="after")
-    def _operators_differ(self) -> Propagation:
+    def _operators_differ(self) -> PropagationSettings:
         if any(not 0 <= r <= 1 for r in self.also_r):
             raise ValueError("every operator of 'propagation.also_r' has an r from 0 to 1")
         if len({self.r, *self.also_r}) <= len(self.also_r):
@@ -55,7 +55,7 @@ class Propagation(Section):
         return folds
 
 
-class Relations(Section):
+class RelationsSettings(Section):
     """Graphs of several types and relations: subsets of relations are views, each with hops of its own (NARS)."""
 
     subsets: Literal["auto", "all", "sample", "one"] | tuple[tuple[str, ...], ...] = Field(
@@ -99,7 +99,7 @@ class Relations(Section):
         return subsets
 
 
-class Model(Section):
+class ModelSettings(Section):
     """GAMLP's options; a peer takes those it knows, a module of your own takes `options`."""
 
     name: str = Field(
@@ -142,7 +142,7 @@ class Model(Section):
     )
 
 
-class Training(Section):
+class TrainingSettings(Section):
     """How a model is fitted: on training rows, chosen by validation rows."""
 
     setting: Literal["transductive", "inductive"] = Field(
@@ -188,7 +188,7 @@ class Training(Section):
         return seeds
 
 
-class Smoothing(Section):
+class SmoothingSettings(Section):
     """Correct & Smooth after a model: first its errors on training rows spread, then what it says and their labels."""
 
     correct_alpha: float = Field(default=0.8, ge=0, lt=1, description="α of correct: how far errors spread")

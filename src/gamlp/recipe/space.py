@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
-from gamlp.graph.views import name_of
-from gamlp.recipe.recipe import Recipe, parse_value, read_yaml
+from gamlp.recipe.recipe import Recipe
+from gamlp.recipe.settings_file import parse_value, read_yaml
 
 
 class Choice(BaseModel):
@@ -44,7 +43,6 @@ class Choice(BaseModel):
 
 
 Space = dict[str, Choice]
-Subset = tuple[str, ...]
 
 
 def named_spaces() -> list[str]:
@@ -95,23 +93,3 @@ def starting_point(space: Space, base: Recipe) -> dict[str, Any]:
         if inside and not (choice.when is not None and not base[choice.when]):
             point[key] = value
     return point
-
-
-def suggest_subsets(trial: Any, subsets: Sequence[Subset]) -> list[Subset]:
-    """Each subset of relations in or out; where all others are out, the last is in unasked."""
-    inside: list[Subset] = []
-    for number, subset in enumerate(subsets):
-        alone = not inside and number == len(subsets) - 1
-        if alone or trial.suggest_categorical(_asked(subset), [True, False]):
-            inside.append(subset)
-    return inside
-
-
-def starting_subsets(subsets: Sequence[Subset], inside: Sequence[Subset]) -> dict[str, bool]:
-    """Those of a list in, the others out."""
-    wanted = {frozenset(subset) for subset in inside}
-    return {_asked(subset): frozenset(subset) in wanted for subset in subsets}
-
-
-def _asked(subset: Subset) -> str:
-    return f"subset {name_of(subset)}"

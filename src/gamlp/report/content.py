@@ -14,7 +14,7 @@ from gamlp.arrays import Array
 from gamlp.explain.weights import WeightsByDegree, grouped_hops
 from gamlp.graph.graph import Graph
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report.observing import Observed, weights_of_rows
 from gamlp.report.tally import Frame, Tally
 from gamlp.run.resources import LOCAL, Resources

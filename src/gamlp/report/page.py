@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.explain.weights import WeightsByDegree
-from gamlp.io.files import write_text
+from gamlp.io import write_text
 from gamlp.propagation import HopStore
 from gamlp.report.content import content_of_run
 from gamlp.report.observing import Observed, listening

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.graph.induced import induced
 from gamlp.graph.ingest.build import IngestOptions, IngestReport, ingest
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
-from gamlp.propagation.local.engine import LocalEngine as LocalPropagation
+from gamlp.propagation import LocalEngine as LocalPropagation
 from gamlp.run.resources import Resources
 
 if TYPE_CHECKING:  # torch is imported by the steps that need it
@@ -102,13 +101,13 @@ class LocalEngine:
         return ingest(replace(options, memory=options.memory or self.resources.memory), progress)
 
     def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
-        engine = LocalPropagation(memory=self.resources.memory, threads=self.resources.threads)
-        return engine.run(graph, plan, store, progress)
+        return self._propagator().propagate(graph, plan, store, progress)
 
     def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
-        place = Place.of(folder).local
-        assert place is not None
-        return induced(graph, rows, place, progress=progress)
+        return self._propagator().induce(graph, rows, folder, progress)
+
+    def _propagator(self) -> LocalPropagation:
+        return LocalPropagation(memory=self.resources.memory, threads=self.resources.threads)
 
     def fit(
         self,

@@ -18,7 +18,7 @@ import torch
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import ROLES, Ids, Labels, Split
-from gamlp.io.files import told_when_full
+from gamlp.io import disk_full_as_error
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.training.batches import HopRows
@@ -233,7 +233,7 @@ def _joined(lists: pa.Array) -> pa.Array:
 def _table_beside(out: Path, schema: pa.Schema) -> Iterator[Any]:
     """A function that appends a table; the file gets its name when all is written, and vanishes when it is not."""
     beside = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    with told_when_full(out):
+    with disk_full_as_error(out):
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             beside.touch()

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
-from gamlp.propagation import HopStore, Plan, Statistics, feature_statistics
-from gamlp.recipe.recipe import Recipe
-from gamlp.run.engine import Engine
+from gamlp.propagation import HopStore, Plan, Propagator, Statistics, feature_statistics
+from gamlp.recipe import Recipe
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import (
@@ -62,7 +61,7 @@ def prepare(
     return replace(from_store(store, recipe), reduced_from=reduced)
 
 
-def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Engine, progress: Progress) -> Prepared:
+def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Prepared:
     """Training rows on the graph of training nodes alone; the others on the whole graph."""
     assert graph.nodes.split is not None
     alone = _alone(graph, folder, engine, progress)
@@ -74,14 +73,14 @@ def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Engin
     return replace(prepared, recipe=recipe, train=role_rows(inner, recipe, "train"), statistics=statistics)
 
 
-def _alone(graph: Graph, folder: Path, engine: Engine, progress: Progress) -> Graph:
+def _alone(graph: Graph, folder: Path, engine: Propagator, progress: Progress) -> Graph:
     """The graph of training nodes alone."""
     assert graph.nodes.split is not None
     return engine.induce(graph, graph.nodes.split.train, folder / "training-graph", progress)
 
 
 def _prepare_two(
-    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path, engine: Engine, progress: Progress
+    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress
 ) -> Prepared:
     """Train on one graph, validate on another."""
     labels = graph.nodes.labels

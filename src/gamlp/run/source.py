@@ -10,10 +10,10 @@ from gamlp.errors import GamlpError
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.load import data_folder, open_or_load
 from gamlp.graph.graph import Graph
-from gamlp.io.place import Place, is_url
+from gamlp.io import Place, is_url
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe, shipped
+from gamlp.recipe import Recipe, shipped_names
 from gamlp.training.run_folder import Origin
 from gamlp.training.typed import settled_relations
 
@@ -55,7 +55,7 @@ def default_recipe(source: Source) -> str | None:
     """The shipped recipe of a dataset that is called by its name."""
     if source.origin is None or source.origin.graph != source.name:
         return None
-    return next((name for name in (f"{source.name}-jk", f"{source.name}-recursive") if name in shipped()), None)
+    return next((name for name in (f"{source.name}-jk", f"{source.name}-recursive") if name in shipped_names()), None)
 
 
 def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:

@@ -12,7 +12,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, IngestReport
-from gamlp.io.parallel import Workers
+from gamlp.io import Workers
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
@@ -74,10 +74,10 @@ class SparkEngine:
         return ingest_on_spark(self._settings, options, self._blocks, progress)
 
     def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
-        return self._propagator().run(graph, plan, store, progress)
+        return self._propagator().propagate(graph, plan, store, progress)
 
     def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
-        return self._propagator().induced(graph, rows, folder, progress)
+        return self._propagator().induce(graph, rows, folder, progress)
 
     def _propagator(self) -> SparkPropagator:
         return SparkPropagator(self._blocks, self.resources.memory, self._settings)

@@ -17,9 +17,9 @@ try:
 except ImportError as error:
     raise MissingExtra("pyspark", "spark") from error
 
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.spark.fit import Home, build, fitted, hops_of, work_place
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded, predictions

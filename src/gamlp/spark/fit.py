@@ -16,10 +16,10 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.evaluate import evaluate_rows
 from gamlp.run.given import nodes_name
 from gamlp.run.prepare import hops_for, prepare, propagate

@@ -18,8 +18,8 @@ from pyspark.ml.param.shared import (
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest.edges import EdgeNames
 from gamlp.graph.ingest.nodes import NodeNames
-from gamlp.io.sizes import parse_size
-from gamlp.recipe.recipe import Recipe, shipped
+from gamlp.io import parse_size
+from gamlp.recipe import Recipe, shipped_names
 from gamlp.spark.ingest.build import SparkGraphOptions
 
 Self = TypeVar("Self", bound="GAMLPParams")
@@ -27,7 +27,7 @@ Self = TypeVar("Self", bound="GAMLPParams")
 
 def _recipe(value: Any) -> Any:
     """A shipped recipe stays its name; all others become what they say: JSON that is good without their file."""
-    if isinstance(value, str) and value in shipped():
+    if isinstance(value, str) and value in shipped_names():
         return value
     if not isinstance(value, Recipe | str | Path | dict):
         raise TypeError("a recipe is a name, the path of a YAML file, a dict or a Recipe")

@@ -20,8 +20,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.folder import open_strings
 from gamlp.graph.graph import Graph, Ids, Labels, Split
 from gamlp.graph.manifest import nodes_folder
-from gamlp.io.place import Place, scratch
-from gamlp.io.row_arrays import open_rows
+from gamlp.io import Place, open_rows, scratch_folder
 from gamlp.propagation import HopStore
 from gamlp.propagation.store.store import StoreManifest
 from gamlp.run.predictions import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
@@ -78,7 +77,7 @@ class IdsFile:
 
     def _copy(self, place: Place) -> Path:
         # Named by its content: another file may be behind the same URL later, and workers live long.
-        copy = scratch() / f"ids-{zlib.crc32(self.place.encode()):08x}-{self.crc32:08x}.arrow"
+        copy = scratch_folder() / f"ids-{zlib.crc32(self.place.encode()):08x}-{self.crc32:08x}.arrow"
         if not copy.exists():
             beside = copy.with_suffix(".partial")
             with beside.open("wb") as file:

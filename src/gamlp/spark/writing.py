@@ -8,7 +8,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.predictions import SUFFIXES, Written

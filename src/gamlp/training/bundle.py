@@ -17,7 +17,7 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.models.registry import build, is_own
 from gamlp.models.shape import Part, Shape
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.checkpoint import Weights, save_tensors, sealed, unsealed
 
 FORMAT = "gamlp-bundle"

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.training.ranks.world import ALONE, World
 
 Weights = dict[str, Tensor]

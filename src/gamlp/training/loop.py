@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
-from gamlp.io.memory import kept_memory
-from gamlp.io.place import Place
+from gamlp.io import Place, keep_freed_memory
 from gamlp.progress import Progress, silent
-from gamlp.recipe.recipe import Training
+from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batch, HopRows, OwnBatches, Passes, Sharded, Source, own_rows
 from gamlp.training.checkpoint import Draws, Standing, Weights, load_checkpoint, save_checkpoint, weights_of
 from gamlp.training.ranks.batch_norm import share_batch_norms
@@ -54,7 +53,7 @@ def fit(
     make: Callable[[], nn.Module],
     train: Source,
     valid: Source | None,
-    settings: Training,
+    settings: TrainingSettings,
     *,
     seed: int = 0,
     machine: Machine | None = None,
@@ -63,7 +62,7 @@ def fit(
 ) -> Fitted:
     """Train the model that `make` gives, from the checkpoint where there is one; with all ranks of a joined world."""
     machine = machine or Machine()
-    with kept_memory(), torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
+    with keep_freed_memory(), torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
         torch.manual_seed(seed)
         shuffle = torch.Generator().manual_seed(seed)
         model = make().to(machine.device)
@@ -78,7 +77,7 @@ class _Run:
         model: nn.Module,
         train: Source,
         valid: Source | None,
-        settings: Training,
+        settings: TrainingSettings,
         shuffle: torch.Generator,
         seed: int,
         machine: Machine,
@@ -216,7 +215,7 @@ def parameter_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
     return [{"params": values, "weight_decay": decay if own else 0.0} for values, own in groups if values]
 
 
-def learning_rate(settings: Training, epoch: int) -> float:
+def learning_rate(settings: TrainingSettings, epoch: int) -> float:
     """Of an epoch, from 0: rising through `warmup`, then constant, or falling to zero by cosine or line."""
     if epoch < settings.warmup:
         return settings.learning_rate * (epoch + 1) / (settings.warmup + 1)

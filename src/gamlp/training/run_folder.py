@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gamlp.errors import GamlpError
-from gamlp.io.files import write_json, write_text
-from gamlp.recipe.recipe import Recipe
+from gamlp.io import write_json, write_text
+from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 from gamlp.training.loop import CHECKPOINT_SECONDS
 from gamlp.training.seeds import SeedFiles

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gamlp.arrays import Array
-from gamlp.io.memory import kept_memory
+from gamlp.io import keep_freed_memory
 from gamlp.training.batches import Batch, Passes
 from gamlp.training.ranks.world import ALONE, World
 
@@ -60,7 +60,7 @@ def probabilities(logits: Tensor, many: bool) -> Tensor:
 def logits_of(model: nn.Module, batches: Passes) -> Iterator[tuple[Batch, Tensor]]:
     """Every batch in order with its logits, the model in evaluation mode; memory does not grow with the rows."""
     model.eval()
-    with kept_memory():
+    with keep_freed_memory():
         for batch in batches.epoch():
             yield batch, model(batch.x, batch.y)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError, MissingExtra
-from gamlp.io.files import write_json
-from gamlp.recipe.recipe import Recipe
+from gamlp.io import write_json
+from gamlp.recipe import Recipe
 
 Observe = Callable[[dict[str, Any]], None]
 _RUNS = "mlflow.json"  # in the run folder: where it is tracked, and each seed's run there

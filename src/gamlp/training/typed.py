@@ -10,11 +10,11 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.graph.views import name_of, view_of
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent
 from gamlp.propagation.subsets import Reach, choose
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 
 def settled_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:

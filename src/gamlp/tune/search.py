@@ -7,7 +7,7 @@ import io
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +19,12 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph, Split
 from gamlp.graph.manifest import digest
-from gamlp.io.files import write_text
+from gamlp.graph.views import name_of
+from gamlp.io import write_text
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.propagation.subsets import link_of
-from gamlp.recipe.recipe import Recipe
-from gamlp.recipe.space import Space, Subset, starting_point, starting_subsets, suggest, suggest_subsets
+from gamlp.recipe import Recipe, Space, starting_point, suggest
 from gamlp.run.prepare import prepare, prepare_split, propagate
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import check_one_model
@@ -35,6 +35,7 @@ from gamlp.training.seeds import fit_prepared
 from gamlp.training.typed import ready, settled_relations
 
 By = Literal["score", "loss"]
+Subset = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -321,3 +322,23 @@ def _optuna() -> Any:
         raise MissingExtra("optuna", "tune") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
+
+
+def suggest_subsets(trial: Any, subsets: Sequence[Subset]) -> list[Subset]:
+    """Each subset of relations in or out; where all others are out, the last is in unasked."""
+    inside: list[Subset] = []
+    for number, subset in enumerate(subsets):
+        alone = not inside and number == len(subsets) - 1
+        if alone or trial.suggest_categorical(_asked(subset), [True, False]):
+            inside.append(subset)
+    return inside
+
+
+def starting_subsets(subsets: Sequence[Subset], inside: Sequence[Subset]) -> dict[str, bool]:
+    """Those of a list in, the others out."""
+    wanted = {frozenset(subset) for subset in inside}
+    return {_asked(subset): frozenset(subset) in wanted for subset in subsets}
+
+
+def _asked(subset: Subset) -> str:
+    return f"subset {name_of(subset)}"

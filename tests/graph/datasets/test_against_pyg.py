@@ -36,7 +36,7 @@ def test_hop_two_is_pygs_sign(sign: Any, name: str, data_dir: Path, tmp_path: Pa
     data = sign(2)(pyg_data(name, data_dir))
     plan = FeatureSignal(hops=2, operator=WITHOUT_LOOPS)
     rows = np.arange(graph.nodes.count)
-    stored = LocalEngine().run(graph, Plan(features=plan), tmp_path / "store").gather(rows).x[:, 0]
+    stored = LocalEngine().propagate(graph, Plan(features=plan), tmp_path / "store").gather(rows).x[:, 0]
     held = hops_in_memory(graph, plan)
     for hop, theirs in ((1, data.x1.numpy()), (2, data.x2.numpy())):
         scale = np.abs(theirs).max()

@@ -17,7 +17,7 @@ from gamlp.graph.datasets.load import load
 from gamlp.graph.features.complex import entity_starts, triples_of
 from gamlp.graph.features.missing import completed
 from gamlp.graph.graph import Features, Relation
-from gamlp.recipe.sections import Relations
+from gamlp.recipe import RelationsSettings
 from tests.graph.features.test_missing import Array, matrix, typed_graph, values
 
 torch = pytest.importorskip("torch")
@@ -26,7 +26,7 @@ pytest.importorskip("torch_geometric")
 from gamlp.graph.features import complex as embedding  # noqa: E402
 
 GROUPS = 6
-BRIEF = Relations(dimension=8, embedding_epochs=4)
+BRIEF = RelationsSettings(dimension=8, embedding_epochs=4)
 
 
 def planted(seed: int = 0, *, authors: int = 180, papers: int = 240) -> Graph:
@@ -112,7 +112,7 @@ def test_edges_that_were_held_out_are_ranked_far_better_than_by_chance(tmp_path:
     """A true paper is among 240, of which 40 share the author's group: groups known, its mean rank is about 20."""
     graph = planted()
     held = _without(graph, every=20)
-    found = completed(held[0], Relations(dimension=32, embedding_epochs=60), tmp_path)
+    found = completed(held[0], RelationsSettings(dimension=32, embedding_epochs=60), tmp_path)
     # With one link, its weights can be taken into the papers: what remains is a nearest neighbour of group means.
     authors = values(found, "author")
     assert authors.shape == (180, 32)
@@ -160,7 +160,7 @@ def test_a_seed_says_every_byte_and_only_what_is_missing_is_made(tmp_path: Path)
 
 def test_the_width_that_features_share_may_be_odd(tmp_path: Path) -> None:
     graph = small().with_features(paper=Features(np.ones((36, 7), np.float32)))
-    found = values(completed(graph, Relations(embedding_epochs=1), tmp_path), "author")
+    found = values(completed(graph, RelationsSettings(embedding_epochs=1), tmp_path), "author")
     assert found.shape == (24, 7) and np.isfinite(found).all()
 
 
@@ -253,10 +253,10 @@ def test_it_stops_when_held_out_edges_are_no_longer_told_better(
     def tell(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
         told[stage] = note
 
-    found = completed(small(), Relations(dimension=8, embedding_epochs=50), tmp_path / "a", tell)
+    found = completed(small(), RelationsSettings(dimension=8, embedding_epochs=50), tmp_path / "a", tell)
     assert len(told) == 2 + embedding.PATIENCE and list(told.values())[1] == "loss of held-out edges 2.0000"
     losses = iter([3.0, 2.0])  # two epochs alone: the best of all
-    best = completed(small(), Relations(dimension=8, embedding_epochs=2), tmp_path / "b")
+    best = completed(small(), RelationsSettings(dimension=8, embedding_epochs=2), tmp_path / "b")
     np.testing.assert_array_equal(values(found, "author"), values(best, "author"))
 
 
@@ -288,8 +288,8 @@ def test_acm_gets_features_of_one_width_for_every_type(
     graph = load("hgb-acm", data_dir)
     monkeypatch.setattr(embedding, "BATCH", 8192)  # for the sake of time
     monkeypatch.setattr(embedding, "NEGATIVES", 16)
-    terms: Array = values(completed(graph, Relations(reduce=16, embedding_epochs=1), tmp_path), "term")
+    terms: Array = values(completed(graph, RelationsSettings(reduce=16, embedding_epochs=1), tmp_path), "term")
     assert terms.shape == (1902, 16) and np.isfinite(terms).all() and terms.std() > 0.01
     assert entity_starts(graph)["author"] == graph.node_types["paper"].count
-    mean = completed(graph, Relations(reduce=16, missing="mean"), tmp_path)
+    mean = completed(graph, RelationsSettings(reduce=16, missing="mean"), tmp_path)
     assert {nodes.features and nodes.features.width for nodes in mean.node_types.values()} == {16}

@@ -17,8 +17,8 @@ from gamlp.graph.features import missing as means
 from gamlp.graph.features import missing as reducing
 from gamlp.graph.features.missing import completed
 from gamlp.graph.graph import Block, Features, Ids, Nodes, Relation
-from gamlp.io.place import Place
-from gamlp.recipe.sections import Relations
+from gamlp.io import Place
+from gamlp.recipe import RelationsSettings
 
 Array = np.ndarray[Any, Any]
 
@@ -75,9 +75,9 @@ WRITES = {"writes": ("author", "paper", matrix(30, 120, 0))}
 
 def test_a_homogeneous_graph_and_a_complete_one_stay_as_they_are(tmp_path: Path) -> None:
     alone = Graph.from_arrays([[0, 1], [1, 2]], np.eye(3))
-    assert completed(alone, Relations(reduce=2), tmp_path) is alone
+    assert completed(alone, RelationsSettings(reduce=2), tmp_path) is alone
     whole = typed_graph({"paper": 120, "author": 30}, WRITES, {"paper": np.ones((120, 3)), "author": np.ones((30, 5))})
-    assert completed(whole, Relations(reduce=8), tmp_path) is whole
+    assert completed(whole, RelationsSettings(reduce=8), tmp_path) is whole
     assert not list(tmp_path.iterdir())
 
 
@@ -86,7 +86,7 @@ def test_wide_features_become_their_leading_singular_vectors(tmp_path: Path) -> 
     together = decaying(150, 80, 1)
     papers, authors = together[:120], together[120:]
     graph = typed_graph({"paper": 120, "author": 30}, WRITES, {"paper": papers, "author": authors})
-    found = completed(graph, Relations(reduce=12), tmp_path)
+    found = completed(graph, RelationsSettings(reduce=12), tmp_path)
     left, sizes, right = np.linalg.svd(together, full_matrices=False)
     rows = np.concatenate([values(found, "paper"), values(found, "author")]).astype(np.float64)
     assert rows.shape == (150, 12) and values(found, "paper").dtype == np.float32
@@ -119,7 +119,7 @@ def test_a_sample_gives_the_basis_of_many_rows_and_the_rest_is_brought_there_in_
     graph = typed_graph({"paper": 3000, "author": 30}, {"w": ("author", "paper", matrix(30, 3000, 0))}, {"paper": low})
     monkeypatch.setattr(reducing, "SAMPLE", 100)
     monkeypatch.setattr(reducing, "_PIECE", 4096)  # 25 rows at a time
-    found = values(completed(graph, Relations(reduce=8, missing="none"), tmp_path), "paper")
+    found = values(completed(graph, RelationsSettings(reduce=8, missing="none"), tmp_path), "paper")
     np.testing.assert_allclose(found[::7] @ found[::7].T, low[::7] @ low[::7].T, atol=1e-2)
     assert not found[:, 6:].any()  # no more than its rank
 
@@ -127,7 +127,7 @@ def test_a_sample_gives_the_basis_of_many_rows_and_the_rest_is_brought_there_in_
 def test_fewer_rows_than_columns_are_filled_up_with_zeros(tmp_path: Path) -> None:
     few = np.random.default_rng(4).normal(size=(5, 40))
     graph = typed_graph({"paper": 120, "author": 5}, {"w": ("author", "paper", matrix(5, 120, 0))}, {"author": few})
-    found = values(completed(graph, Relations(reduce=16, missing="none"), tmp_path), "author")
+    found = values(completed(graph, RelationsSettings(reduce=16, missing="none"), tmp_path), "author")
     assert found.shape == (5, 16) and not found[:, 5:].any()
     np.testing.assert_allclose(found @ found.T, few @ few.T, atol=1e-4)
 
@@ -137,7 +137,7 @@ def test_half_precision_is_read_as_what_it_means(tmp_path: Path) -> None:
     graph = typed_graph({"paper": 120, "author": 30}, WRITES, {"paper": wide})
     bits = (wide.view(np.uint32) >> 16).astype(np.uint16)
     half = graph.with_features(paper=Features(bits, "bfloat16"))
-    found = values(completed(half, Relations(reduce=40 - 1, missing="none"), tmp_path), "paper")
+    found = values(completed(half, RelationsSettings(reduce=40 - 1, missing="none"), tmp_path), "paper")
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), np.linalg.norm(wide, axis=1), rtol=0.02)
 
 
@@ -151,7 +151,7 @@ def test_means_are_those_of_dense_algebra(reverses: bool, tmp_path: Path, monkey
     links = {"writes": ("author", "paper", writes), "reviewed": ("paper", "author", reviews)}
     graph = typed_graph({"paper": 120, "author": 30}, links, {"paper": papers}, reverses=reverses)
     monkeypatch.setattr(means, "_PIECE", 8 * 120 * 4)  # four columns at a time
-    found = values(completed(graph, Relations(missing="mean"), tmp_path), "author")
+    found = values(completed(graph, RelationsSettings(missing="mean"), tmp_path), "author")
     weights = writes + reviews.T
     expected = weights @ papers / np.maximum(weights.sum(1, keepdims=True), 1e-9)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -163,7 +163,7 @@ def test_types_further_away_take_the_means_of_means(tmp_path: Path) -> None:
     papers = np.random.default_rng(11).normal(size=(120, 4))
     links = {"works": ("author", "place", works), "writes": ("author", "paper", writes)}
     graph = typed_graph({"place": 6, "paper": 120, "author": 30, "alone": 2}, links, {"paper": papers})
-    found = completed(graph, Relations(missing="mean"), tmp_path)
+    found = completed(graph, RelationsSettings(missing="mean"), tmp_path)
     authors = writes @ papers / writes.sum(1, keepdims=True)
     np.testing.assert_allclose(values(found, "author"), authors, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(values(found, "place"), works.T @ authors / works.sum(0)[:, None], rtol=1e-5, atol=1e-6)
@@ -179,24 +179,24 @@ def test_of_several_widths_the_target_types_is_taken_and_told(tmp_path: Path) ->
     }
     graph = typed_graph({"place": 6, "paper": 120, "author": 30, "group": 5}, links, features)
     told = []
-    found = completed(graph, Relations(missing="mean"), tmp_path / "a", lambda *what, **more: told.append(what))
+    found = completed(graph, RelationsSettings(missing="mean"), tmp_path / "a", lambda *what, **more: told.append(what))
     assert (values(found, "author") == 2).all() and values(found, "author").shape == (30, 4)
     assert told[-1][0] == "features of 'author'" and told[-1][-1] == "means of paper, width 4"
     other = replace(graph, relations={name: each for name, each in graph.relations.items() if "writes" not in name})
-    found = completed(other, Relations(missing="mean"), tmp_path / "b")
+    found = completed(other, RelationsSettings(missing="mean"), tmp_path / "b")
     np.testing.assert_allclose(values(found, "author"), np.full((30, 3), (6 * 1 + 5 * 5) / 11), rtol=1e-6)
 
 
 def test_none_leaves_a_type_without(tmp_path: Path) -> None:
     graph = typed_graph({"paper": 120, "author": 30}, WRITES, {"paper": np.ones((120, 3))})
-    assert completed(graph, Relations(missing="none"), tmp_path).node_types["author"].features is None
+    assert completed(graph, RelationsSettings(missing="none"), tmp_path).node_types["author"].features is None
 
 
 def test_what_was_made_is_found_again_and_made_anew_where_it_is_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = typed_graph({"paper": 120, "author": 30}, WRITES, {"paper": decaying(120, 40, 12)})
-    wanted = Relations(reduce=5, missing="mean")
+    wanted = RelationsSettings(reduce=5, missing="mean")
     first = completed(graph, wanted, tmp_path)
     files = sorted((tmp_path / "made").glob("*.npy"))
     assert [file.name.split("-")[0] for file in files] == ["author", "paper"]
@@ -211,7 +211,7 @@ def test_what_was_made_is_found_again_and_made_anew_where_it_is_damaged(
         again = completed(graph, wanted, Place.of(tmp_path))
         np.testing.assert_array_equal(values(again, "author"), values(first, "author"))
         with pytest.raises(AssertionError, match="made again"):  # another seed, another sample
-            completed(graph, Relations(reduce=5, missing="mean", seed=1), tmp_path)
+            completed(graph, RelationsSettings(reduce=5, missing="mean", seed=1), tmp_path)
         other = graph.with_features(paper=Features(decaying(120, 40, 13).astype(np.float32)))
         with pytest.raises(AssertionError, match="made again"):
             completed(other, wanted, tmp_path)
@@ -224,7 +224,7 @@ def test_what_was_made_is_found_again_and_made_anew_where_it_is_damaged(
 def test_it_works_behind_a_url(tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
     graph = typed_graph({"paper": 120, "author": 30}, WRITES, {"paper": decaying(120, 40, 14)})
-    wanted = Relations(reduce=5, missing="mean")
+    wanted = RelationsSettings(reduce=5, missing="mean")
     here = completed(graph, wanted, tmp_path)
     there = completed(graph, wanted, Place.of(f"memory://{tmp_path.name}-embeddings"))
     for kind in ("paper", "author"):
@@ -234,7 +234,7 @@ def test_it_works_behind_a_url(tmp_path: Path) -> None:
 def test_an_odd_dimension_is_refused_before_any_work(tmp_path: Path) -> None:
     graph = typed_graph({"paper": 120, "author": 30}, WRITES, {"paper": decaying(120, 40, 15)})
     with pytest.raises(GamlpError, match=r"relations.dimension is 7, .*; give an even number\.$"):
-        completed(graph, Relations(reduce=5, dimension=7), tmp_path)
+        completed(graph, RelationsSettings(reduce=5, dimension=7), tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.models.shape import Shape
 from gamlp.peers import message_passing as peers
 from gamlp.peers.views import UNKNOWN, GraphRows, View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.loop import parameter_groups
 
 NODES, WIDTH, CLASSES = 9, 7, 3

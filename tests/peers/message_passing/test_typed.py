@@ -18,7 +18,7 @@ from torch_geometric.nn import HGTConv
 
 from gamlp.errors import GamlpError
 from gamlp.peers import message_passing as peers
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from tests.peers.typed_hand import (
     ALONE,
     CLASSES,

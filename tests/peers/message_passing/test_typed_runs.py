@@ -16,7 +16,7 @@ from gamlp.graph.graph import Block, Features, Graph, Ids, Labels, Nodes, Relati
 from gamlp.peers.contract import Place, Task
 from gamlp.peers.registry import METHODS, recipe_for, run
 from gamlp.peers.typed_views import typed_view
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from tests.training.small import ONE_THREAD
 
 ALL = ("r-gcn", "hgt", "hgconv", "r-hgnn")

@@ -25,7 +25,7 @@ from gamlp.peers.registry import METHODS, recipe_for
 from gamlp.peers.samplers.clusters import ClusterSampler, clusters, partition
 from gamlp.peers.samplers.neighbours import NeighbourSampler, Part, induced_part, neighbourhood, neighbours, take_rows
 from gamlp.peers.views import GraphRows, Sampler, View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.resources import Resources
 from tests.peers.sampled_equations import dense_logits
 

@@ -16,7 +16,7 @@ from gamlp.peers.message_passing.sampled import mean_matrix
 from gamlp.peers.samplers.neighbours import Part, incoming
 from gamlp.peers.samplers.saint import DrawNodes, SaintSampler, edges_by_degree, estimate, nodes_by_norm, saint, walks
 from gamlp.peers.views import GraphRows, View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.scores import loss_of
 
 Array = np.ndarray[Any, Any]

@@ -10,8 +10,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import put_rows
+from gamlp.io import Place, put_rows
 from gamlp.kernel import LANES, NUMPY, scale
 from gamlp.propagation.blocks.hop import BlockHop
 from gamlp.propagation.blocks.layout import Blocks, Needs

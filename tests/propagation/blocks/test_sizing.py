@@ -40,7 +40,7 @@ def test_what_is_pulled_and_written_stays_within_the_figures(tmp_path: Path) -> 
 
             return noted()
 
-    store = Noting(memory=memory).run(graph, Plan(features=FeatureSignal(hops=hops)), tmp_path / "store")
+    store = Noting(memory=memory).propagate(graph, Plan(features=FeatureSignal(hops=hops)), tmp_path / "store")
     for k in range(1, hops + 1):
         found = next(found for stage, found in answers if stage == f"hop {k} of {hops}")
         assert 0.3 * sizing.pulled < sum(answer["read"] for answer in found) <= sizing.pulled

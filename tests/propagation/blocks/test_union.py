@@ -18,8 +18,7 @@ from gamlp.graph.graph import Features
 from gamlp.graph.union import union_graphs
 from gamlp.graph.union_blocks import union_by_tasks
 from gamlp.graph.views import view_of
-from gamlp.io.parallel import Workers
-from gamlp.io.place import Place
+from gamlp.io import Place, Workers
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
 from tests.conformance.engines import BlocksHere
 from tests.conformance.test_bytes import fingerprints
@@ -127,11 +126,11 @@ PLANS = {
 def test_the_store_is_the_local_engines(tmp_path: Path, name: str) -> None:
     plan, one_way = PLANS[name], name.endswith("directed")
     graph = typed_graph(one_way=one_way, width=None if plan.apart else 6).save(tmp_path / "graph")
-    LocalEngine().run(graph, plan, tmp_path / "local")
+    LocalEngine().propagate(graph, plan, tmp_path / "local")
     expected = fingerprints(tmp_path / "local")
     assert len(expected) > 3
     for engine in (BlocksHere(blocks=2), BlocksHere(memory=12_000)):
-        engine.run(graph, plan, tmp_path / "blocks")
+        engine.propagate(graph, plan, tmp_path / "blocks")
         assert fingerprints(tmp_path / "blocks") == expected
         Place.of(tmp_path / "blocks").remove()
 
@@ -143,8 +142,8 @@ def test_features_may_lie_elsewhere_or_in_memory(graph: Graph, tmp_path: Path) -
     mapped = np.load(tmp_path / "made.npy", mmap_mode="r")
     some = np.load(tmp_path / "made.npy", mmap_mode="r")[:9]  # not a file by itself
     changed = graph.with_features(author=Features(mapped), field=Features(some), venue=Features(np.ones((3, 2), "f4")))
-    LocalEngine().run(changed, APART, tmp_path / "local")
-    BlocksHere(blocks=3).run(changed, APART, tmp_path / "blocks")
+    LocalEngine().propagate(changed, APART, tmp_path / "local")
+    BlocksHere(blocks=3).propagate(changed, APART, tmp_path / "blocks")
     assert fingerprints(tmp_path / "blocks") == fingerprints(tmp_path / "local")
 
 
@@ -153,8 +152,8 @@ def test_an_object_store_holds_graph_and_hops(graph: Graph, tmp_path: Path) -> N
     assert isinstance(graph.folder, Path)
     fsspec.filesystem("memory").put(str(graph.folder), f"/typed-{tmp_path.name}/graph", recursive=True)
     remote = Graph.open(root / "graph")
-    BlocksHere(blocks=4).run(remote, APART, root / "store")
-    LocalEngine().run(graph, APART, tmp_path / "local")
+    BlocksHere(blocks=4).propagate(remote, APART, root / "store")
+    LocalEngine().propagate(graph, APART, tmp_path / "local")
     expected = fingerprints(tmp_path / "local")
     files = HopStore.open(root / "store").files()
     assert len(files) == len(expected) - 1  # all but the manifest, which names the graph's folder
@@ -166,17 +165,17 @@ def test_an_object_store_holds_graph_and_hops(graph: Graph, tmp_path: Path) -> N
 
 def test_a_view_that_is_written_is_not_done_again(graph: Graph, tmp_path: Path) -> None:
     """Interrupted in the third view's last hop: the first two are found written, the third goes on at that hop."""
-    LocalEngine().run(graph, APART, tmp_path / "local")
+    LocalEngine().propagate(graph, APART, tmp_path / "local")
     store, first, second = tmp_path / "blocks", Watched(blocks=4, stop="hop 3 of 3", nth=3), Watched(blocks=4)
     written = [f"write {name}" for name in HopStore.open(tmp_path / "local").signals]
     with pytest.raises(KeyboardInterrupt):
-        first.run(graph, APART, store)
+        first.propagate(graph, APART, store)
     done = [name for name, _ in first.stages if name.startswith("write")]
     assert done and len(list((store / "work").glob("blocks-*"))) == 1  # of the view that was interrupted alone
     assert len(list((store / "work" / "views").iterdir())) == len(SUBSETS[1:4]) - len(
         {name.split("@")[1] for name in done}
     )
-    second.run(graph, APART, store)
+    second.propagate(graph, APART, store)
     assert fingerprints(store) == fingerprints(tmp_path / "local")
     again = [name for name, _ in second.stages]
     assert "edges of views" not in again and not set(done) & set(again)
@@ -187,38 +186,38 @@ def test_a_view_that_is_written_is_not_done_again(graph: Graph, tmp_path: Path) 
 
 
 def test_ranges_of_edges_that_are_done_are_kept(graph: Graph, tmp_path: Path) -> None:
-    LocalEngine().run(graph, APART, tmp_path / "local")
+    LocalEngine().propagate(graph, APART, tmp_path / "local")
     with pytest.raises(KeyboardInterrupt):
-        Watched(blocks=4, stop="edges of views").run(graph, APART, tmp_path / "blocks")
+        Watched(blocks=4, stop="edges of views").propagate(graph, APART, tmp_path / "blocks")
     assert list((tmp_path / "blocks" / "work" / "views").glob("[!.p]*")) == []  # no view that is not whole
     second = Watched(blocks=4)
-    second.run(graph, APART, tmp_path / "blocks")
+    second.propagate(graph, APART, tmp_path / "blocks")
     assert next(numbers for name, numbers in second.stages if name == "edges of views") == (1, 2, 3)
     assert fingerprints(tmp_path / "blocks") == fingerprints(tmp_path / "local")
 
 
 @pytest.mark.parametrize("stop", ["edges of views", "hop 2 of 3"])
 def test_edges_that_were_cut_are_made_anew(graph: Graph, tmp_path: Path, stop: str) -> None:
-    LocalEngine().run(graph, APART, tmp_path / "local")
+    LocalEngine().propagate(graph, APART, tmp_path / "local")
     with pytest.raises(KeyboardInterrupt):
-        Watched(blocks=4, stop=stop).run(graph, APART, tmp_path / "blocks")
+        Watched(blocks=4, stop=stop).propagate(graph, APART, tmp_path / "blocks")
     cut = sorted((tmp_path / "blocks" / "work" / "views").rglob("neighbours.npy"))[0]
     cut.write_bytes(cut.read_bytes()[:-4])
-    BlocksHere(blocks=4).run(graph, APART, tmp_path / "blocks")
+    BlocksHere(blocks=4).propagate(graph, APART, tmp_path / "blocks")
     assert fingerprints(tmp_path / "blocks") == fingerprints(tmp_path / "local")
 
 
 @pytest.mark.parametrize(("stop", "nth"), [("edges of views", 1), ("hop 2 of 3", 2)])
 def test_another_engine_or_number_of_blocks_goes_on(graph: Graph, tmp_path: Path, stop: str, nth: int) -> None:
-    LocalEngine().run(graph, APART, tmp_path / "local")
+    LocalEngine().propagate(graph, APART, tmp_path / "local")
     for store, engine in ((tmp_path / "one", LocalEngine()), (tmp_path / "other", BlocksHere(blocks=6))):
         with pytest.raises(KeyboardInterrupt):
-            Watched(blocks=4, stop=stop, nth=nth).run(graph, APART, store)
-        engine.run(graph, APART, store)
+            Watched(blocks=4, stop=stop, nth=nth).propagate(graph, APART, store)
+        engine.propagate(graph, APART, store)
         assert fingerprints(store) == fingerprints(tmp_path / "local")
 
 
 def test_too_few_blocks_are_refused_before_anything_is_written(graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(GamlpError, match=r"1 blocks need .* in a task"):
-        BlocksHere(blocks=1, memory=2000).run(graph, APART, tmp_path / "store")
+        BlocksHere(blocks=1, memory=2000).propagate(graph, APART, tmp_path / "store")
     assert not (tmp_path / "store" / "plan.json").exists()

@@ -22,7 +22,7 @@ def shard_of(folder: Path, signal: str = "features") -> Path:
 
 @pytest.mark.parametrize("which", ["features-*/00000.npy", "labels-*/rows.npy", "labels.npy", "split.npy"])
 def test_a_flipped_byte_is_found(tmp_path: Path, which: str) -> None:
-    ENGINE.run(make_graph(), BOTH.model_copy(update={"rows": "split"}), tmp_path / "store")
+    ENGINE.propagate(make_graph(), BOTH.model_copy(update={"rows": "split"}), tmp_path / "store")
     (path,) = (tmp_path / "store").glob(which)
     content = bytearray(path.read_bytes())
     content[-5] ^= 4
@@ -33,7 +33,7 @@ def test_a_flipped_byte_is_found(tmp_path: Path, which: str) -> None:
 @pytest.mark.parametrize("which", ["features-*/00000.npy", "labels-*/rows.npy", "labels.npy", "split.npy"])
 @pytest.mark.parametrize("missing", [True, False], ids=["missing", "truncated"])
 def test_a_missing_or_truncated_file_is_refused(tmp_path: Path, which: str, missing: bool) -> None:
-    ENGINE.run(make_graph(), BOTH.model_copy(update={"rows": "split"}), tmp_path / "store")
+    ENGINE.propagate(make_graph(), BOTH.model_copy(update={"rows": "split"}), tmp_path / "store")
     (path,) = (tmp_path / "store").glob(which)
     if missing:
         path.unlink()
@@ -42,11 +42,11 @@ def test_a_missing_or_truncated_file_is_refused(tmp_path: Path, which: str, miss
     with pytest.raises(GamlpError, match=f"{path.name}: is missing or has another size"):
         HopStore.open(tmp_path / "store")
     with pytest.raises(GamlpError, match="is missing or has another size"):
-        ENGINE.run(make_graph(), BOTH, tmp_path / "store")
+        ENGINE.propagate(make_graph(), BOTH, tmp_path / "store")
 
 
 def test_a_shard_of_another_kind_is_refused(tmp_path: Path) -> None:
-    ENGINE.run(make_graph(), BOTH, tmp_path / "store")
+    ENGINE.propagate(make_graph(), BOTH, tmp_path / "store")
     path = shard_of(tmp_path / "store")
     values = np.load(path)
     np.save(path, values.view(np.int32))
@@ -90,7 +90,7 @@ FEATURES = ("signals", "features")
     ids=lambda change: "-".join(str(cell.cell_contents) for cell in reversed(change.__closure__)),
 )
 def test_a_tampered_manifest_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    ENGINE.run(make_graph(), BOTH, tmp_path / "store")
+    ENGINE.propagate(make_graph(), BOTH, tmp_path / "store")
     manifest = tmp_path / "store" / "store.json"
     content = json.loads(manifest.read_text())
     change(content)
@@ -101,7 +101,7 @@ def test_a_tampered_manifest_is_refused(tmp_path: Path, change: Callable[[dict[s
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"null"])
 def test_a_manifest_that_is_no_json_of_ours_is_refused(tmp_path: Path, content: bytes) -> None:
-    ENGINE.run(make_graph(), BOTH, tmp_path / "store")
+    ENGINE.propagate(make_graph(), BOTH, tmp_path / "store")
     (tmp_path / "store" / "store.json").write_bytes(content)
     with pytest.raises(GamlpError, match="damaged or foreign store manifest"):
         HopStore.open(tmp_path / "store")

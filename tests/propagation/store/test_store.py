@@ -44,8 +44,8 @@ def sharded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     plan = Plan(features=FeatureSignal(hops=3, dtype=request.param))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "SHARD_BYTES", 7 * 4 * WIDTH * (4 if request.param == "float32" else 2))
-        store = ENGINE.run(make_graph(), plan, folder / "many")
-    whole = ENGINE.run(make_graph(), plan, folder / "one")
+        store = ENGINE.propagate(make_graph(), plan, folder / "many")
+    whole = ENGINE.propagate(make_graph(), plan, folder / "one")
     assert len(store.signals["features"].entry.shards) == 9 and len(whole.signals["features"].entry.shards) == 1
     return store, np.array(whole.signals["features"].read(0, NODES))
 
@@ -80,7 +80,7 @@ def test_what_is_read_is_float(sharded: tuple[HopStore, Array]) -> None:
 
 def test_hops_targets_and_split_are_those_of_the_graph(tmp_path: Path) -> None:
     graph = make_graph()
-    ENGINE.run(graph, BOTH, tmp_path / "store")
+    ENGINE.propagate(graph, BOTH, tmp_path / "store")
     store = HopStore.open(tmp_path / "store")
     rows = np.array([5, 59, 5, 0])
     hops = store.gather(rows, hops=1, label_hops=2)
@@ -105,28 +105,28 @@ def test_hops_targets_and_split_are_those_of_the_graph(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_store_does_not_hold_is_told(tmp_path: Path, ask: Callable[[HopStore], object], told: str) -> None:
-    store = ENGINE.run(make_graph(), BOTH.model_copy(update={"rows": "split"}), tmp_path / "store")
+    store = ENGINE.propagate(make_graph(), BOTH.model_copy(update={"rows": "split"}), tmp_path / "store")
     with pytest.raises(GamlpError, match=told):
         ask(store)
 
 
 def test_a_finished_store_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, folder = make_graph(), tmp_path / "store"
-    ENGINE.run(graph, BOTH, folder)
+    ENGINE.propagate(graph, BOTH, folder)
     before = written(folder)
     monkeypatch.setattr("gamlp.propagation.local.hops.hop", lambda *_: pytest.fail("a hop was computed"))
     shallower = Plan(features=FeatureSignal(hops=1), labels=LabelSignal(hops=1))
     for plan in (BOTH, shallower, Plan(features=FeatureSignal(hops=2)), BOTH.model_copy(update={"rows": "valid"})):
-        store = ENGINE.run(graph, plan, folder)
+        store = ENGINE.propagate(graph, plan, folder)
         assert set(store.signals) == {"features", "labels"}
     assert written(folder) == before
 
 
 def test_a_store_of_some_rows_serves_fewer_of_them(tmp_path: Path) -> None:
     graph, folder = make_graph(), tmp_path / "store"
-    ENGINE.run(graph, Plan(features=FeatureSignal(hops=2), rows="split"), folder)
+    ENGINE.propagate(graph, Plan(features=FeatureSignal(hops=2), rows="split"), folder)
     before = written(folder)
-    store = ENGINE.run(graph, Plan(features=FeatureSignal(hops=2), rows="train+test"), folder)
+    store = ENGINE.propagate(graph, Plan(features=FeatureSignal(hops=2), rows="train+test"), folder)
     assert written(folder) == before
     assert np.array_equal(store.gather([45, 3]).x[:, 0, 0], graph.nodes.features.values[[45, 3]])
 
@@ -156,16 +156,16 @@ def test_other_training_labels_or_folds_keep_the_features(
 ) -> None:
     folder, graph = tmp_path / "store", make_graph()
     first = Plan(features=FeatureSignal(hops=3), labels=LabelSignal(hops=2, folds=3))
-    ENGINE.run(graph, first, folder)
+    ENGINE.propagate(graph, first, folder)
     before, changed = written(folder), change(graph)
     plans = Plan(features=FeatureSignal(hops=3), labels=plan)
-    store = ENGINE.run(changed, plans, folder)
+    store = ENGINE.propagate(changed, plans, folder)
     after = written(folder)
     assert only(after, "features-") == only(before, "features-") != {}
     assert only(after, "crossfit-") != only(before, "crossfit-")
     assert not set(only(before, "crossfit-")) & set(after), "the old folder is gone"
     assert len([path for path in folder.iterdir() if path.is_dir()]) == 3
-    fresh = ENGINE.run(changed, plans, tmp_path / "fresh")
+    fresh = ENGINE.propagate(changed, plans, tmp_path / "fresh")
     rows = changed.nodes.split.train
     for crossfit in (False, True):
         assert np.array_equal(store.gather(rows, crossfit=crossfit).y, fresh.gather(rows, crossfit=crossfit).y)
@@ -177,22 +177,22 @@ def test_labels_of_rows_that_do_not_train_are_copied_without_propagating(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, graph = tmp_path / "store", make_graph()
-    ENGINE.run(graph, BOTH, folder)
+    ENGINE.propagate(graph, BOTH, folder)
     values = graph.nodes.labels.values.copy()
     values[45] = (values[45] + 1) % CLASSES
     monkeypatch.setattr("gamlp.propagation.local.hops.hop", lambda *_: pytest.fail("a hop was computed"))
-    store = ENGINE.run(with_nodes(graph, labels=Labels(values, graph.nodes.labels.classes)), BOTH, folder)
+    store = ENGINE.propagate(with_nodes(graph, labels=Labels(values, graph.nodes.labels.classes)), BOTH, folder)
     assert store.gather([45]).target[0] == values[45]
     assert HopStore.open(folder).damaged() == []
 
 
 def test_labels_are_added_to_a_store_of_features(tmp_path: Path) -> None:
     folder, graph = tmp_path / "store", make_graph()
-    ENGINE.run(graph, Plan(features=FeatureSignal(hops=3)), folder)
+    ENGINE.propagate(graph, Plan(features=FeatureSignal(hops=3)), folder)
     before = only(written(folder), "features-")
-    store = ENGINE.run(graph, BOTH, folder)
+    store = ENGINE.propagate(graph, BOTH, folder)
     assert only(written(folder), "features-") == before
-    fresh = ENGINE.run(graph, BOTH, tmp_path / "fresh")
+    fresh = ENGINE.propagate(graph, BOTH, tmp_path / "fresh")
     assert np.array_equal(store.gather(np.arange(NODES)).y, fresh.gather(np.arange(NODES)).y)
 
 
@@ -220,10 +220,10 @@ def test_another_graph_or_plan_is_refused_with_what_differs(
     tmp_path: Path, change: Callable[[Graph], Graph] | None, plan: Plan, told: str
 ) -> None:
     folder, graph = tmp_path / "store", make_graph()
-    ENGINE.run(graph, BOTH.model_copy(update={"rows": "train" if "rows" in told else "all"}), folder)
+    ENGINE.propagate(graph, BOTH.model_copy(update={"rows": "train" if "rows" in told else "all"}), folder)
     before = written(folder)
     with pytest.raises(GamlpError) as raised:
-        ENGINE.run(change(graph) if change else graph, plan, folder)
+        ENGINE.propagate(change(graph) if change else graph, plan, folder)
     assert told in str(raised.value) and str(folder) in str(raised.value) and "\n" not in str(raised.value)
     assert written(folder) == before
 
@@ -232,10 +232,10 @@ def test_a_foreign_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mother.txt").write_text("dear")
     with pytest.raises(GamlpError, match=r"letters: is not empty and not a store \(it holds mother.txt\)"):
-        ENGINE.run(make_graph(), BOTH, tmp_path / "letters")
+        ENGINE.propagate(make_graph(), BOTH, tmp_path / "letters")
     assert [path.name for path in (tmp_path / "letters").iterdir()] == ["mother.txt"]
     with pytest.raises(GamlpError, match="cannot be a store"):
-        ENGINE.run(make_graph(), BOTH, tmp_path / "letters" / "mother.txt")
+        ENGINE.propagate(make_graph(), BOTH, tmp_path / "letters" / "mother.txt")
     with pytest.raises(GamlpError, match=r"not a store \(no store.json\)"):
         HopStore.open(tmp_path / "letters")
 
@@ -248,7 +248,7 @@ def unfinished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("gamlp.propagation.local.hops.hop", stop)
-        ENGINE.run(graph, BOTH, folder)
+        ENGINE.propagate(graph, BOTH, folder)
     return graph
 
 
@@ -257,10 +257,10 @@ def test_an_unfinished_store_says_so_and_goes_on(tmp_path: Path, monkeypatch: py
     with pytest.raises(GamlpError, match="unfinished; run the same gamlp propagate again"):
         HopStore.open(tmp_path / "store")
     with pytest.raises(GamlpError, match="unfinished run of another plan for features"):
-        ENGINE.run(graph, Plan(features=FeatureSignal(hops=5)), tmp_path / "store")
+        ENGINE.propagate(graph, Plan(features=FeatureSignal(hops=5)), tmp_path / "store")
     with pytest.raises(GamlpError, match="another graph"):
-        ENGINE.run(make_graph(seed=2), BOTH, tmp_path / "store")
-    ENGINE.run(graph, BOTH, tmp_path / "store")
+        ENGINE.propagate(make_graph(seed=2), BOTH, tmp_path / "store")
+    ENGINE.propagate(graph, BOTH, tmp_path / "store")
     names = {path.name.split("-")[0] for path in (tmp_path / "store").iterdir()}
     assert names == {"features", "labels", "store.json", "labels.npy", "split.npy", ".lock"}
 
@@ -270,8 +270,8 @@ def test_a_second_writer_is_refused_while_the_first_writes(tmp_path: Path) -> No
     with (tmp_path / "store" / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(GamlpError, match="another run is writing this store"):
-            ENGINE.run(make_graph(), BOTH, tmp_path / "store")
-    ENGINE.run(make_graph(), BOTH, tmp_path / "store")
+            ENGINE.propagate(make_graph(), BOTH, tmp_path / "store")
+    ENGINE.propagate(make_graph(), BOTH, tmp_path / "store")
 
 
 def test_a_plan_without_signals_or_what_it_needs_is_told(tmp_path: Path) -> None:
@@ -285,5 +285,5 @@ def test_a_plan_without_signals_or_what_it_needs_is_told(tmp_path: Path) -> None
         (Plan(rows="most"), "unknown rows 'most'; choose from all, labelled"),
     ]:
         with pytest.raises(GamlpError, match=told):
-            ENGINE.run(bare, plan, tmp_path / "store")
+            ENGINE.propagate(bare, plan, tmp_path / "store")
     assert not (tmp_path / "store").exists()

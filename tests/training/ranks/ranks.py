@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gamlp.graph.datasets.load import load
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import prepare
 from gamlp.training.batches import Batches
 from gamlp.training.checkpoint import save_tensors, sealed

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io.place import Place
-from gamlp.recipe.recipe import Recipe
+from gamlp.io import Place
+from gamlp.recipe import Recipe
 from gamlp.run.prepare import prepare
 from gamlp.run.resources import Resources
 from gamlp.run.train import train_run
@@ -80,7 +81,7 @@ def hops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CLI = """
 import sys
 from gamlp.cli.main import main
-from gamlp.pipeline import train_run
+from gamlp.run.train import train_run
 
 train_run.__kwdefaults__["checkpoint_seconds"] = 0.0
 sys.argv = ["gamlp", "train", *sys.argv[1:]]

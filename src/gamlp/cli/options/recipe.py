@@ -12,7 +12,7 @@ import typer
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.recipe.recipe import Recipe
+    from gamlp.recipe import Recipe
     from gamlp.run.resources import Resources
     from gamlp.run.source import Source
 
@@ -93,7 +93,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Progress and result as
 
 def resources_of(device: str, memory: str | None, threads: int | None, processes: int = 1) -> Resources:
     """What the machine is to give; torch is told too."""
-    from gamlp.io.sizes import parse_size
+    from gamlp.io import parse_size
     from gamlp.run.resources import Resources
 
     budget = None if memory is None else parse_size(memory)
@@ -108,8 +108,7 @@ def recipe_of(
     source: Source, recipe: str | None, changes: list[str] | None, seeds: str | None, model: str | None = None
 ) -> tuple[Recipe, str]:
     """The recipe that was asked for, and what to call it."""
-    from gamlp.recipe.recipe import Recipe
-    from gamlp.recipe.settings_file import parse_changes
+    from gamlp.recipe import Recipe, parse_changes
     from gamlp.run.source import default_recipe
 
     if recipe is not None and model is not None:

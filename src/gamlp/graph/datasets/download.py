@@ -21,7 +21,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph.datasets.catalogue import Dataset, Download
-from gamlp.io.sizes import format_size
+from gamlp.io import format_size
 
 MOST_BYTES = 4 << 30
 

@@ -25,8 +25,7 @@ from gamlp.graph.folder import open_graph, writing
 from gamlp.graph.graph import ROLES, Graph, Labels, Split
 from gamlp.graph.manifest import digest
 from gamlp.graph.splits import per_class_split
-from gamlp.io.files import told_when_full
-from gamlp.io.place import is_url
+from gamlp.io import disk_full_as_error, is_url
 from gamlp.progress import Progress, silent
 
 _NEIGHBOURS = 10
@@ -230,7 +229,7 @@ def _converted(dataset: Dataset, place: Path, memory: int, progress: Progress) -
             shutil.rmtree(folder)  # damaged: the raw files are still there
     with tempfile.TemporaryDirectory(prefix="gamlp-") as unpacked:
         if place.is_file():
-            with told_when_full(Path(unpacked)):
+            with disk_full_as_error(Path(unpacked)):
                 archive.unpack(place, dataset.files, Path(unpacked))
             place = Path(unpacked)
         with writing(folder, dataset.name, target=dataset.target, replace=True) as writer:

@@ -15,7 +15,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest.columns import BadRows, Column, Rows, is_null, numbers, plain, shown
 from gamlp.graph.ingest.tables import Batch
-from gamlp.io.files import map_array
+from gamlp.io import map_array
 
 _HINT = "every node needs a finite number for every feature; name the feature columns with --features"
 

@@ -24,7 +24,7 @@ from torch_geometric.nn.kge import ComplEx
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress
 
 
@@ -150,7 +150,7 @@ def embeddings(graph: Graph, training: Training, kinds: list[str], progress: Pro
     _train(triples, nodes, training, progress)
     first = entity_starts(graph)
     ranges = {kind: slice(first[kind], first[kind] + graph.node_types[kind].count) for kind in kinds}
-    with safe_open(training.best.fetched(), "np") as file:
+    with safe_open(training.best.local_copy(), "np") as file:
         parts = [file.get_slice(name) for name in ("node_emb.weight", "node_emb_im.weight")]
         return {
             kind: np.concatenate([part[rows] for part in parts], axis=1)[:, : training.width]

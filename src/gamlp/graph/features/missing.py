@@ -16,10 +16,9 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Block, Features, Graph, Relation
 from gamlp.graph.manifest import digest
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import Written, bytes_of, open_rows, put_rows
+from gamlp.io import Place, RowSource, npy_size, open_rows, put_rows
 from gamlp.progress import Progress, silent
-from gamlp.recipe.sections import Relations
+from gamlp.recipe import RelationsSettings
 
 FOLDER = "made"
 
@@ -36,7 +35,7 @@ class Cache:
     def found(self, kind: str, key: str, shape: tuple[int, int]) -> Features | None:
         """Mapped, if they were made before; a file of another size, shape or type is as good as none."""
         place = self.place(kind, key)
-        if place.size() != bytes_of(shape, np.float32):
+        if place.size() != npy_size(shape, np.float32):
             return None
         try:
             values = open_rows(place)
@@ -45,7 +44,7 @@ class Cache:
             return None
         return Features(values) if fits else None
 
-    def keep(self, kind: str, key: str, values: Written) -> Features:
+    def keep(self, kind: str, key: str, values: RowSource) -> Features:
         """Written beside, renamed and mapped."""
         self.folder.make()
         put_rows(self.place(kind, key), values)
@@ -219,7 +218,7 @@ WIDTH = 128  # of embeddings where present features share no width; that of ogbn
 METHOD = 1  # raised when other code makes other rows: what was kept is then not found
 
 
-def completed(graph: Graph, wanted: Relations, beside: Place | Path, progress: Progress = silent) -> Graph:
+def completed(graph: Graph, wanted: RelationsSettings, beside: Place | Path, progress: Progress = silent) -> Graph:
     """The graph with features for every node type, as `wanted.reduce` and `wanted.missing` say; made once.
 
     What is made lies in `beside`/made under a name that changes with all it depends on. Labels are no such thing: no
@@ -246,7 +245,7 @@ def lacking(graph: Graph) -> list[str]:
     return [kind for kind, nodes in graph.node_types.items() if nodes.features is None or not nodes.features.width]
 
 
-def _reduced(graph: Graph, wanted: Relations, cache: Cache, progress: Progress) -> tuple[Graph, dict[str, str]]:
+def _reduced(graph: Graph, wanted: RelationsSettings, cache: Cache, progress: Progress) -> tuple[Graph, dict[str, str]]:
     """Types of one width share a basis; also returned: keys of what was reduced."""
     groups: dict[int, list[str]] = {}
     for kind, nodes in graph.node_types.items():
@@ -291,7 +290,7 @@ def _with_means(graph: Graph, keys: dict[str, str], cache: Cache, progress: Prog
     return graph
 
 
-def _with_embeddings(graph: Graph, wanted: Relations, cache: Cache, progress: Progress) -> Graph:
+def _with_embeddings(graph: Graph, wanted: RelationsSettings, cache: Cache, progress: Progress) -> Graph:
     """Trained on all links, for all nodes; only those of types without features are used."""
     width, kinds = wanted.dimension or _shared_width(graph), lacking(graph)
     edges = [fingerprint.structure(graph), list(graph.node_types), list(graph.links.values())]

@@ -25,7 +25,7 @@ from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, Join, Joins
 from gamlp.graph.splits import check_fractions
-from gamlp.io.memory import available_memory
+from gamlp.io import available_memory
 from gamlp.progress import Progress, silent
 
 _FOLDER = "buckets"
@@ -285,7 +285,7 @@ def ingest(options: IngestOptions, progress: Progress = silent) -> IngestReport:
         pa.default_memory_pool().release_unused()
         relations.write(report, progress)
         report.bad_rows = dict(bad.counts)
-        writer.source = report.source(_file_names(_as_paths(options.edges)), _file_names(_as_paths(options.nodes)), options.seed)
+        writer.source = report.source(_file_names(options.edges), _file_names(options.nodes), options.seed)
     report.seconds = round(time.monotonic() - began, 3)
     return report
 
@@ -338,5 +338,6 @@ def _read_edges(
             report.warn(f"relation '{name}' has no edges")
 
 
-def _file_names(tables: Path | Mapping[str, Path]) -> str | dict[str, str]:
-    return {name: path.name for name, path in tables.items()} if isinstance(tables, Mapping) else tables.name
+def _file_names(tables: Tables) -> str | dict[str, str]:
+    paths = _as_paths(tables)
+    return {name: path.name for name, path in paths.items()} if isinstance(paths, Mapping) else paths.name

@@ -25,7 +25,7 @@ from gamlp.graph.ingest.tables import Batch, Table, is_csv
 from gamlp.graph.precision import cannot_hold, store_as, too_large
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
-from gamlp.io.files import create_array
+from gamlp.io import create_array
 from gamlp.kernel.csr import MOST_NODES
 from gamlp.progress import Progress
 

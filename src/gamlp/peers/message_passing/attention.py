@@ -11,7 +11,7 @@ from gamlp.peers.message_passing.layers import Attention, InitialisedLinear, Tra
 from gamlp.peers.message_passing.sparse import adjacency, features_of
 from gamlp.peers.samplers.neighbours import options_of
 from gamlp.peers.views import View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 MASKED = 0.375  # share of training rows hidden each epoch: UniMP's label rate of 0.625, section 4
 

@@ -15,7 +15,7 @@ from gamlp.peers.message_passing.layers import Convolution, InitialisedLinear, M
 from gamlp.peers.message_passing.sparse import adjacency, features_of
 from gamlp.peers.samplers.neighbours import options_of
 from gamlp.peers.views import View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 
 class _Stack(nn.Module):

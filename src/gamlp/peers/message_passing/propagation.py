@@ -15,7 +15,7 @@ from gamlp.peers.message_passing.layers import InitialisedLinear, dropout
 from gamlp.peers.message_passing.sparse import Matrix, adjacency, features_of
 from gamlp.peers.samplers.neighbours import options_of
 from gamlp.peers.views import View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 ENOUGH = 0.99  # 1 - ε: a node halts where its chances of halting add up to this
 

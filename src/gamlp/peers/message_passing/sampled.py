@@ -16,7 +16,7 @@ from gamlp.models.shape import Shape
 from gamlp.peers.samplers.clusters import CLUSTERS
 from gamlp.peers.samplers.neighbours import Part, incoming, options_of, whole_neighbourhood
 from gamlp.peers.views import View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 
 def mean_matrix(view: View) -> Tensor:

@@ -13,7 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.peers.samplers.neighbours import induced_part, options_of
 from gamlp.peers.views import GraphRows, Sampler, View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 CLUSTERS: dict[str, Any] = {"clusters": 10, "together": 2, "diagonal": 0.0, "layer_norm": False}
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.peers.views import GraphRows, Sampler, View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 NEIGHBOURS: dict[str, Any] = {"fanouts": [25, 10]}
 

@@ -13,7 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.peers.samplers.neighbours import Incoming, incoming, induced_part, options_of
 from gamlp.peers.views import GraphRows, Sampler, View
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 SAINT: dict[str, Any] = {"sampler": "walk", "roots": 2000, "steps": 2, "budget": 1000, "coverage": 50}
 _PATIENCE = 1000  # draws in a row without a row to train on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,7 @@ from gamlp.graph.graph import Graph
 from gamlp.graph.induced_blocks import induced_by_tasks
 from gamlp.graph.manifest import digest
 from gamlp.graph.views import View
-from gamlp.io.parallel import Workers
-from gamlp.io.place import Place, scratch
-from gamlp.io.sizes import format_size
+from gamlp.io import Place, Workers, format_size, scratch_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation.blocks.run import BlockRun, ViewWork
 from gamlp.propagation.blocks.sizing import MEMORY, full_rounds, least_blocks, state_row_bytes, whole_bytes
@@ -31,13 +30,13 @@ _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True)
-class BlockEngine:
+class BlockEngine(ABC):
     """Row blocks of every view (None: by memory and cores), and the bytes a task may hold (None: 1 GiB)."""
 
     blocks: int | None = None
     memory: int | None = None
 
-    def run(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
+    def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
         """Propagate what the store lacks. Interrupted at any moment, run again: the same bytes."""
         place = Place.of(store).resolved()
         signals = outline(graph, plan, _kept_rows(graph, plan), readers=False)
@@ -55,7 +54,7 @@ class BlockEngine:
                 writer.tidy()
         return HopStore.open(place)
 
-    def induced(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
+    def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
         """The graph of some rows alone, cut out by tasks; see `gamlp.graph.induced`."""
         if graph.folder is None:
             raise GamlpError(f"graph '{graph.name}' is in memory alone", hint="save it to a folder first")
@@ -66,9 +65,9 @@ class BlockEngine:
                 graph, rows, place, parts, lambda work, numbers, stage: workers.tasks(work, numbers, stage, progress)
             )
 
+    @abstractmethod
     def workers(self) -> AbstractContextManager[Workers]:
         """Asked for once, and only where something is missing."""
-        raise NotImplementedError
 
     def _views(self, graph: Graph, signals: list[Signal], passes: list[Pass], slots: int) -> list[ViewWork]:
         """What is to be done on every view, in the order of signals."""
@@ -101,7 +100,7 @@ def _kept_rows(graph: Graph, plan: Plan) -> Array | None:
     """Rows to keep, in a mapped file: the driver's memory does not grow with them."""
     if plan.keeps_all:
         return None
-    path = scratch() / f"kept-{digest([graph.name, plan.rows])}-{next(_numbers)}.i64"
+    path = scratch_folder() / f"kept-{digest([graph.name, plan.rows])}-{next(_numbers)}.i64"
     with path.open("wb") as file:
         for part in plan.kept_parts(graph):
             file.write(part.astype(np.int64, copy=False).data.cast("B"))

@@ -12,8 +12,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Features, Graph, Labels
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import RemoteRows, RowShards, bytes_of, open_rows, put_rows
+from gamlp.io import Place, RemoteRows, RowShards, npy_size, open_rows, put_rows
 from gamlp.propagation.first_values import stacked, statistics_of
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.plan import Plan, Statistics
@@ -219,7 +218,7 @@ class FirstFiles:
         places, stops = _files_of(features) or ((), ())
         if not places:
             place = self._work / "features" / f"{kind}-{fingerprint.features(self._graph, kind)}.npy"
-            if place.size() != bytes_of(features.values.shape, features.values.dtype):
+            if place.size() != npy_size(features.values.shape, features.values.dtype):
                 put_rows(place, features.values)
             places, stops = (place,), (len(features.values),)
         return StoredFeatures(places, stops, features.width, features.values.dtype, features.dtype)
@@ -259,5 +258,5 @@ def _files_of(features: Features) -> tuple[tuple[Place, ...], tuple[int, ...]] |
     if name is None or Path(name).suffix != ".npy" or not values.flags.c_contiguous:
         return None
     place = Place.of(Path(name)).resolved()
-    whole = place.size() == bytes_of(values.shape, values.dtype)  # not some rows of a file
+    whole = place.size() == npy_size(values.shape, values.dtype)  # not some rows of a file
     return ((place,), (len(values),)) if whole else None

@@ -15,8 +15,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import bytes_of, new_rows, open_rows, put_rows
+from gamlp.io import Place, npy_buffer, npy_size, open_rows, put_rows
 from gamlp.kernel import NUMPY, HopTask, hop, scale
 from gamlp.propagation.blocks.first import First
 from gamlp.propagation.blocks.layout import Needs
@@ -220,11 +219,11 @@ class BlockPass:
         begin, end = self.needs.blocks.bounds[index : index + 2]
         dtype, files = NUMPY[self.dtype], []
         if self.only(k) is None:
-            files.append((self.state(k, index), bytes_of((end - begin, self.width(k)), dtype)))
+            files.append((self.state(k, index), npy_size((end - begin, self.width(k)), dtype)))
         for columns in self.moving(k) if k else ():
             if columns.rows is not None:
                 shape = (columns.kept[index + 1] - columns.kept[index], columns.padded)
-                files.append((self.kept(columns, k, index), bytes_of(shape, dtype)))
+                files.append((self.kept(columns, k, index), npy_size(shape, dtype)))
         return files
 
     def missing(self, k: int) -> list[int]:
@@ -263,7 +262,7 @@ class BlockPass:
     def enter(self, index: int) -> dict[str, Any]:
         """One task: Z^(0) = enter ∘ X^(0) of a block."""
         begin, end = self.needs.blocks.bounds[index : index + 2]
-        whole, state = new_rows((end - begin, self.width(0)), NUMPY[self.dtype])
+        whole, state = npy_buffer((end - begin, self.width(0)), NUMPY[self.dtype])
         lost = 0
         for at in range(begin, end, _STEP):
             rows = slice(at, min(at + _STEP, end))
@@ -292,7 +291,7 @@ class BlockPass:
         if only is not None:
             columns = self.moving(k)[0]
             rows = np.asarray(open_rows(only)[columns.kept[index] : columns.kept[index + 1]]) - begin
-        whole, dst = new_rows((len(rows), self.width(k)), NUMPY[self.dtype])
+        whole, dst = npy_buffer((len(rows), self.width(k)), NUMPY[self.dtype])
         of_block = slice(begin, end)
         sums = BlockHop(self.needs, index, rows, self._factors(of_block).step, self.operator.loops, self.memory)
         lost, read = sums.run(lambda block: self.state(k - 1, block), dst, self.dtype)

@@ -13,9 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Block, Graph
 from gamlp.graph.manifest import block_folder
-from gamlp.io.parallel import even_ranges
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import RowShards, bytes_of, open_rows, put_rows
+from gamlp.io import Place, RowShards, even_ranges, npy_size, open_rows, put_rows
 from gamlp.kernel import add_up
 from gamlp.propagation.checks import check_block, check_neighbours
 from gamlp.propagation.operator import block_row_sums, refuse_extremes
@@ -112,7 +110,7 @@ class Needs:
     def missing_columns(self) -> list[int]:
         """The same of column sums."""
         there, bounds = self.folder.sizes(), self.blocks.bounds
-        sizes = [bytes_of((end - begin,), np.float64) for begin, end in itertools.pairwise(bounds)]
+        sizes = [npy_size((end - begin,), np.float64) for begin, end in itertools.pairwise(bounds)]
         return [at for at, size in enumerate(sizes) if there.get(self.part("column_sums", at).name) != size]
 
     def _names(self) -> tuple[str, ...]:
@@ -137,7 +135,7 @@ class Needs:
             add_up(places, block.weights, parts["column_parts"])
         for name, values in parts.items():
             put_rows(self.part(name, index), values)
-        self._whole(index, sum(bytes_of(values.shape, values.dtype) for values in parts.values())).put(b".")
+        self._whole(index, sum(npy_size(values.shape, values.dtype) for values in parts.values())).put(b".")
         return {"needed": len(needed), "entries": len(places)}
 
     def add_columns(self, index: int) -> dict[str, Any]:

@@ -15,9 +15,7 @@ from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.graph.union_blocks import union_by_tasks
 from gamlp.graph.views import View
-from gamlp.io.parallel import Workers
-from gamlp.io.place import Place, scratch
-from gamlp.io.row_arrays import put_rows
+from gamlp.io import Place, Workers, put_rows, scratch_folder
 from gamlp.progress import Progress, overall
 from gamlp.propagation.blocks.first import FirstFiles, Run
 from gamlp.propagation.blocks.hop import BlockPass, Columns, scales_of
@@ -233,7 +231,7 @@ class BlockRun:
             return graph, Place.of(graph.folder).resolved()
         place = self.writer.work / "graph"
         if not (place / "graph.json").exists():
-            made = graph.save(scratch() / f"graph-{id(self)}", replace=True)
+            made = graph.save(scratch_folder() / f"graph-{id(self)}", replace=True)
             assert isinstance(made.folder, Path)
             files = sorted(path for path in made.folder.rglob("*") if path.is_file())
             for path in sorted(files, key=lambda path: path.name == "graph.json"):

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.io.files import map_array
-from gamlp.io.place import Place, scratch
-from gamlp.io.row_arrays import RowShards
+from gamlp.io import Place, RowShards, map_array, scratch_folder
 from gamlp.kernel import NUMPY
 from gamlp.propagation.blocks.hop import BlockPass, Columns
 from gamlp.propagation.operator import Operator, factors_of
@@ -83,7 +81,7 @@ class ShardWriting:
 
     def write(self, index: int) -> dict[str, Any]:
         """One task: shard i, beside and renamed, or put when it is whole."""
-        folder = scratch() if self.folder.local is None else self.folder.local
+        folder = scratch_folder() if self.folder.local is None else self.folder.local
         folder.mkdir(parents=True, exist_ok=True)
         assembly = self._assembly(folder, tuple(self._source(stored) for stored in self.columns))
         shard = assembly.planned()[index]
@@ -112,8 +110,8 @@ class ShardWriting:
 
     def _source(self, stored: StoredColumns) -> Source:
         columns, moved = stored.columns, stored.moved
-        rows = None if columns.rows is None else map_array(columns.rows.fetched())
-        positions = None if stored.positions is None else map_array(stored.positions.fetched())
+        rows = None if columns.rows is None else map_array(columns.rows.local_copy())
+        positions = None if stored.positions is None else map_array(stored.positions.local_copy())
         part = Part(stored.part, columns.first.read, rows, positions)
         signal = Signal(self.name, "", {}, self.hops, self.width, self.operator, self.dtype, None, ())
         piece = Piece(signal, part, *columns.source, columns.at)

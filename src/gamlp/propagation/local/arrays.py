@@ -9,7 +9,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.graph.graph import Graph
-from gamlp.io.parallel import each, usable_cores
+from gamlp.io import each, usable_cores
 from gamlp.kernel import scale
 from gamlp.progress import silent
 from gamlp.propagation.local.hops import PassRun

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Relation
+from gamlp.graph.induced import induced
 from gamlp.graph.union import union_graphs
-from gamlp.io.memory import available_memory
-from gamlp.io.parallel import usable_cores
-from gamlp.io.place import Place
+from gamlp.io import Place, available_memory, usable_cores
 from gamlp.progress import Progress, overall, silent
 from gamlp.propagation.local.hops import CHECKPOINT_SECONDS, PassRun
 from gamlp.propagation.local.slabs import Slab
@@ -36,7 +36,7 @@ class LocalEngine:
     threads: int | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
 
-    def run(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
+    def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
         """Propagate what the store lacks. Interrupted at any moment, run again: the same bytes."""
         if Place.of(store).local is None:
             raise GamlpError(
@@ -60,6 +60,10 @@ class LocalEngine:
             else:
                 writer.tidy()
         return HopStore.open(store)
+
+    def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
+        """The graph of some rows alone; see `gamlp.graph.induced`."""
+        return induced(graph, rows, Path(str(folder)), progress=progress)
 
     def _run_group(
         self, graph: Graph, relation: Relation, passes: list[Pass], writer: StoreWriter, progress: Progress

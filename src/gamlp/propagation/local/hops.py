@@ -13,7 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Relation
 from gamlp.graph.manifest import digest
-from gamlp.io.parallel import each, even_ranges
+from gamlp.io import each, even_ranges
 from gamlp.kernel import HopTask, hop, scale
 from gamlp.progress import Progress
 from gamlp.propagation.checks import check_neighbours

@@ -12,8 +12,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.io.direct import DirectReader, DirectWriter
-from gamlp.io.sizes import format_size
+from gamlp.io import DirectReader, DirectWriter, format_size
 from gamlp.kernel import NUMPY
 
 

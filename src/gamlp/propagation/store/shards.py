@@ -14,9 +14,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.precision import STORED
-from gamlp.io.direct import DirectWriter
-from gamlp.io.files import checksum, npy_header
-from gamlp.io.parallel import each
+from gamlp.io import DirectWriter, checksum, each, npy_header
 from gamlp.kernel import NUMPY, scale
 from gamlp.propagation.local.slabs import Reader, Slab
 from gamlp.propagation.passes import Piece

@@ -16,10 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.graph import Labels, Split
 from gamlp.graph.manifest import FileName
 from gamlp.graph.precision import STORED
-from gamlp.io.files import checksum, map_array
-from gamlp.io.parallel import each, usable_cores
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import open_rows
+from gamlp.io import Place, checksum, each, map_array, open_rows, usable_cores
 
 MANIFEST = "store.json"
 
@@ -113,7 +110,7 @@ class StoredSignal:
         self.entry = entry
         self._place = place / entry.folder
         self._copies = copies
-        self.rows = None if entry.rows is None else map_array((self._place / entry.rows.name).fetched())
+        self.rows = None if entry.rows is None else map_array((self._place / entry.rows.name).local_copy())
         self._nodes = nodes
         self._starts = np.array([shard.start for shard in entry.shards])
         self._opened: dict[int, Any] = {}
@@ -125,7 +122,7 @@ class StoredSignal:
         if index not in self._opened:
             entry, shard = self.entry, self.entry.shards[index]
             place = self._place / shard.name
-            values = map_array(place.fetched()) if self._copies or place.local is not None else open_rows(place)
+            values = map_array(place.local_copy()) if self._copies or place.local is not None else open_rows(place)
             expected = STORED[entry.dtype]
             shape = (shard.stop - shard.start, entry.hops + 1, entry.width)
             if tuple(values.shape) != shape or values.dtype != expected:
@@ -219,14 +216,14 @@ class HopStore:
     def labels(self) -> Labels | None:
         """The graph's labels as they were when the store was written."""
         classes = self.manifest.answers.classes
-        return None if classes is None else Labels(map_array((self.place / "labels.npy").fetched()), tuple(classes))
+        return None if classes is None else Labels(map_array((self.place / "labels.npy").local_copy()), tuple(classes))
 
     @property
     def split(self) -> Split | None:
         """The graph's split as it was when the store was written."""
         if "split.npy" not in {file.name for file in self.manifest.answers.files}:
             return None
-        return Split(map_array((self.place / "split.npy").fetched()))
+        return Split(map_array((self.place / "split.npy").local_copy()))
 
     @property
     def kept(self) -> Array | None:

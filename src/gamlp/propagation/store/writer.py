@@ -17,10 +17,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.features.missing import FOLDER as MADE
 from gamlp.graph.graph import Graph
 from gamlp.graph.views import View
-from gamlp.io.files import map_array, write_json
-from gamlp.io.locks import lease
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import put_rows
+from gamlp.io import Place, map_array, put_rows, sole_writer, write_json
 from gamlp.propagation.signals import Signal
 from gamlp.propagation.store.shards import PART, Shard
 from gamlp.propagation.store.store import (
@@ -156,7 +153,7 @@ class StoreWriter:
         if entry.hops < signal.hops:
             self._refuse_plan(f"{entry.hops} hops of {signal.name} where {signal.hops} are asked for")
         if entry.rows is not None:
-            stored = map_array((self.place / entry.folder / entry.rows.name).fetched())
+            stored = map_array((self.place / entry.folder / entry.rows.name).local_copy())
             if signal.rows is None or not np.isin(signal.rows, stored, assume_unique=True).all():
                 self._refuse_plan(f"{entry.count:,} rows of {signal.name} and lacks some that are asked for")
         return True
@@ -204,7 +201,7 @@ class StoreWriter:
 def writing(folder: str | Path | Place, graph: Graph, signals: Sequence[Signal]) -> Iterator[StoreWriter]:
     """Lock the store (made if need be) while it is written; a second writer is refused."""
     place = Place.of(folder)
-    with lease(place, refused="another run is writing this store", kept=(PLAN, MANIFEST)):
+    with sole_writer(place, refused="another run is writing this store", kept=(PLAN, MANIFEST)):
         yield StoreWriter(place, graph, signals)
 
 

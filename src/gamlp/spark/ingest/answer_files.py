@@ -14,9 +14,7 @@ from gamlp.graph.graph import ROLES, UNKNOWN, Labels, Split
 from gamlp.graph.manifest import nodes_folder
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import random_split
-from gamlp.io.files import npy_header
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import Tallied, put_rows
+from gamlp.io import ChecksumStream, Place, npy_header, put_rows
 
 _TRAIN = ROLES.index("train")
 _ROWS = 1 << 16  # of many labels a node, at a time
@@ -38,7 +36,7 @@ class AnswerFiles:
         name = f"{nodes_folder(self.kind)}/labels.npy"
         shape = (self.rows.count, self.classes) if self.many else (self.rows.count,)
         with (self.graph / name).writing() as stream:
-            tallied = Tallied(stream)
+            tallied = ChecksumStream(stream)
             tallied.write(npy_header(shape, np.int8 if self.many else np.int32))
             for block in range(self.rows.blocks):
                 for values in self._labels(block):
@@ -50,7 +48,7 @@ class AnswerFiles:
         found = _Roles(self.classes)
         name = f"{nodes_folder(self.kind)}/split.npy"
         with (self.graph / name).writing() as stream:
-            tallied = Tallied(stream)
+            tallied = ChecksumStream(stream)
             tallied.write(npy_header((self.rows.count,), np.int8))
             for block in range(self.rows.blocks):
                 roles = staged(self.staging / f"roles/{block:05d}.npy").copy()  # a file is mapped for reading

@@ -24,7 +24,7 @@ from gamlp.graph.manifest import FeaturesEntry, FileEntry, GraphManifest, Labels
 from gamlp.graph.relations import ONE_TYPE, Join, Joins
 from gamlp.graph.shared_folder import Building, building
 from gamlp.graph.splits import check_fractions
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.spark.ingest.answer_files import AnswerFiles
 from gamlp.spark.ingest.edges import EdgeBuild, EdgeTable, Relations, TypeRows

@@ -15,7 +15,7 @@ from gamlp.graph.ingest.edges import MOST_RELATIONS, EdgeNames, stranger, too_ma
 from gamlp.graph.ingest.nodes import choose
 from gamlp.graph.manifest import BlockEntry, RelationEntry
 from gamlp.graph.relations import ONE_RELATION, Join, Joins
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress
 from gamlp.spark.ingest.edge_checks import Chosen, EdgeChecks, End, edge_entries, rows_of_range
 from gamlp.spark.ingest.notes import Notes

@@ -16,7 +16,7 @@ from gamlp.graph.graph import FloatName
 from gamlp.graph.ingest.columns import OnBad
 from gamlp.graph.ingest.labels import MOST_CLASSES, too_many_classes
 from gamlp.graph.ingest.nodes import NodeNames, choose, feature_names
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.kernel.csr import MOST_NODES
 from gamlp.progress import Progress
 from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes

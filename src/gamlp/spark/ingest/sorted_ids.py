@@ -16,9 +16,7 @@ from gamlp.graph.block_files import Rows
 from gamlp.graph.ingest.columns import shown
 from gamlp.graph.manifest import nodes_folder
 from gamlp.graph.relations import ONE_TYPE
-from gamlp.io.files import npy_header
-from gamlp.io.place import Place
-from gamlp.io.row_arrays import Tallied
+from gamlp.io import ChecksumStream, Place, npy_header
 from gamlp.spark.tasks import answered
 
 _BATCH = 1 << 16  # ids of a record batch
@@ -69,7 +67,7 @@ class SortedIds:
         kind = pa.int64() if self.integers else pa.large_string()
         name = f"{nodes_folder(kind_of_nodes)}/ids.{'npy' if self.integers else 'arrow'}"
         with (graph / name).writing() as stream:
-            tallied = Tallied(stream)
+            tallied = ChecksumStream(stream)
             if self.integers:
                 tallied.write(npy_header((self.count,), np.int64))
                 for batch in self._batches():
@@ -110,7 +108,7 @@ def _put(batches: Iterator[Any], folder: Place) -> dict[str, Any]:
                 continue
             if writer is None:
                 first = ids[0].as_py()
-                sink = pa.PythonFile(Tallied(stream), mode="w")
+                sink = pa.PythonFile(ChecksumStream(stream), mode="w")
                 writer = pa.ipc.new_file(sink, pa.schema([("id", ids.type)]))
             before = pa.array([last], ids.type)
             same = pc.equal(ids, pa.concat_arrays([before, ids[:-1]])).fill_null(False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.io.place import is_url
+from gamlp.io import is_url
 from gamlp.spark.tasks import told
 
 RAGGED = "gamlp_ragged_row"

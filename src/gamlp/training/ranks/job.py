@@ -23,13 +23,11 @@ from safetensors import SafetensorError
 from torch import distributed
 
 from gamlp.errors import GamlpError
-from gamlp.io.memory import available_memory
-from gamlp.io.parallel import usable_cores
-from gamlp.io.place import Place
+from gamlp.io import Place, available_memory, usable_cores
 from gamlp.models.registry import is_own
 from gamlp.progress import silent
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.bundle import make_model
 from gamlp.training.checkpoint import Weights, put_tensors, read_tensors, sealed
 from gamlp.training.device import choose_device

@@ -27,9 +27,7 @@ from typing import Any
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.io.memory import available_memory
-from gamlp.io.parallel import usable_cores
-from gamlp.io.place import Place
+from gamlp.io import Place, available_memory, usable_cores
 from gamlp.progress import Progress, silent
 from gamlp.spark.tasks import run_tasks, sentence
 from gamlp.training.checkpoint import Weights

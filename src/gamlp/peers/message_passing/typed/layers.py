@@ -13,7 +13,7 @@ from gamlp.peers.message_passing.layers import InitialisedLinear, dropout
 from gamlp.peers.message_passing.sparse import Matrix, Pattern, dropped, from_triples, softmax, sparse, weighted
 from gamlp.peers.samplers.neighbours import options_of
 from gamlp.peers.typed_views import TypedShape, TypedView
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 
 States = dict[str, Tensor]  # by type, or by relation: its target nodes, `[n, width]`
 SLOPE = 0.2  # of LeakyReLU in attention

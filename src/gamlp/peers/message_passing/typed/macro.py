@@ -19,8 +19,7 @@ from gamlp.peers.message_passing.typed.layers import (
     relation_matrix,
 )
 from gamlp.peers.typed_views import Heard, TypedShape, TypedView
-from gamlp.recipe.recipe import Recipe
-from gamlp.recipe.sections import Model
+from gamlp.recipe import ModelSettings, Recipe
 
 
 class HGConv(nn.Module):
@@ -54,7 +53,7 @@ class Hybrid(nn.Module):
     then h_i ← σ(λ_τ) z + (1 - σ(λ_τ)) (R_τ h_i + b_τ). A relation without edges takes no part.
     """
 
-    def __init__(self, shape: TypedShape, heard: Heard, settings: Model, heads: int) -> None:
+    def __init__(self, shape: TypedShape, heard: Heard, settings: ModelSettings, heads: int) -> None:
         super().__init__()
         self.heard, self.heads = heard, heads
         self.dropout, self.attention_dropout = settings.dropout, settings.attention_dropout

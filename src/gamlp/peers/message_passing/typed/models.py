@@ -20,8 +20,7 @@ from gamlp.peers.message_passing.typed.macro import HGConv
 from gamlp.peers.message_passing.typed.relations import RHGNN
 from gamlp.peers.samplers.neighbours import options_of
 from gamlp.peers.typed_views import Heard, TypedShape, TypedView
-from gamlp.recipe.recipe import Recipe
-from gamlp.recipe.sections import Model
+from gamlp.recipe import ModelSettings, Recipe
 
 __all__ = ["HGT", "RGCN", "RHGNN", "HGConv"]
 
@@ -101,7 +100,7 @@ class TypedTransformer(HGTConv):  # type: ignore[misc]
     μ_r (Q h_i) · (W_r K h_j) / √d; Q, K, V, A by type, W, M, μ by relation. Who hears none has a sum of zero.
     """
 
-    def __init__(self, shape: TypedShape, heard: Heard, settings: Model, heads: int) -> None:
+    def __init__(self, shape: TypedShape, heard: Heard, settings: ModelSettings, heads: int) -> None:
         # By number: PyG makes names of modules of them, and a type may be called what a module already has.
         number = {kind: f"type{index}" for index, kind in enumerate(shape.counts)}
         links = [shape.links[name] for name in heard.relations]

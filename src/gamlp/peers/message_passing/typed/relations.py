@@ -20,8 +20,7 @@ from gamlp.peers.message_passing.typed.layers import (
     relation_matrix,
 )
 from gamlp.peers.typed_views import Heard, TypedShape, TypedView
-from gamlp.recipe.recipe import Recipe
-from gamlp.recipe.sections import Model
+from gamlp.recipe import ModelSettings, Recipe
 
 
 class RHGNN(nn.Module):
@@ -91,7 +90,7 @@ class Aware(nn.Module):
         shape: TypedShape,
         heard: Heard,
         later: tuple[str, ...],
-        settings: Model,
+        settings: ModelSettings,
         heads: int,
         relation_widths: tuple[int, int],
     ) -> None:

@@ -81,9 +81,9 @@ def hops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CLI = """
 import sys
 from gamlp.cli.main import main
-from gamlp.run.train import train_run
+from gamlp.training.run_folder import RunFolder
 
-train_run.__kwdefaults__["checkpoint_seconds"] = 0.0
+RunFolder.__init__.__defaults__ = (0.0,)
 sys.argv = ["gamlp", "train", *sys.argv[1:]]
 main()
 """

@@ -1,4 +1,4 @@
-# Two commands do all: `make run` and `make test`. Both make a virtual environment in .venv first.
+# Two commands do all: `make run` and `make test`. Both make a virtual environment in .venv first. While working: `make check`.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,14 +8,24 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src -name '*.cpp' -o -name '*.hpp')
 
-.PHONY: run test lint format bench accuracy clean
+MINUTES ?= 10
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
+
+.PHONY: run test check fuzz lint format bench accuracy clean always
 
 run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it learned
 	$(BIN)/gamlp run digits
 	@echo "Your own tables: $(BIN)/gamlp run --help"
 
 test: $(VENV)/developer lint  ## everything that CI runs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
+	$(PYTEST)
+
+check: $(VENV)/developer lint  ## the same without the tests marked slow: under three minutes on two cores
+	$(PYTEST) -m "not slow"
+
+fuzz: $(VENV)/developer  ## draw new inputs for tests of properties, round after round: make fuzz MINUTES=30
+	@end=$$(($$(date +%s) + 60 * $(MINUTES))); \
+	while [ $$(date +%s) -lt $$end ]; do $(PYTEST) -m hypothesis --hypothesis-profile fuzz || exit 1; done
 
 lint: $(VENV)/developer  ## style, types, import directions
 	$(BIN)/ruff check .
@@ -49,7 +59,12 @@ $(VENV)/torch: requirements.lock | $(BIN)/python
 	$(PIP) torch
 	@touch $@
 
-$(VENV)/installed: $(VENV)/torch $(SOURCES)
+# An editable install finds modules by a list of their files: it is made anew when one has come, gone or moved.
+$(VENV)/modules: always | $(BIN)/python
+	@find src -name '*.py' | sort > $@.now
+	@cmp -s $@.now $@ && rm $@.now || mv $@.now $@
+
+$(VENV)/installed: $(VENV)/torch $(VENV)/modules $(SOURCES)
 	$(PIP) --editable .
 	@touch $@
 

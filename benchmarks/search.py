@@ -64,11 +64,11 @@ def main() -> None:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     options.logs.mkdir(parents=True, exist_ok=True)
-    options.recipes.mkdir(parents=True, exist_ok=True)
     for name in options.names:
         out = options.work / f"{name}.yaml"
         other = options.work / f"{name.removesuffix('-jk')}-recursive.yaml"  # for a search of -jk
-        shipped = options.recipes / f"{name}.yaml"  # a search goes on from what an earlier one found
+        dataset, _, model = name.rpartition("-")
+        shipped = options.recipes / dataset / f"{model}.yaml"  # a search goes on from what an earlier one found
         tried = [word for known_one in (other, shipped) if known_one.exists() for word in ("--try", str(known_one))]
         command = ["tune", *known[name], *tried, "--study", str(options.work / name), "--out", str(out)]
         for key in ("trials", "seconds", "confirm", "confirm_seeds", "threads"):
@@ -77,7 +77,8 @@ def main() -> None:
         _tune(command)
         if subsets := PLAN["typed"]["graphs"].get(name.removesuffix("-jk"), {}).get("select"):
             _select(name, subsets, command, out, options.logs)
-        (options.recipes / f"{name}.yaml").write_text(out.read_text())
+        shipped.parent.mkdir(parents=True, exist_ok=True)
+        shipped.write_text(out.read_text())
         (options.logs / f"{name}.csv").write_text(out.with_suffix(".csv").read_text())
 
 

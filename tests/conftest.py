@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+from tests import cleanup
+
+# The same draws on every machine and every day; `make fuzz` draws anew and remembers what failed.
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile("fuzz", deadline=None, print_blob=True)
+settings.load_profile("fixed")
 
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
@@ -43,6 +52,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False  # the order above, not by the number of tests
     return ByGroup(config, log)
+
+
+_WATCHER = pytest.StashKey[Any]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One watcher a run: of pytest itself, not of the processes that xdist starts."""
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
+        config.stash[_WATCHER] = cleanup.start(uuid.uuid4().hex)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _WATCHER in config.stash:
+        cleanup.stop(config.stash[_WATCHER])
 
 
 @pytest.fixture(scope="session")

@@ -27,8 +27,8 @@ def test_without_a_compiler_the_install_succeeds_without_the_kernel(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert "gamlp/cli/main.py" in names
-    assert {"gamlp/recipe/spaces/default.yaml", "gamlp/recipe/shipped/cora-jk.yaml"} <= set(names)
+    assert {"gamlp/cli/main.py", "gamlp/py.typed"} <= set(names)
+    assert {"gamlp/recipe/spaces/default.yaml", "gamlp/recipe/shipped/cora/jk.yaml"} <= set(names)
     assert {f"gamlp/report/{name}" for name in ("template.html", "style.css", "charts.js")} <= set(names)
     assert not [name for name in names if "_native" in name or name.endswith((".cpp", ".hpp"))]
 
@@ -37,6 +37,7 @@ def test_the_core_needs_nothing_but_what_is_promised() -> None:
     names = {re.split(r"[<>=!~ ]", requirement)[0] for requirement in PROJECT["dependencies"]}
     promised = {"torch", "numpy", "scipy", "pyarrow", "pydantic", "safetensors", "scikit-learn", "typer", "rich"}
     promised |= {"pyyaml"}  # recipes are YAML
+    promised |= {"fsspec", "filelock"}  # places and locks
     assert names == promised
     assert {"datasets", "spark", "bench", "tune", "plots", "serve", "dev", "all"} <= set(
         PROJECT["optional-dependencies"]

@@ -34,7 +34,7 @@ from gamlp.run.source import check_one_model
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
 from gamlp.training.device import choose_device
-from gamlp.training.scores import micro_f1
+from gamlp.training.scores import score_of
 from gamlp.training.seeds import train_seeds
 
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
@@ -158,7 +158,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             true = hops.labels.values[asked]
         if not self.bundle_.many:
             return float((chosen == true).mean())
-        return micro_f1(int((chosen & true).sum()), int((chosen ^ true).sum()))
+        return score_of(int((chosen & true).sum()), int((chosen ^ true).sum()), len(true), many=True)
 
     def hop_weights(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> HopWeights:
         """Every node's weights over hops, tensors `[rows, hops]` for features and for labels."""

@@ -43,6 +43,23 @@ def test_a_recipe_says_where_it_comes_from(name: str) -> None:
     assert "test rows" not in recipe.about or "not read" in recipe.about or "never" in recipe.about
 
 
+def test_a_content_exists_once_and_every_name_has_one_file() -> None:
+    folder = ROOT / "src" / "gamlp" / "recipe" / "shipped"
+    files = [path for path in folder.rglob("*.yaml") if path.name != "names.yaml"]
+    contents = [Recipe.of(path).changed({"about": ""}) for path in files]
+    assert all(one not in contents[:at] for at, one in enumerate(contents)), "two files with the same settings"
+    others = yaml.safe_load((folder / "names.yaml").read_text())
+    assert all((folder / f"{path}.yaml") in files for path in others)
+    assert len(shipped_names()) == len(files) + sum(map(len, others.values())), "a name that is given twice"
+
+
+def test_a_recipe_of_one_view_has_one() -> None:
+    for name in shipped_names():
+        if name.endswith("one-view"):
+            subsets = Recipe.of(name).relations.subsets
+            assert subsets == "one" or len(subsets) == 1
+
+
 def test_every_dataset_of_the_table_has_a_recipe_for_both_attentions() -> None:
     assert set(TABLE) | set(ACCURACY["twitch"]["recipes"].values()) <= set(shipped_names())
     twitch = ACCURACY["twitch"]

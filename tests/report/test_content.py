@@ -16,7 +16,7 @@ from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
 from gamlp.report import SeedScores, content_of_chances
 from gamlp.report.content import MOST_POINTS, curves_of
-from gamlp.report.tally import Frame, Tally
+from gamlp.report.observed import Frame, Tally
 from gamlp.run.evaluate import evaluate
 from gamlp.run.path import run_path
 from gamlp.run.source import Source

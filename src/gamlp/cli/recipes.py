@@ -47,9 +47,7 @@ def _recipes(
             typer.echo(made.to_yaml(), nl=False)
     else:
         listed = [("defaults", "what holds where a recipe is silent")]
-        listed += [
-            (one, Recipe.of(one).about.splitlines()[0] if Recipe.of(one).about else "") for one in shipped_names()
-        ]
+        listed += [(one, Recipe.of(one).about.splitlines()[0]) for one in shipped_names()]
         if as_json:
             display.print_json([dict(zip(("name", "about"), row)) for row in listed])
         else:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain.weights import hops_on
 from gamlp.graph.graph import ROLES, Ids
 from gamlp.models.shape import Branches, HopWeights
 from gamlp.propagation import HopStore
+from gamlp.training.batches import read_batches
 from gamlp.training.bundle import Bundle
 from gamlp.training.rows import rows_of
 from gamlp.training.scores import probabilities
@@ -99,8 +99,8 @@ def explain_nodes(
     check_kept(store, rows, ids)
     model = bundle.model().to(device or torch.device("cpu"))
     found: list[NodeExplanation] = []
-    for begin in range(0, len(rows), _BATCH):
-        found += _explain(bundle, model, store, rows[begin : begin + _BATCH], ids, degrees, top, device)
+    for part, x, y in read_batches(rows_of(store, bundle.recipe, rows), size=_BATCH, device=device):
+        found += _explain(bundle, model, store, rows[part], x, y, ids, degrees, top)
     return found
 
 
@@ -129,12 +129,12 @@ def _explain(
     model: nn.Module,
     store: HopStore,
     rows: Array,
+    x: Tensor,
+    y: Tensor | None,
     ids: Ids,
     degrees: Array,
     top: int,
-    device: torch.device | None,
 ) -> list[NodeExplanation]:
-    x, y = hops_on(rows_of(store, bundle.recipe, rows), np.arange(len(rows)), device)
     weigh = getattr(model, "hop_weights", None)
     weights = HopWeights(None) if weigh is None else cast(HopWeights, weigh(x, y))
     branches = branches_of(model, x, y)

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gamlp.explain.weights import MOST_ROWS, drawn, hops_on
-from gamlp.training.batches import HopRows
+from gamlp.explain.weights import MOST_ROWS, drawn
+from gamlp.training.batches import HopRows, read_batches
 
 _BATCH = 4096
 
@@ -54,16 +54,14 @@ def shares_by_subset(
     """What each subset adds to every hop; None for a model that mixes none, or a graph of one relation."""
     if not getattr(getattr(model, "shape", None), "parts", ()) or not hasattr(model, "subset_sizes"):
         return None
-    device = device or torch.device("cpu")
     chosen = drawn(len(source), most, seed)
     sums: list[Tensor | None] = [None, None]
     was, _ = model.training, model.eval()
     try:
-        for begin in range(0, len(chosen), _BATCH):
-            some = chosen[begin : begin + _BATCH]
-            for index, sizes in enumerate(model.subset_sizes(*hops_on(source, some, device))):
+        for _, x, y in read_batches(source, source.rows[chosen], size=_BATCH, device=device):
+            for index, sizes in enumerate(model.subset_sizes(x, y)):
                 if sizes is not None:
-                    found = sizes.double().cpu() * len(some)
+                    found = sizes.double().cpu() * len(x)
                     before = sums[index]
                     sums[index] = found if before is None else before + found
     finally:

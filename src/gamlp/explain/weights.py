@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from gamlp.arrays import Array
 from gamlp.models.shape import HopWeights
-from gamlp.training.batches import HopRows
+from gamlp.training.batches import HopRows, read_batches
 
 By = Literal["predicted", "true"]
 MOST_ROWS = 50_000
-_BATCH_BYTES = 32 << 20
 _MOST_COLUMNS = 8
 
 
@@ -187,21 +186,27 @@ def _weighed(
     if weigh is None:
         return
     model.eval()
-    size = max(64, _BATCH_BYTES // max(1, source.row_bytes))
-    for begin in range(0, len(chosen), size):
-        part = slice(begin, begin + size)
-        x, y = hops_on(source, chosen[part], device)
+    for part, x, y in read_batches(source, source.rows[chosen], device=device):
         yield part, weigh(x, y), model(x, y).cpu().numpy() if predict else None
 
 
-def hops_on(source: HopRows, positions: Array, device: torch.device | None) -> tuple[Tensor, Tensor | None]:
-    """Hops of the rows at these positions, as a model reads them."""
-    device = device or torch.device("cpu")
-    x, y = (
-        None if hops is None else torch.from_numpy(hops).to(device, torch.float32) for hops in source.gather(positions)
-    )
-    assert x is not None
-    return x, y
+@torch.no_grad()
+def weights_of_rows(
+    model: nn.Module, source: HopRows, *, size: int | None = None, device: torch.device | None = None
+) -> HopWeights | None:
+    """Every row's own weights over hops `[rows, hops]`, on the CPU; None for a model that weighs no hops."""
+    weigh = getattr(model, "hop_weights", None)
+    if weigh is None:
+        return None
+    parts = [weigh(x, y) for _, x, y in read_batches(source, size=size, device=device)]
+    parts = parts or [weigh(*source.tensors(np.zeros(0, np.int64), device))]  # no rows have weights of no rows
+    features, labels = _joined([one.features for one in parts]), _joined([one.labels for one in parts])
+    return HopWeights(features, labels, parts[0].first_label_hop)
+
+
+def _joined(parts: list[Tensor | None]) -> Tensor | None:
+    there = [part.cpu() for part in parts if part is not None]
+    return torch.cat(there) if there else None
 
 
 def degree_bounds(degrees: Array, ranges: int) -> Array:

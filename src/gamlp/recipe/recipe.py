@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +23,7 @@ from gamlp.recipe.sections import (
 )
 from gamlp.recipe.settings_file import load_yaml, read_yaml
 
+_GENERAL = "general"  # the folder of recipes that are of no dataset
 _LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
 _CHANNEL_READERS = ("sign-xl",)  # the same
 
@@ -77,8 +80,8 @@ class Recipe(Section):
         path = Path(source)
         if path.suffix in (".yaml", ".yml") or path.is_file():
             return cls._checked(read_yaml(path), path)
-        if str(source) in shipped_names():
-            return cls._checked(load_yaml(_shipped_text(str(source))), None)
+        if (file := _shipped_files().get(str(source))) is not None:
+            return cls._checked(load_yaml(file.read_text(encoding="utf-8")), None)
         near = difflib.get_close_matches(str(source), shipped_names(), 1)
         raise GamlpError(
             f"there is no recipe '{source}'" + (f": did you mean '{near[0]}'?" if near else ""),
@@ -135,13 +138,21 @@ def _dumped(content: dict[str, Any], **layout: Any) -> str:
 
 
 def shipped_names() -> list[str]:
-    """Names of the recipes inside the package."""
+    """Names of the recipes inside the package: `<dataset>-<recipe>`, or `<recipe>` of a general one."""
+    return sorted(_shipped_files())
+
+
+@cache
+def _shipped_files() -> dict[str, Traversable]:
+    """Each name's file: shipped/<dataset>/<recipe>.yaml; names.yaml has the further names of some."""
     folder = resources.files("gamlp.recipe") / "shipped"
-    return sorted(entry.name[: -len(".yaml")] for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-
-
-def _shipped_text(name: str) -> str:
-    return (resources.files("gamlp.recipe") / "shipped" / f"{name}.yaml").read_text(encoding="utf-8")
+    found = {}
+    for dataset in (entry for entry in folder.iterdir() if entry.is_dir()):
+        prefix = "" if dataset.name == _GENERAL else f"{dataset.name}-"
+        found.update({prefix + file.name.removesuffix(".yaml"): file for file in dataset.iterdir()})
+    for path, names in load_yaml((folder / "names.yaml").read_text(encoding="utf-8")).items():
+        found.update(dict.fromkeys(names, folder / f"{path}.yaml"))
+    return found
 
 
 def _sentence(error: ValidationError, path: Path | None) -> GamlpError:

@@ -9,19 +9,19 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import torch
 
 from gamlp.arrays import Array
-from gamlp.explain.weights import WeightsByDegree, grouped_hops
+from gamlp.explain.weights import WeightsByDegree, grouped_hops, weights_of_rows
 from gamlp.graph.graph import Graph
+from gamlp.models.shape import HopWeights
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.report.observing import Observed, weights_of_rows
-from gamlp.report.tally import Frame, Tally
-from gamlp.run.resources import LOCAL, Resources
-from gamlp.training.bundle import Bundle
+from gamlp.report.observed import Frame, Observed, Tally, degrees_of
+from gamlp.training.bundle import Bundle, best_seed
+from gamlp.training.rows import rows_of
 from gamlp.training.run_folder import RunFolder
 from gamlp.training.scores import summary
-from gamlp.training.seeds import best_bundle
 
 Content = dict[str, Any]
 
@@ -64,7 +64,7 @@ def by_class_of(frame: Frame | None, tallies: dict[int, Tally]) -> tuple[list[Co
         return [], 0
     scores = np.stack([tally.class_scores() for tally in tallies.values()])
     first = next(iter(tallies.values()))
-    rows = first.right + first.missed
+    rows = first.counts.right + first.counts.missed
     order = [int(one) for one in np.argsort(-rows, kind="stable") if not np.isnan(scores[:, one]).all()]
     bars = [{"class": one, "rows": int(rows[one]), **_range(scores[:, one])} for one in order[:MOST_CLASS_BARS]]
     return bars, max(0, len(order) - MOST_CLASS_BARS)
@@ -116,11 +116,9 @@ def listed_nodes(
     nodes: dict[str, Array],
     graph: Graph | None,
     degrees: Array | None,
-    features: Array | None = None,
-    labels: Array | None = None,
-    first_label_hop: int = 1,
+    own: HopWeights | None = None,
 ) -> dict[str, Any] | None:
-    """A tally's nodes with their names; weights are told in thousandths."""
+    """A tally's nodes with their names and their `own` weights over hops, which are told in thousandths."""
     if not nodes:
         return None
     rows = nodes["row"]
@@ -136,9 +134,10 @@ def listed_nodes(
             found[name] = [[one for one in row if one >= 0] for row in values.tolist()]
         elif name != "row":
             found[name] = values.tolist()
-    for name, weights, first in (("features", features, 0), ("labels", labels, first_label_hop)):
+    own = own or HopWeights(None)
+    for name, weights, first in (("features", own.features, 0), ("labels", own.labels, own.first_label_hop)):
         if weights is not None:
-            found[name], found[f"{name}_hops"] = _grouped(weights, first)
+            found[name], found[f"{name}_hops"] = _grouped(weights.numpy(), first)
     return found
 
 
@@ -183,7 +182,7 @@ def content_of_run(
     part: str = "test",
     weights: WeightsByDegree | None = None,
     own: bool = True,
-    resources: Resources = LOCAL,
+    device: torch.device | None = None,
 ) -> Content:
     """A trained run. `evaluation` are the scores of the rows that `observed` looked at, None where there are none.
 
@@ -199,10 +198,14 @@ def content_of_run(
             SeedScores(seed, told["valid"], scores.get(seed, {}), told["epoch"], told["epochs"],
                        sum(spent) if spent else None, told["stopped"])
         )  # fmt: skip
-    best = best_bundle(bundles)
+    best = best_seed(bundles, recipe.training.monitor)
     graph = observed.graph
     nodes = observed.nodes()
-    found = weights_of_rows(bundles[best], store, nodes["row"], resources) if nodes else (None, None, 1)
+    found = None
+    if nodes:
+        source = rows_of(store, bundles[best].recipe, nodes["row"])
+        model = bundles[best].model().to(device or torch.device("cpu"))
+        found = weights_of_rows(model, source, device=device)
     total = [one.seconds for one in seeds if one.seconds is not None]
     timings = Timings(
         kept.get("preparation"),
@@ -215,7 +218,7 @@ def content_of_run(
         title=store.manifest.graph if graph is None else graph.name,
         graph=graph, classes=bundles[best].classes, many=bundles[best].many, part=part, seeds=seeds, best=best,
         recipe=recipe, frame=observed.frame, tallies=observed.tallies, weights=weights,
-        nodes=listed_nodes(nodes, graph, observed.degrees, *found),
+        nodes=listed_nodes(nodes, graph, observed.degrees, found),
         curves=curves_of(lines), timings=timings, notes=notes,
         parameters=sum(value.numel() for value in bundles[best].weights.values()),
     )  # fmt: skip
@@ -240,8 +243,6 @@ def content_of_chances(
     `rows` are those that are looked at (default: labelled test rows). A seed without probabilities has its scores
     shown; nodes and the confusion matrix are those of the seed with the best validation score among the others.
     """
-    from gamlp.report.observing import degrees_of
-
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None
     if rows is None:
@@ -328,11 +329,8 @@ def _graph(graph: Graph | None, classes: tuple[str, ...]) -> Content:
 
 def _spread(scores: list[Mapping[str, float]]) -> Content | None:
     """{metric: {mean, deviation}} of what every seed has; None where there is nothing."""
-    names = [name for name in scores[0] if all(name in one for one in scores)] if scores else []
-    if not names:
-        return None
-    found = summary([{name: one[name] for name in names} for one in scores])
-    return {name: {"mean": found["mean"][name], "deviation": found["deviation"][name]} for name in names}
+    found = summary(scores) if scores else {"mean": {}}
+    return {name: {"mean": mean, "deviation": found["deviation"][name]} for name, mean in found["mean"].items()} or None
 
 
 def _plain(value: Any) -> Any:

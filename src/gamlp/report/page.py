@@ -12,15 +12,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gamlp.explain.weights import WeightsByDegree
 from gamlp.io import write_text
 from gamlp.propagation import HopStore
 from gamlp.report.content import content_of_run
-from gamlp.report.observing import Observed, listening
-from gamlp.run.resources import LOCAL, Resources
-from gamlp.training.bundle import Bundle
+from gamlp.report.observed import Observed, listening
+from gamlp.training.bundle import Bundle, best_seed
 from gamlp.training.run_folder import RunFolder
-from gamlp.training.seeds import best_bundle
 
 _SCRIPTS = ("elements.js", "charts.js", "heat.js", "nodes.js", "sections.js", "page.js")
 
@@ -96,18 +96,18 @@ def write_report(
     part: str = "test",
     weights: WeightsByDegree | None = None,
     elsewhere: str | None = None,
-    resources: Resources = LOCAL,
+    device: torch.device | None = None,
 ) -> Path:
     """Write the page into the run; that of another graph, named `elsewhere`, has its own file beside.
 
     `weights` over hops are looked for where they are not given.
     """
     if weights is None:
-        best = best_bundle(bundles)
-        weights = listening(bundles[best], observed.graph, store, resources)
+        best = best_seed(bundles, run.recipe().training.monitor)
+        weights = listening(bundles[best], observed.graph, store, device)
     content = content_of_run(
         run, bundles, store, observed, evaluation,
-        part=part, weights=weights, own=elsewhere is None, resources=resources,
+        part=part, weights=weights, own=elsewhere is None, device=device,
     )  # fmt: skip
     return write_page(content, run.report_path if elsewhere is None else report_elsewhere(run, elsewhere))
 

@@ -43,13 +43,13 @@ def evaluate(
 
     Writes the report. `own` is the run's graph and `weights` are its weights over hops, where they are known already.
     """
-    bundles = run.bundles(trust)
+    bundles, device = run.bundles(trust), choose_device(resources.device)
     if graph is None:
         store, begun = HopStore.open(run.store_path()), time.monotonic()
         observed = Observed(own or _graph_if_found(run, store, progress))
         report = evaluate_run(run, trust=trust, resources=resources, watching=observed.watch)
         run.note_timings(evaluation=time.monotonic() - begun)
-        page = write_report(run, bundles, store, observed, report, weights=weights, resources=resources)
+        page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
         return {**report, "many": next(iter(bundles.values())).many, "report": str(page)}
     bundle = next(iter(bundles.values()))
     graph = with_classes(graph, bundle.classes)
@@ -62,7 +62,7 @@ def evaluate(
     with hops_beside(bundle, graph, run.path, resources, progress) as store:
         observed, part = Observed(graph), "test" if test else "labelled"
         report = evaluate_rows(bundles, store, rows, resources, observed.watch)
-        page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, resources=resources)
+        page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device)
     return {"graph": graph.name, "part": part, **report, "many": bundle.many, "report": str(page)}
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.explain.weights import weights_of_rows
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import ROLES, Graph, Labels, Split
 from gamlp.graph.manifest import digest
@@ -131,23 +131,10 @@ class GivenHops:
         return asked
 
 
-@torch.no_grad()
 def hop_weights(bundle: Bundle, hops: GivenHops, rows: Array, device: torch.device) -> HopWeights:
     """Every row's weights over hops, on the CPU."""
-    model = bundle.model().to(device)
-    if not hasattr(model, "hop_weights"):
+    size, source = bundle.recipe.training.batch_size, rows_of(hops.store, bundle.recipe, rows)
+    found = weights_of_rows(bundle.model().to(device), source, size=size, device=device)
+    if found is None:
         raise GamlpError(f"model '{bundle.recipe.model.name}' tells no hop weights", hint="give it a hop_weights(x, y)")
-    tell = cast("Callable[..., HopWeights]", model.hop_weights)
-    size, parts = bundle.recipe.training.batch_size, []
-    for begin in range(0, max(1, len(rows)), size):
-        some = rows[begin : begin + size]
-        x, y = rows_of(hops.store, bundle.recipe, some).gather(np.arange(len(some)))
-        read = [None if hop is None else torch.from_numpy(hop).to(device, torch.float32) for hop in (x, y)]
-        parts.append(tell(*read))
-    features = _joined([part.features for part in parts])
-    return HopWeights(features, _joined([part.labels for part in parts]), parts[0].first_label_hop)
-
-
-def _joined(parts: list[torch.Tensor | None]) -> torch.Tensor | None:
-    there = [part.cpu() for part in parts if part is not None]
-    return torch.cat(there) if there else None
+    return found

@@ -18,7 +18,8 @@ from gamlp.run.predictions import Written
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source
 from gamlp.run.train import Trained, train
-from gamlp.training.seeds import best_bundle
+from gamlp.training.bundle import best_seed
+from gamlp.training.device import choose_device
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def run_path(
 ) -> Outcome:
     """Train what is not trained yet, score test rows where there are some, and look at the weights over hops."""
     trained = train(source, recipe, out, resume=True, resources=resources, progress=progress)
-    bundle = trained.bundles[best_bundle(trained.bundles)]
+    bundle = trained.bundles[best_seed(trained.bundles, trained.recipe.training.monitor)]
     store = HopStore.open(trained.run.store_path())
     written = None
     if predictions:
@@ -51,7 +52,7 @@ def run_path(
             out, out / "predictions.parquet",
             keep_finished=True, trust=bundle.recipe.model.name, resources=resources, progress=progress,
         )  # fmt: skip
-    weights = listening(bundle, source.graph, store, resources)
+    weights = listening(bundle, source.graph, store, choose_device(resources.device))
     test = _test(trained, source, store, weights, resources)
     return Outcome(trained, test, weights, written, trained.run.report_path)
 
@@ -73,5 +74,6 @@ def _test(
         if split is not None and known is not None and known[split.valid].any():
             rows = split.valid[known[split.valid]]
             scores = evaluate_rows(trained.bundles, store, rows, resources, observed.watch)
-        write_report(run, trained.bundles, store, observed, scores, part="valid", weights=weights, resources=resources)
+        device = choose_device(resources.device)
+        write_report(run, trained.bundles, store, observed, scores, part="valid", weights=weights, device=device)
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -18,17 +17,16 @@ import torch
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import ROLES, Ids, Labels, Split
-from gamlp.io import disk_full_as_error
+from gamlp.io import atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.training.batches import HopRows
+from gamlp.training.batches import read_batches
 from gamlp.training.bundle import Bundle
 from gamlp.training.rows import rows_of
 from gamlp.training.scores import probabilities
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
 ROW_SETS = ("all", "labelled", "unlabelled", "split", *ROLES[1:])
-_BATCH_BYTES = 32 << 20  # of hops read at a time
 _GROUP_CELLS = 4 << 20  # of a Parquet row group: many small ones would make the file's footer grow
 
 
@@ -144,7 +142,7 @@ def write_chances(
     begun = time.monotonic()
     schema = table_schema(answers, ids, each_class, text=".csv" in out.suffixes)
     done = 0
-    with _table_beside(out, schema) as write:
+    with _new_table(out, schema) as write:
         for some, chance in parts:
             write(table_columns(answers, schema, ids.take(some), chance, each_class))
             done += len(some)
@@ -161,22 +159,10 @@ def chances(
     device: torch.device | None = None,
 ) -> Iterator[tuple[Array, Array]]:
     """(row numbers, probabilities `[b, classes]`) of batches in order."""
-    device = device or torch.device("cpu")
-    model = bundle.model().to(device)
-    size = batch_size or _batch_size(rows_of(store, bundle.recipe, np.zeros(0, np.int64)))
-    for begin in range(0, len(rows), size):
-        some = np.asarray(rows[begin : begin + size], np.int64)
-        x, y = rows_of(store, bundle.recipe, some).gather(np.arange(len(some)))
-        logits = model(_tensor(x, device), None if y is None else _tensor(y, device))
-        yield some, probabilities(logits, bundle.many).float().cpu().numpy()
-
-
-def _batch_size(source: HopRows) -> int:
-    return int(np.clip(_BATCH_BYTES // max(1, source.row_bytes), 64, 10_000))
-
-
-def _tensor(values: Array, device: torch.device) -> torch.Tensor:
-    return torch.from_numpy(values).to(device, torch.float32)
+    model = bundle.model().to(device or torch.device("cpu"))
+    source = rows_of(store, bundle.recipe, np.zeros(0, np.int64))
+    for part, x, y in read_batches(source, rows, size=batch_size, device=device):
+        yield np.asarray(rows[part], np.int64), probabilities(model(x, y), bundle.many).float().cpu().numpy()
 
 
 def table_schema(answers: Answers, ids: Ids, each_class: bool, text: bool) -> pa.Schema:
@@ -230,21 +216,10 @@ def _joined(lists: pa.Array) -> pa.Array:
 
 
 @contextmanager
-def _table_beside(out: Path, schema: pa.Schema) -> Iterator[Any]:
+def _new_table(out: Path, schema: pa.Schema) -> Iterator[Any]:
     """A function that appends a table; the file gets its name when all is written, and vanishes when it is not."""
-    beside = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    with disk_full_as_error(out):
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            beside.touch()
-        except (PermissionError, NotADirectoryError, FileExistsError) as error:
-            raise GamlpError(f"cannot write here ({error.strerror})", file=out.parent) from error
-        try:
-            with ExitStack() as stack:
-                yield _parquet(stack, beside, schema) if out.suffix == ".parquet" else _csv(stack, out, beside, schema)
-            beside.replace(out)
-        finally:
-            beside.unlink(missing_ok=True)
+    with atomic_file(out) as new, ExitStack() as stack:
+        yield _parquet(stack, new, schema) if out.suffix == ".parquet" else _csv(stack, new, schema)
 
 
 def _parquet(stack: ExitStack, path: Path, schema: pa.Schema) -> Any:
@@ -281,10 +256,10 @@ class _Groups:
             self._waiting.clear()
 
 
-def _csv(stack: ExitStack, out: Path, path: Path, schema: pa.Schema) -> Any:
+def _csv(stack: ExitStack, path: Path, schema: pa.Schema) -> Any:
     from pyarrow.csv import CSVWriter
 
     sink: Any = stack.enter_context(pa.OSFile(str(path), "wb"))
-    if out.suffix == ".gz":
+    if path.suffix == ".gz":
         sink = stack.enter_context(pa.CompressedOutputStream(sink, "gzip"))
     return stack.enter_context(CSVWriter(sink, schema)).write_table

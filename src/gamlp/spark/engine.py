@@ -23,10 +23,10 @@ from gamlp.run.resources import Resources
 from gamlp.spark.ingest.ingest import ingest_on_spark
 from gamlp.spark.session import SparkSettings, keeping, session
 from gamlp.spark.tasks import run_tasks, slots
+from gamlp.spark.training import launch_spark
 from gamlp.spark.writing import check_out, write_spark_predictions
 from gamlp.training.loop import Fitted, Observe
 from gamlp.training.ranks.job import fitted_of, shared_job
-from gamlp.training.ranks.launch import launch_spark
 from gamlp.training.rows import Prepared
 from gamlp.training.seeds import SeedFiles
 

@@ -27,12 +27,12 @@ from gamlp.run.resources import Resources
 from gamlp.run.source import check_one_model
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.params import GAMLPParams
-from gamlp.spark.prediction import bytes_of, importable, loaded
+from gamlp.spark.prediction import bytes_of, loaded
 from gamlp.spark.session import is_here
 from gamlp.spark.tasks import run_tasks
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
-from gamlp.training.ranks.job import sources_of
+from gamlp.training.ranks.sources import sources_of, unpacked
 from gamlp.training.rows import Prepared, from_store, plan_of
 from gamlp.training.seeds import NoFolder, SeedFiles, train_seeds
 
@@ -160,7 +160,7 @@ def _test_scores(spark: Any, bundle: Bundle, store: HopStore) -> dict[str, float
     sources = sources_of(name)
 
     def score(_: int) -> dict[str, Any]:
-        with importable(sources):
+        with unpacked(sources):
             opened = HopStore.open(place, copies=False)
             labels, split = opened.labels, opened.split
             assert labels is not None and split is not None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,13 +17,13 @@ from gamlp.graph import fingerprint
 from gamlp.graph.folder import open_strings
 from gamlp.graph.graph import Graph, Ids, Labels, Split
 from gamlp.graph.manifest import nodes_folder
-from gamlp.io import Place, open_rows, scratch_folder
+from gamlp.io import Place, open_rows
 from gamlp.propagation import HopStore
 from gamlp.propagation.store.store import StoreManifest
 from gamlp.run.predictions import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
-from gamlp.training.ranks.job import Sources, sources_of, unpacked
+from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.rows import plan_of, rows_of, without_folds
 
 RANGE_BYTES = 32 << 20  # of hops that a task reads at a time
@@ -72,19 +69,9 @@ class IdsFile:
         if self.kind == "integers":
             numbers = open_rows(place)
             return lambda rows: pa.array(numbers[rows])
-        strings = Ids(self.count, open_strings(place.local or self._copy(place), self.count))
+        # By its content: another file may be behind the same URL later, and workers live long.
+        strings = Ids(self.count, open_strings(place.local_copy(f"-{self.crc32:08x}"), self.count))
         return lambda rows: strings.take(rows).cast(pa.string())
-
-    def _copy(self, place: Place) -> Path:
-        # Named by its content: another file may be behind the same URL later, and workers live long.
-        copy = scratch_folder() / f"ids-{zlib.crc32(self.place.encode()):08x}-{self.crc32:08x}.arrow"
-        if not copy.exists():
-            beside = copy.with_suffix(".partial")
-            with beside.open("wb") as file:
-                for begin in range(0, place.size() or 0, _PIECE):
-                    file.write(place.read(begin, begin + _PIECE))
-            beside.replace(copy)
-        return copy
 
 
 @dataclass(frozen=True)
@@ -103,7 +90,7 @@ class PredictionTask:
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Numbers of ranges → rows of predictions."""
-        with importable(self.sources):
+        with unpacked(self.sources):
             bundle = loaded(self.bundle, self.model)  # whoever asked has named it on the driver
             store = self.opened()
             schema, take = self.schema(bundle), self.ids.reader()
@@ -255,20 +242,3 @@ def loaded(data: bytes, trust: str | None) -> Bundle:
         path = Path(folder) / "bundle.safetensors"
         path.write_bytes(data)
         return Bundle.load(path, trust)
-
-
-@contextmanager
-def importable(sources: Sources) -> Iterator[None]:
-    """Modules as they were sent: a worker serves one task after the other, and may know older ones."""
-    tops = {PurePosixPath(name).parts[0].removesuffix(".py") for name in sources}
-
-    def forget() -> None:
-        for name in [name for name in sys.modules if name.partition(".")[0] in tops]:
-            del sys.modules[name]
-
-    with unpacked(sources):
-        forget()
-        try:
-            yield
-        finally:
-            forget()

@@ -18,6 +18,7 @@ from gamlp.propagation.store.store import HopStore, StoredSignal, side_by_side
 from gamlp.training.ranks.world import World
 
 PIECE = 1 << 18  # numbers
+READ_BYTES = 32 << 20  # of hops that are read at a time where nobody says how many rows
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,13 @@ class HopRows:
         chosen = range(len(self.views)) if views is None else views
         return x, side_by_side([_gather(self._labels[number], rows, self.label_hops) for number in chosen])
 
+    def tensors(self, positions: Array, device: torch.device | None = None) -> tuple[Tensor, Tensor | None]:
+        """Hops of the rows at these positions, as a model reads them: float32, on the device."""
+        x, y = self.gather(positions)
+        where = device or torch.device("cpu")
+        labels = None if y is None else torch.from_numpy(y).to(where, torch.float32)
+        return torch.from_numpy(x).to(where, torch.float32), labels
+
     def channels_of(self, views: Sequence[int]) -> list[int]:
         """Numbers of the channels that are of these views."""
         names = {self.views[number] for number in views}
@@ -156,6 +164,22 @@ class HopRows:
             return [None] * batches
         draws = [torch.randperm(len(self.views), generator=generator)[: self.sample] for _ in range(batches)]
         return [sorted(int(number) for number in draw) for draw in draws]
+
+
+def read_batches(
+    source: HopRows, rows: range | Array | None = None, *, size: int | None = None, device: torch.device | None = None
+) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
+    """(part of the rows, x, y) in order: hops of rows whose answers are not asked for.
+
+    `rows` stand in place of the source's own; a range never becomes an array of all rows. Without a size READ_BYTES of
+    hops are read at a time.
+    """
+    rows = source.rows if rows is None else rows
+    size = size or int(np.clip(READ_BYTES // max(1, source.row_bytes), 64, 10_000))
+    for begin in range(0, len(rows), size):
+        part = slice(begin, min(begin + size, len(rows)))
+        some = np.asarray(rows[part], np.int64)
+        yield part, *replace(source, rows=some).tensors(np.arange(len(some)), device)
 
 
 def _item(signal: StoredSignal) -> int:

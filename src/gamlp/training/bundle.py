@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +20,7 @@ from gamlp.models.registry import build, is_own
 from gamlp.models.shape import Part, Shape
 from gamlp.recipe import Recipe
 from gamlp.training.checkpoint import Weights, save_tensors, sealed, unsealed
+from gamlp.training.scores import best_of
 
 FORMAT = "gamlp-bundle"
 _VERSION = 1
@@ -143,6 +145,11 @@ class Bundle:
             parts["statistics"] or None,
             content.gamlp,
         )
+
+
+def best_seed(bundles: Mapping[int, Bundle], monitor: str) -> int:
+    """By validation alone; the first where there is none."""
+    return best_of({seed: bundle.report["valid"] for seed, bundle in bundles.items()}, monitor)
 
 
 def make_model(recipe: Recipe, shape: Shape) -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -65,8 +65,10 @@ def logits_of(model: nn.Module, batches: Passes) -> Iterator[tuple[Batch, Tensor
             yield batch, model(batch.x, batch.y)
 
 
-def micro_f1(right: float, wrong: float) -> float:
-    """Of `right` chosen labels that are true, and `wrong` ones that were chosen falsely or missed."""
+def score_of(right: float, wrong: float, rows: float, many: bool) -> float:
+    """Accuracy; with many labels a node micro-F1, of `wrong` ones that were chosen falsely or missed."""
+    if not many:
+        return float(right / max(1, rows))
     return float(2 * right / (2 * right + wrong)) if right + wrong else 1.0
 
 
@@ -88,9 +90,7 @@ def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None, world:
         [*sums, len(batches.target)], dtype=torch.float64, device=batches.device if world.size > 1 else "cpu"
     )
     total, right, wrong, rows = world.total(own).tolist()
-    count = max(1, rows)
-    score = micro_f1(right, wrong) if many else right / count
-    return {"loss": float(total / count), "score": float(score)}
+    return {"loss": float(total / max(1, rows)), "score": score_of(right, wrong, rows, many)}
 
 
 MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold them
@@ -100,71 +100,111 @@ Watch = Callable[[Array, Array, Array], None]  # rows, probabilities, labels of 
 
 
 def full_report(model: nn.Module, batches: Passes, watch: Watch | None = None) -> dict[str, float]:
-    """Score, loss, macro-F1 (over classes that occur or were chosen) and ROC-AUC.
+    """Score, loss, macro-F1 (over classes that occur or were chosen) and ROC-AUC; `watch` is shown every batch.
 
     ROC-AUC is of the second of two classes, or the mean over classes; with more than MOST_KEPT probabilities it is
-    left out, since it needs all of them at once. `watch` is shown every batch.
+    left out, since it needs all of them at once.
     """
     target = batches.target.cpu().numpy()
-    many = target.ndim == 2
-    counts = _Counts(many)
+
+    def parts() -> Iterator[tuple[Array, Array]]:
+        for batch, logits in logits_of(model, batches):
+            chance, answers = probabilities(logits, target.ndim == 2).cpu().numpy(), batch.target.cpu().numpy()
+            if watch is not None:
+                watch(batch.rows, chance, answers)
+            yield chance, answers
+
+    return _report(parts(), target)
+
+
+def report_of(chance: Array, target: Array) -> dict[str, float]:
+    """The same of probabilities `[b, c]` that are at hand."""
+    return _report([(chance, target)], target)
+
+
+def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, float]:
+    counts = Counts(target.ndim == 2)
     kept: list[Array] = []
-    for batch, logits in logits_of(model, batches):
-        chance = probabilities(logits, many).cpu().numpy()
-        answers = batch.target.cpu().numpy()
+    for chance, answers in parts:
         counts.add(chance, answers)
-        if watch is not None:
-            watch(batch.rows, chance, answers)
-        own = chance[:, 1:] if chance.shape[1] == 2 and not many else chance
+        own = chance[:, 1:] if chance.shape[1] == 2 and not counts.many else chance
         if len(target) * own.shape[1] <= MOST_KEPT:
             kept.append(own)
-    report = counts.report()
+    report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
     if kept and (area := _area(np.concatenate(kept), target)) is not None:
         report["roc_auc"] = area
     return report
 
 
-def report_of(chance: Array, target: Array) -> dict[str, float]:
-    """The same of probabilities `[b, c]` that are at hand."""
-    counts = _Counts(target.ndim == 2)
-    counts.add(chance, target)
-    report = counts.report()
-    own = chance[:, 1:] if chance.shape[1] == 2 and target.ndim == 1 else chance
-    if own.size <= MOST_KEPT and (area := _area(own, target)) is not None:
-        report["roc_auc"] = area
-    return report
+class Counts:
+    """What every score is made of, batch by batch. By class: rightly chosen, wrongly chosen, missed."""
 
-
-class _Counts:
-    """By class: rightly chosen, wrongly chosen, missed; and the sum of losses."""
-
-    def __init__(self, many: bool) -> None:
+    def __init__(self, many: bool, classes: int = 1) -> None:
         self.many = many
-        self.right = self.wrong = self.missed = np.zeros(1, np.int64)
-        self.rows = self.lost = 0.0
+        self.right = self.wrong = self.missed = np.zeros(classes, np.int64)
+        self.rows, self._lost = 0, 0.0
 
-    def add(self, chance: Array, target: Array) -> None:
+    def add(self, chance: Array, target: Array) -> tuple[Array, Array]:
+        """Of probabilities `[b, c]` and labels `[b]` or `[b, c]`; gives each row's right labels and its errors."""
         if self.many:
             true, chosen = target > 0.5, chance > 0.5
+            right, wrong, missed = true & chosen, chosen & ~true, true & ~chosen
+            by_class = [part.sum(0) for part in (right, wrong, missed)]
             own = np.where(true, chance, 1 - chance)
+            of_rows = right.sum(1), (wrong | missed).sum(1)
         else:
-            classes = np.arange(chance.shape[1])
-            true, chosen = target[:, None] == classes, chance.argmax(1)[:, None] == classes
+            best = chance.argmax(1)
+            good, bad = best == target, best != target
+            chosen_by = (target[good], best[bad], target[bad])
+            by_class = [np.bincount(classes, minlength=chance.shape[1]) for classes in chosen_by]
             own = chance[np.arange(len(target)), target][:, None]
-        self.right = self.right + (true & chosen).sum(0)
-        self.wrong = self.wrong + (chosen & ~true).sum(0)
-        self.missed = self.missed + (true & ~chosen).sum(0)
-        self.lost -= float(np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean(1).sum())
+            of_rows = good.astype(np.int64), bad.astype(np.int64)
+        self.right, self.wrong, self.missed = map(np.add, (self.right, self.wrong, self.missed), by_class)
+        self._lost -= float(np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean(1).sum())
         self.rows += len(target)
+        return of_rows
 
-    def report(self) -> dict[str, float]:
-        rows = max(1.0, self.rows)
-        right, either = int(self.right.sum()), 2 * self.right + self.wrong + self.missed
-        score = micro_f1(right, int((self.wrong + self.missed).sum())) if self.many else right / rows
-        each = 2 * self.right / np.maximum(either, 1)
-        occurring = each if self.many else each[either > 0]
-        macro = float(occurring.mean()) if len(occurring) else 0.0
-        return {"score": float(score), "loss": self.lost / rows, "macro_f1": macro}
+    @property
+    def score(self) -> float:
+        """Accuracy, or micro-F1 where a node has many labels."""
+        return score_of(int(self.right.sum()), int((self.wrong + self.missed).sum()), self.rows, self.many)
+
+    @property
+    def loss(self) -> float:
+        return self._lost / max(1, self.rows)
+
+    @property
+    def macro_f1(self) -> float:
+        """Mean F1 of the classes; of one label a node, of those that occur or were chosen."""
+        found = self.by_class() if self.many else self.by_class()[2 * self.right + self.wrong + self.missed > 0]
+        return float(found.mean()) if len(found) else 0.0
+
+    def by_class(self) -> Array:
+        """F1 of every class, 0 of one that neither occurs nor was chosen."""
+        found: Array = 2 * self.right / np.maximum(2 * self.right + self.wrong + self.missed, 1)
+        return found
+
+
+def summary(reports: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Mean and sample deviation of every metric that all reports have."""
+    names = [name for name in reports[0] if all(name in report for report in reports)]
+    columns = {name: [report[name] for report in reports] for name in names}
+    return {
+        "mean": {name: statistics.fmean(values) for name, values in columns.items()},
+        "deviation": {name: statistics.stdev(values) if len(values) > 1 else 0.0 for name, values in columns.items()},
+    }
+
+
+def best_of(valid: Mapping[int, Mapping[str, float]], monitor: str) -> int:
+    """The best seed by its validation scores alone; the first where there are none."""
+
+    def rank(seed: int) -> tuple[float, float]:
+        scores = valid[seed]
+        if not scores:
+            return (0.0, 0.0)
+        return (-scores["loss"], 0.0) if monitor == "loss" else (scores["score"], -scores["loss"])
+
+    return max(valid, key=rank)
 
 
 def _area(chance: Array, target: Array) -> float | None:
@@ -178,14 +218,3 @@ def _area(chance: Array, target: Array) -> float | None:
         if true.any() and not true.all():
             areas.append(roc_auc_score(true, chance[:, column]))
     return float(np.mean(areas)) if areas else None
-
-
-def summary(reports: list[dict[str, float]]) -> dict[str, Any]:
-    """Mean and sample deviation of every metric."""
-    names = list(reports[0])
-    return {
-        "mean": {name: statistics.fmean(report[name] for report in reports) for name in names},
-        "deviation": {
-            name: statistics.stdev(report[name] for report in reports) if len(reports) > 1 else 0.0 for name in names
-        },
-    }

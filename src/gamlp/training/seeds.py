@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ import torch
 
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
-from gamlp.training.bundle import Bundle, make_model
+from gamlp.training.bundle import Bundle, best_seed, make_model
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
 from gamlp.training.rows import Prepared
 
@@ -97,7 +97,7 @@ def train_seeds(
             bundle = bundle_of(prepared, fitted, seed)
             folder.keep(seed, bundle)
         bundles[seed] = bundle
-    return bundles, best_bundle(bundles)
+    return bundles, best_seed(bundles, prepared.recipe.training.monitor)
 
 
 def fit_prepared(
@@ -135,24 +135,6 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
     if prepared.reduced_from is not None:
         report["reduced_from"] = prepared.reduced_from
     return Bundle(prepared.recipe, prepared.shape, prepared.classes, prepared.many, fitted.weights, report, kept)
-
-
-def best_seed(valid: Mapping[int, Mapping[str, float]], monitor: str = "score") -> int:
-    """By the scores of validation rows alone; the first seed where there are none."""
-
-    def rank(seed: int) -> tuple[float, float]:
-        scores = valid[seed]
-        if not scores:
-            return (0.0, 0.0)
-        return (-scores["loss"], 0.0) if monitor == "loss" else (scores["score"], -scores["loss"])
-
-    return max(valid, key=rank)
-
-
-def best_bundle(bundles: Mapping[int, Bundle]) -> int:
-    """The best seed of one recipe's bundles."""
-    monitor = next(iter(bundles.values())).recipe.training.monitor
-    return best_seed({seed: bundle.report["valid"] for seed, bundle in bundles.items()}, monitor)
 
 
 def _observe_all(observers: list[Callable[[dict[str, Any]], None]]) -> Observe | None:

@@ -75,7 +75,7 @@ def test_batches_of_any_size_give_the_same_nodes(build, tmp_path):
 _MEASURED = """
 import json, re, sys, threading, time
 from pathlib import Path
-from gamlp.graph.ingest import IngestOptions, ingest
+from gamlp.graph.ingest.build import IngestOptions, ingest
 
 peak = 0
 def watch():

@@ -24,8 +24,9 @@ from gamlp.run.prepare import prepare
 from gamlp.run.resources import Resources
 from gamlp.run.train import train_run
 from gamlp.training.bundle import Bundle
-from gamlp.training.ranks.job import TrainingJob, read_result, sources_of, unpacked
+from gamlp.training.ranks.job import TrainingJob, read_result
 from gamlp.training.ranks.launch import launch_processes
+from gamlp.training.ranks.sources import sources_of, unpacked
 from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, store_of
@@ -82,6 +83,7 @@ CLI = """
 import sys
 from gamlp.cli.main import main
 from gamlp.training.run_folder import RunFolder
+from gamlp.run.train import train_run
 
 RunFolder.__init__.__defaults__ = (0.0,)
 sys.argv = ["gamlp", "train", *sys.argv[1:]]
@@ -93,7 +95,8 @@ def start(hops: Path, out: Path, *more: str) -> subprocess.Popen[str]:
     (out.parent / "recipe.yaml").write_text(LONG.to_yaml())
     command = [sys.executable, "-c", CLI, str(hops), "--out", str(out), "--recipe", str(out.parent / "recipe.yaml")]
     command += ["--processes", "2", "--device", "cpu", "--json", *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
 
 
 def descendants(pid: int) -> list[int]:
@@ -167,7 +170,7 @@ def test_kill_9_of_the_driver_leaves_no_process_and_resume_ends_with_the_same_bi
     said = start(hops, run.path)
     wait_for(lambda: far_enough(run))
     left = descendants(said.pid)
-    assert len(left) >= 3
+    assert len(left) >= 2
     said.kill()
     said.communicate()
     wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in left), 60)

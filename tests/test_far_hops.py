@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from gamlp.explain.weights import weights_by_degree
+from gamlp.graph import Graph, Split
 from gamlp.graph.datasets.synthetic.planted import Group, Planted
-from gamlp.graph.graph import Array, Graph, Split
+from gamlp.graph.graph import Array
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import prepare
 from gamlp.training.bundle import make_model

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gamlp.graph import Graph, Labels
-from gamlp.graph.graph import Ids
+from gamlp.graph import Graph, Ids, Labels
 from gamlp.report import render
 from gamlp.run.evaluate import evaluate
 from gamlp.run.source import Source

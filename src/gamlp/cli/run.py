@@ -115,8 +115,7 @@ def _run(
 
       gamlp run --edges edges.parquet --nodes nodes.parquet --out RUN --engine spark --master spark://host:7077
     """
-    from gamlp.peers.registry import has_bundle
-    from gamlp.peers.single import run_method
+    from gamlp.peers import peer_of, run_method
     from gamlp.run.path import run_path
     from gamlp.run.source import open_source
     from gamlp.run.tables import from_tables
@@ -133,7 +132,7 @@ def _run(
             place = out or Path("runs") / "-".join([Path(graph or "digits").name, *([model] if model else [])])
             opened = open_source(graph or "digits", data_dir, seed, progress)
         made, name = recipe_of(opened, recipe, changes, seeds, model)
-        if not has_bundle(made):
+        if not peer_of(made).leaves_bundle:
             if not opened_engine.one_machine:
                 raise GamlpError(f"'{made.model.name}' runs on one machine", hint=f"leave out --engine {engine}")
             single = run_method(opened.opened, made, place, resources=resources, progress=progress)

@@ -10,13 +10,10 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain.weights import weights_of_rows
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import ROLES, Graph, Labels, Split
-from gamlp.graph.manifest import digest
+from gamlp.explain import weights_of_rows
+from gamlp.graph import ROLES, Graph, Labels, Split, digest, fingerprint
 from gamlp.models.shape import HopWeights
-from gamlp.propagation import HopStore
-from gamlp.propagation.store.store import row_numbers
+from gamlp.propagation import HopStore, row_numbers
 from gamlp.training.bundle import Bundle
 from gamlp.training.rows import rows_of
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
+from gamlp.explain import Explanation, explain_model
+from gamlp.graph import fingerprint, rows_by_id
 from gamlp.graph.datasets.load import open_or_load
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
@@ -19,6 +20,7 @@ from gamlp.run.prepare import hops_for
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
+from gamlp.training.device import choose_device
 from gamlp.training.rows import plan_of, without_folds
 from gamlp.training.run_folder import RunFolder
 
@@ -86,3 +88,24 @@ def hops_beside(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def explain(
+    place: Path,
+    ids: Sequence[str] = (),
+    *,
+    graph: Graph | None = None,
+    beside: Path | None = None,
+    trust: str | None = None,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> Explanation:
+    """Explain a run folder, or a bundle on a graph, and the nodes of these ids.
+
+    Hops of another graph are made in `beside` for as long as they are needed. (default: where the run or bundle is)
+    """
+    folder = beside or (place.parent if place.is_file() else place)
+    if graph is not None:
+        rows_by_id(graph, ids)  # a misspelt id is told before hops are made
+    with open_trained(place, graph, folder, trust=trust, resources=resources, progress=progress) as read:
+        return explain_model(read.bundle, read.store, read.graph, ids, choose_device(resources.device))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan, Propagator, Statistics, feature_statistics

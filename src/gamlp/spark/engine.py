@@ -16,7 +16,7 @@ from gamlp.io import Workers
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
-from gamlp.propagation.blocks.engine import BlockEngine
+from gamlp.propagation.blocks import BlockEngine
 from gamlp.run.engine import Opening
 from gamlp.run.predictions import Written
 from gamlp.run.resources import Resources

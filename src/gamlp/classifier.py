@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph, Split
-from gamlp.graph.pyg import as_graph
-from gamlp.graph.splits import random_split
+from gamlp.graph import Graph, Split, as_graph, fingerprint, random_split
 from gamlp.io import parse_size
 from gamlp.models.shape import HopWeights
 from gamlp.progress import Progress, silent
@@ -28,13 +25,14 @@ from gamlp.recipe import Recipe
 from gamlp.run import given
 from gamlp.run.given import GivenHops
 from gamlp.run.predictions import chances
+from gamlp.run.prepare import hops_for, prepare
+from gamlp.run.resources import Resources
 from gamlp.run.source import check_one_model
-from gamlp.run.train import Resources, best_seed, bundle_of, fit_seed, hops_for, prepare
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
 from gamlp.training.device import choose_device
-from gamlp.training.loop import Machine
 from gamlp.training.scores import score_of
+from gamlp.training.seeds import train_seeds
 
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
 _PYTHON = "python"  # where a bundle's report keeps what only this file asks for
@@ -111,12 +109,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _train(self, graph: Graph, recipe: Recipe, place: Path, kept: dict[str, Any]) -> None:
         resources, progress = self._resources(), self.progress or silent
         prepared = prepare(graph, recipe, place, resources=resources, progress=progress)
-        machine = Machine(choose_device(resources.device), resources.memory)
-        bundles = {
-            seed: bundle_of(prepared, fit_seed(prepared, seed, machine=machine, progress=progress), seed)
-            for seed in recipe.training.seeds
-        }
-        best = bundles[best_seed(bundles, recipe.training.monitor)]
+        with closing(resources.open_engine()) as engine:
+            bundles, chosen = train_seeds(prepared, engine.fit, progress=progress)
+        best = bundles[chosen]
         self._adopt(replace(best, report={**best.report, _PYTHON: kept}))
         self.reports_ = {seed: bundle.report for seed, bundle in bundles.items()}
         self.split_ = graph.nodes.split

@@ -14,12 +14,12 @@ from torch import nn
 
 from gamlp.errors import GamlpError
 from gamlp.explain.nodes import NodeExplanation, explain_nodes
-from gamlp.graph.graph import Graph, Ids, Labels, Split
+from gamlp.graph import Graph, Ids, Labels, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.train import plan_of
 from gamlp.training.bundle import Bundle, make_model
+from gamlp.training.rows import plan_of
 
 COUNT, HOPS, CLASSES = 40, 3, ("ant", "bee", "<cat>", "d,e")
 

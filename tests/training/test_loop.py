@@ -17,9 +17,11 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Split
 from gamlp.models.shape import Shape
 from gamlp.recipe import TrainingSettings
-from gamlp.run.train import Prepared, bundle_of, train_run
+from gamlp.run.train import train_run
 from gamlp.training.loop import Fitted, better, fit, learning_rate
+from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
+from gamlp.training.seeds import bundle_of
 from tests.training.small import (
     CLASSES,
     ONE_THREAD,

@@ -13,9 +13,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
+from gamlp.graph import Graph, digest, fingerprint
 from gamlp.io import atomic_file, save_array, write_json, write_text
 from gamlp.peers.contract import Report, Seconds, Task, Workspace
 from gamlp.peers.registry import method, run
@@ -23,7 +21,7 @@ from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances, write_page
 from gamlp.run.predictions import Written, write_chances
-from gamlp.run.prepare import HERE, Resources
+from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.run_folder import METHOD_RUN
 from gamlp.training.scores import best_of, summary
 
@@ -48,7 +46,7 @@ class Single:
 
 
 def run_method(
-    graph: Graph, recipe: Recipe, out: Path, *, resources: Resources = HERE, progress: Progress = silent
+    graph: Graph, recipe: Recipe, out: Path, *, resources: Resources = LOCAL, progress: Progress = silent
 ) -> Single:
     """Run every seed that the folder lacks, then write scores and predictions of all nodes."""
     known = method(recipe.model.name)

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph, Nodes, Relation
-from gamlp.propagation import Statistics, feature_statistics
-from gamlp.propagation.first_values import scaled
+from gamlp.graph import Graph, Nodes, Relation
+from gamlp.propagation import Statistics, feature_statistics, scaled
 from gamlp.training.batches import Batch, target_tensor
 
 UNKNOWN = -1

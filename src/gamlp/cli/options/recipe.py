@@ -13,7 +13,7 @@ from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
     from gamlp.recipe import Recipe
-    from gamlp.run.prepare import Resources
+    from gamlp.run.resources import Resources
     from gamlp.run.source import Source
 
 
@@ -94,7 +94,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Progress and result as
 def resources_of(device: str, memory: str | None, threads: int | None, processes: int = 1) -> Resources:
     """What the machine is to give; torch is told too."""
     from gamlp.io import parse_size
-    from gamlp.run.prepare import Resources
+    from gamlp.run.resources import Resources
 
     budget = None if memory is None else parse_size(memory)
     if threads is not None:

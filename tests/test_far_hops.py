@@ -18,7 +18,7 @@ from gamlp.graph import Graph, Split
 from gamlp.graph.datasets.synthetic.planted import Group, Planted
 from gamlp.graph.graph import Array
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import prepare
+from gamlp.run.preparation import prepare
 from gamlp.training.bundle import make_model
 from gamlp.training.loop import Machine
 from gamlp.training.rows import rows_of

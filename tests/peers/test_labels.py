@@ -22,7 +22,7 @@ from gamlp.peers.smoothing import correct_and_smooth
 from gamlp.propagation import LabelSignal, LocalEngine, Operator, Plan
 from gamlp.recipe import Recipe
 from gamlp.run.source import Source
-from gamlp.run.train import train
+from gamlp.run.training import train
 from gamlp.training.loop import Machine
 from gamlp.training.seeds import fit_prepared
 

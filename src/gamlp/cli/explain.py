@@ -80,7 +80,7 @@ def _explain(
     from gamlp.explain import check_file
     from gamlp.graph import ids_in_file, split_ids
     from gamlp.graph.datasets.load import open_or_load
-    from gamlp.run.open import explain
+    from gamlp.run import explain
 
     files = out or []
     for path in files:

@@ -133,7 +133,7 @@ def _ingest(
     """
     from gamlp.graph.ingest.build import IngestOptions
     from gamlp.io import parse_size
-    from gamlp.run.resources import Resources
+    from gamlp.run import Resources
 
     resources = Resources(engine=engine, settings=engine_settings(master, spark_conf, blocks))
     edges_at, nodes_at = named.tables("--edges", edges), named.tables("--nodes", nodes)

@@ -131,7 +131,7 @@ def _propagate(
     from gamlp.graph.datasets.load import open_or_load
     from gamlp.io import parse_size
     from gamlp.propagation import FeatureSignal, LabelSignal, Operator, Plan
-    from gamlp.run.resources import Resources
+    from gamlp.run import Resources
 
     budget = None if memory is None else parse_size(memory)
     settings = engine_settings(master, spark_conf, blocks)

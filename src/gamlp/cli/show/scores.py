@@ -9,7 +9,7 @@ from gamlp.cli.show import display
 
 if TYPE_CHECKING:
     from gamlp.explain import WeightsByDegree
-    from gamlp.run.train import Trained
+    from gamlp.run import Trained
 
 _NAMES = {"macro_f1": "macro-F1", "roc_auc": "ROC-AUC", "loss": "loss"}
 

@@ -1,10 +1,10 @@
-"""A trained run or bundle, opened together with the hops of the nodes it is asked about."""
+"""A trained run or bundle with the hops of the nodes it is asked about: opened, to predict, to explain."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 from gamlp.errors import GamlpError
@@ -16,7 +16,8 @@ from gamlp.graph.manifest import digest
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.engine import Opened
-from gamlp.run.prepare import hops_for
+from gamlp.run.prediction_table import Written
+from gamlp.run.preparation import hops_for
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
@@ -88,6 +89,35 @@ def hops_beside(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def predict(
+    place: Path,
+    out: str | Path,
+    *,
+    graph: Graph | None = None,
+    rows: str = "all",
+    each_class: bool = True,
+    batch_size: int | None = None,
+    keep_finished: bool = False,
+    trust: str | None = None,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> Written | None:
+    """Predictions of a run's own graph, or of another one, for a run folder or a bare bundle.
+
+    None: they were finished before, and `keep_finished` lets them stay.
+    """
+
+    def opening(beside: Path | None) -> AbstractContextManager[Opened]:
+        usual = place if place.is_dir() else place.parent
+        return open_trained(place, graph, beside or usual, trust=trust, resources=resources, progress=progress)
+
+    with closing(resources.open_engine()) as engine:
+        return engine.predict(
+            opening, out, rows=rows, each_class=each_class, batch_size=batch_size, keep_finished=keep_finished,
+            progress=progress,
+        )  # fmt: skip
 
 
 def explain(

@@ -14,7 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.io.memory import PeakMemory
 from gamlp.progress import Progress, silent
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.prepare import prepare
+from gamlp.run.preparation import prepare
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source, settled
 from gamlp.training.bundle import Bundle, make_model

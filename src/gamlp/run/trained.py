@@ -92,10 +92,10 @@ def hops_beside(
 
 
 def predict(
-    place: Path,
+    place: str | Path,
     out: str | Path,
     *,
-    graph: Graph | None = None,
+    graph: Graph | str | Path | None = None,
     rows: str = "all",
     each_class: bool = True,
     batch_size: int | None = None,
@@ -107,7 +107,24 @@ def predict(
     """Predictions of a run's own graph, or of another one, for a run folder or a bare bundle.
 
     None: they were finished before, and `keep_finished` lets them stay.
+
+    place: the run folder, or a bundle.safetensors with a `graph`.
+    out: the table to write; its name ends with .parquet, .csv or .csv.gz.
+    graph: another graph, its folder or a dataset's name. (default: the run's own)
+    rows: all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.
+    each_class: whether every class has a column with its probability.
+    batch_size: rows that are read at once. (default: 32 MiB of hops)
+    trust: the name of a model of one's own, whose code may then be run.
+    resources, progress: as in `train`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from gamlp.run import train
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = train("karate", {"training": {"epochs": 5}}, f"{folder}/run")
+    ...     predict(f"{folder}/run", f"{folder}/labels.csv").rows
+    34
     """
+    place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
 
     def opening(beside: Path | None) -> AbstractContextManager[Opened]:
         usual = place if place.is_dir() else place.parent
@@ -121,10 +138,10 @@ def predict(
 
 
 def explain(
-    place: Path,
+    place: str | Path,
     ids: Sequence[str] = (),
     *,
-    graph: Graph | None = None,
+    graph: Graph | str | Path | None = None,
     beside: Path | None = None,
     trust: str | None = None,
     resources: Resources = LOCAL,
@@ -132,8 +149,20 @@ def explain(
 ) -> Explanation:
     """Explain a run folder, or a bundle on a graph, and the nodes of these ids.
 
-    Hops of another graph are made in `beside` for as long as they are needed. (default: where the run or bundle is)
+    place: the run folder, or a bundle.safetensors with a `graph`.
+    ids: nodes to explain one by one.
+    graph: another graph, its folder or a dataset's name. (default: the run's own)
+    beside: where hops of another graph are made for as long as they are needed. (default: where the run or bundle is)
+    trust, resources, progress: as in `predict`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from gamlp.run import train
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = train("karate", {"training": {"epochs": 5}}, f"{folder}/run")
+    ...     explain(f"{folder}/run", ["0"]).nodes[0].id
+    '0'
     """
+    place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
     folder = beside or (place.parent if place.is_file() else place)
     if graph is not None:
         rows_by_id(graph, ids)  # a misspelt id is told before hops are made

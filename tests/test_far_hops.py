@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain.weights import weights_by_degree
+from gamlp.explanation.weights import weights_by_degree
 from gamlp.graph import Graph, Split
 from gamlp.graph.datasets.synthetic.planted import Group, Planted
 from gamlp.graph.graph import Array

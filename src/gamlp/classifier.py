@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain import weights_of_rows
+from gamlp.explanation import weights_of_rows
 from gamlp.graph import ROLES, Graph, Labels, Split, as_graph, fingerprint, random_split
 from gamlp.io import parse_size
 from gamlp.models.shape import HopWeights

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain.weights import weights_by_degree
+from gamlp.explanation.weights import weights_by_degree
 from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
 from gamlp.report import SeedScores, content_of_chances

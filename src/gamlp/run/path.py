@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gamlp.explain.weights import WeightsByDegree
+from gamlp.explanation.weights import WeightsByDegree
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe.recipe import Recipe

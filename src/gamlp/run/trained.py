@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.explain import Explanation, explain_model
+from gamlp.explanation import Explanation, explain_model
 from gamlp.graph import fingerprint, rows_by_id
 from gamlp.graph.datasets.load import open_or_load
 from gamlp.graph.graph import Graph
@@ -160,7 +160,7 @@ def explain(
     >>> with TemporaryDirectory() as folder:
     ...     _ = train("karate", {"training": {"epochs": 5}}, f"{folder}/run")
     ...     explain(f"{folder}/run", ["0"]).nodes[0].id
-    '0'
+    0
     """
     place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
     folder = beside or (place.parent if place.is_file() else place)

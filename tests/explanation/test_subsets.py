@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain import subsets as explain_subsets
-from gamlp.explain.subsets import ChannelShares, SubsetShares, shares_by_subset
+from gamlp.explanation import subsets as explain_subsets
+from gamlp.explanation.subsets import ChannelShares, SubsetShares, shares_by_subset
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.sign import SIGN
 from gamlp.run.preparation import prepare

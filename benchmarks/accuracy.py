@@ -24,11 +24,11 @@ import yaml
 
 import accuracy_page
 from gamlp.graph import Graph, digest
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.io import write_json
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import hops_for, prepare, prepare_split
+from gamlp.run.preparation import hops_for, prepare, prepare_split
 from gamlp.run.resources import Resources
 from gamlp.training.batches import Batches
 from gamlp.training.loop import Machine

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain.weights import weights_by_degree
+from gamlp.explanation.weights import weights_by_degree
 from gamlp.graph import Graph, Split
 from gamlp.graph.datasets.synthetic.planted import Group, Planted
 from gamlp.graph.graph import Array
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import prepare
+from gamlp.run.preparation import prepare
 from gamlp.training.bundle import make_model
 from gamlp.training.loop import Machine
 from gamlp.training.rows import rows_of

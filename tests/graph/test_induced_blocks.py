@@ -11,7 +11,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split, damaged_files, induce
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import prepare
+from gamlp.run.preparation import prepare
 from gamlp.run.resources import Resources
 from tests.conformance.engines import BlocksHere
 

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain.weights import weights_by_degree
+from gamlp.explanation.weights import weights_by_degree
 from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
 from gamlp.report import SeedScores, content_of_chances
 from gamlp.report.content import MOST_POINTS, curves_of
 from gamlp.report.observed import Frame, Tally
-from gamlp.run.evaluate import evaluate
+from gamlp.run.evaluation import evaluate
 from gamlp.run.path import run_path
 from gamlp.run.source import Source
-from gamlp.run.train import train
+from gamlp.run.training import train
 from gamlp.training.bundle import Bundle
 from gamlp.training.rows import rows_of
 from tests.report.examples import RECIPE, chances_of, content_of, graph_of

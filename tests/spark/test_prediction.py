@@ -18,11 +18,11 @@ from gamlp.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.predict import predict
-from gamlp.run.predictions import chances, choose_rows, write_predictions
+from gamlp.run.prediction_table import chances, choose_rows, write_predictions
 from gamlp.run.resources import Resources
 from gamlp.run.source import open_source
-from gamlp.run.train import train
+from gamlp.run.trained import predict
+from gamlp.run.training import train
 from gamlp.spark import prediction as spark_prediction
 from gamlp.spark.prediction import asked, predictions, ranges_of
 from gamlp.spark.writing import write_spark_predictions

@@ -12,7 +12,7 @@ import torch
 from gamlp.graph import Graph, Labels, Split
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import prepare
+from gamlp.run.preparation import prepare
 from gamlp.run.resources import Resources
 from gamlp.training.batches import HopRows
 from gamlp.training.loop import Fitted, Machine

@@ -14,8 +14,8 @@ from gamlp.peers.contract import Workspace
 from gamlp.peers.registry import run
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.evaluate import evaluate_rows
-from gamlp.run.prepare import hops_for, prepare, prepare_split
+from gamlp.run.evaluation import evaluate_rows
+from gamlp.run.preparation import hops_for, prepare, prepare_split
 from gamlp.training.rows import from_store, plan_of, rows_of
 from gamlp.training.seeds import bundle_of
 from tests.conformance import dense

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gamlp.explain.subsets import shares_by_subset
+from gamlp.explanation.subsets import shares_by_subset
 from gamlp.graph.datasets.synthetic.heterogeneous import mag_like
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import prepare
+from gamlp.run.preparation import prepare
 from gamlp.training.loop import Machine
 from gamlp.training.seeds import fit_prepared
 

@@ -17,7 +17,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.recipe import Recipe
-from gamlp.run.train import train_run
+from gamlp.run.training import train_run
 from gamlp.training import run_folder
 from gamlp.training.bundle import Bundle
 from gamlp.training.checkpoint import save_tensors, sealed

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from gamlp.graph import Graph, Labels, Split
 from gamlp.propagation import FeatureSignal, LocalEngine, Plan
-from gamlp.run.evaluate import evaluate_rows
+from gamlp.run.evaluation import evaluate_rows
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.scores import evaluate, full_report, loss_of, probabilities
 from gamlp.training.seeds import bundle_of

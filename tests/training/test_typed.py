@@ -15,9 +15,9 @@ from gamlp.graph import Graph
 from gamlp.graph.folder import save_graph
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.evaluate import evaluate_rows
-from gamlp.run.predictions import chances
-from gamlp.run.prepare import hops_for, prepare
+from gamlp.run.evaluation import evaluate_rows
+from gamlp.run.prediction_table import chances
+from gamlp.run.preparation import hops_for, prepare
 from gamlp.run.source import open_source, settled
 from gamlp.training.batches import Batches, OwnBatches
 from gamlp.training.bundle import Bundle

@@ -34,8 +34,7 @@ from gamlp.cli.show.scores import say, show_next, show_scores, show_training, sh
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.run.path import Outcome
-    from gamlp.run.tables import Tables
+    from gamlp.run import Outcome, Tables
 
 
 def register(app: typer.Typer) -> None:
@@ -116,9 +115,7 @@ def _run(
       gamlp run --edges edges.parquet --nodes nodes.parquet --out RUN --engine spark --master spark://host:7077
     """
     from gamlp.peers import peer_of, run_method
-    from gamlp.run.path import run_path
-    from gamlp.run.source import open_source
-    from gamlp.run.tables import from_tables
+    from gamlp.run import from_tables, open_source, run_path
 
     tables = _tables(graph, edges, nodes, join, target)
     settings = engine_settings(master, spark_conf, blocks)
@@ -154,7 +151,7 @@ def _tables(
     join: list[str] | None,
     target: str | None,
 ) -> Tables | None:
-    from gamlp.run.tables import Tables
+    from gamlp.run import Tables
 
     if not edges and not nodes and not join and target is None:
         return None

@@ -78,8 +78,7 @@ def _train(
 
     Hops that were propagated before are used as they are: gamlp train hops --out run
     """
-    from gamlp.run.source import open_source
-    from gamlp.run.train import train
+    from gamlp.run import open_source, train
     from gamlp.training.trackers import trackers_for
 
     settings = engine_settings(master, spark_conf, blocks)

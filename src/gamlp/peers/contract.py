@@ -14,7 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
-from gamlp.run.resources import LOCAL, Resources
+from gamlp.run import LOCAL, Resources
 from gamlp.training.loop import Observe
 
 

@@ -16,7 +16,7 @@ from gamlp.io import PeakMemory, locked, write_json
 from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import hops_for, prepare, prepare_split, propagate
+from gamlp.run import hops_for, prepare, prepare_split, propagate
 from gamlp.training.batches import HopRows
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine

@@ -18,7 +18,7 @@ from gamlp.peers.hops import chances_of, prepare_task, probabilities_of, scores_
 from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagation
 from gamlp.propagation import Operator
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import propagate
+from gamlp.run import propagate
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine, better
 from gamlp.training.rows import Prepared, plan_of

@@ -20,8 +20,7 @@ from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances, write_page
-from gamlp.run.predictions import Written, write_chances
-from gamlp.run.resources import LOCAL, Resources
+from gamlp.run import LOCAL, Resources, Written, write_chances
 from gamlp.training.run_folder import METHOD_RUN
 from gamlp.training.scores import best_of, summary
 

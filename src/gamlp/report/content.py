@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gamlp.arrays import Array
-from gamlp.explain import WeightsByDegree, grouped_hops, weights_of_rows
+from gamlp.explanation import WeightsByDegree, grouped_hops, weights_of_rows
 from gamlp.graph import Graph
 from gamlp.models.shape import HopWeights
 from gamlp.propagation import HopStore

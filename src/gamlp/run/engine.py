@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.graph.ingest.build import IngestOptions, IngestReport, ingest
+from gamlp.graph.ingest import IngestOptions, IngestReport, ingest
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
@@ -19,7 +19,7 @@ from gamlp.propagation import LocalEngine as LocalPropagation
 from gamlp.run.resources import Resources
 
 if TYPE_CHECKING:  # torch is imported by the steps that need it
-    from gamlp.run.predictions import Written
+    from gamlp.run.prediction_table import Written
     from gamlp.training.bundle import Bundle
     from gamlp.training.loop import Fitted, Observe
     from gamlp.training.rows import Prepared
@@ -149,7 +149,7 @@ class LocalEngine:
         keep_finished: bool = False,
         progress: Progress = silent,
     ) -> Written | None:
-        from gamlp.run.predictions import check_suffix, choose_rows, write_predictions
+        from gamlp.run.prediction_table import check_suffix, choose_rows, write_predictions
         from gamlp.training.device import choose_device
 
         out = Path(out)

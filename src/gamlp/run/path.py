@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gamlp.explain.weights import WeightsByDegree
+from gamlp.explanation.weights import WeightsByDegree
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe.recipe import Recipe
 from gamlp.report import Observed, listening, write_report
-from gamlp.run.evaluate import evaluate, evaluate_rows
-from gamlp.run.predict import predict
-from gamlp.run.predictions import Written
+from gamlp.run.evaluation import evaluate, evaluate_rows
+from gamlp.run.prediction_table import Written
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source
-from gamlp.run.train import Trained, train
+from gamlp.run.trained import predict
+from gamlp.run.training import Trained, train
 from gamlp.training.bundle import best_seed
 from gamlp.training.device import choose_device
 

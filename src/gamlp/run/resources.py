@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gamlp.errors import GamlpError
+from gamlp.io.plugins import load_plugin, plugins
 
 if TYPE_CHECKING:
     from gamlp.run.engine import Engine
 
+# Named and not imported: Spark stands above this room, and is an extra.
 ENGINES = {"local": "gamlp.run.engine:LocalEngine", "spark": "gamlp.spark.engine:SparkEngine"}
+
+
+_GROUP = "gamlp.engines"  # of entry points
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,19 @@ class Resources:
 LOCAL = Resources()
 
 
+def engine_names() -> list[str]:
+    """Engines of gamlp and of plug-ins."""
+    return [*ENGINES, *plugins(_GROUP, ENGINES)]
+
+
 def find_engine(name: str) -> Any:
-    """The class of an engine, by its name."""
+    """What makes an engine from `Resources`, by its name."""
     if name in ENGINES:
         module, _, symbol = ENGINES[name].partition(":")
         return getattr(importlib.import_module(module), symbol)
-    near = difflib.get_close_matches(name, ENGINES, 1)
+    brought = plugins(_GROUP, ENGINES)
+    if name in brought:
+        return load_plugin(brought[name])
+    near = difflib.get_close_matches(name, engine_names(), 1)
     suggestion = f": did you mean '{near[0]}'?" if near else ""
-    raise GamlpError(f"there is no engine '{name}'{suggestion}", hint=f"choose from {', '.join(ENGINES)}")
+    raise GamlpError(f"there is no engine '{name}'{suggestion}", hint=f"choose from {', '.join(engine_names())}")

@@ -11,15 +11,13 @@ from pathlib import Path
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.graph.ingest.build import IngestOptions, IngestReport
+from gamlp.graph.ingest import IngestOptions, IngestReport
 from gamlp.io import Workers
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
 from gamlp.propagation.blocks import BlockEngine
-from gamlp.run.engine import Opening
-from gamlp.run.predictions import Written
-from gamlp.run.resources import Resources
+from gamlp.run import Opening, Resources, Written
 from gamlp.spark.ingest.ingest import ingest_on_spark
 from gamlp.spark.session import SparkSettings, keeping, session
 from gamlp.spark.tasks import run_tasks, slots

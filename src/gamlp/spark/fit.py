@@ -19,11 +19,7 @@ from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run.evaluate import evaluate_rows
-from gamlp.run.given import nodes_name
-from gamlp.run.prepare import hops_for, prepare, propagate
-from gamlp.run.resources import Resources
-from gamlp.run.source import check_one_model
+from gamlp.run import Resources, check_one_model, evaluate_rows, hops_for, prepare, propagate
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded
@@ -47,7 +43,7 @@ class Home:
     def store_of(self, graph: Graph, bundle: Bundle) -> HopStore | None:
         """The hops, if they are still there and those of this graph."""
         place = Place.of(self.place) / "hops"
-        if bundle.recipe.propagation.rows != "all" or nodes_name(graph) != self.nodes:
+        if bundle.recipe.propagation.rows != "all" or fingerprint.inputs(graph) != self.nodes:
             return None
         if graph.trainable and bundle.recipe.labels_used and fingerprint.training_labels(graph) != self.labels:
             return None
@@ -126,7 +122,7 @@ def fitted(
     with closing(resources.open_engine()) as engine:
         bundles, best = train_seeds(prepared, engine.fit, TaskFolder(place), progress=progress)
     bundle = bundles[best]
-    home = Home(place.resolved().url, nodes_name(graph), fingerprint.training_labels(graph))
+    home = Home(place.resolved().url, fingerprint.inputs(graph), fingerprint.training_labels(graph))
     return Fit(bundle, home, _test_scores(spark, bundle, prepared.store))
 
 

@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split, fingerprint, nodes_folder, open_strings
 from gamlp.io import Place, open_rows
 from gamlp.propagation import HopStore, StoreManifest
-from gamlp.run.predictions import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
+from gamlp.run import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked

@@ -11,7 +11,7 @@ from gamlp.graph import Graph
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.run.predictions import SUFFIXES, Written
+from gamlp.run import SUFFIXES, Written
 from gamlp.spark.prediction import asked
 from gamlp.spark.tasks import status, told
 from gamlp.training.bundle import Bundle

@@ -21,9 +21,7 @@ from gamlp.io import write_text
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, link_of
 from gamlp.recipe import Recipe, Space, starting_point, suggest
-from gamlp.run.prepare import prepare, prepare_split, propagate
-from gamlp.run.resources import LOCAL, Resources
-from gamlp.run.source import check_one_model
+from gamlp.run import LOCAL, Resources, check_one_model, prepare, prepare_split, propagate
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
 from gamlp.training.rows import Prepared, plan_of

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import prepare
+from gamlp.run.preparation import prepare
 from gamlp.training.batches import Batches
 from gamlp.training.checkpoint import save_tensors, sealed
 from gamlp.training.loop import Fitted, Machine

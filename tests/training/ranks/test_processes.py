@@ -20,9 +20,9 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.io import Place
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import prepare
+from gamlp.run.preparation import prepare
 from gamlp.run.resources import Resources
-from gamlp.run.train import train_run
+from gamlp.run.training import train_run
 from gamlp.training.bundle import Bundle
 from gamlp.training.ranks.job import TrainingJob, read_result
 from gamlp.training.ranks.launch import launch_processes
@@ -83,7 +83,7 @@ CLI = """
 import sys
 from gamlp.cli.main import main
 from gamlp.training.run_folder import RunFolder
-from gamlp.run.train import train_run
+from gamlp.run.training import train_run
 
 RunFolder.__init__.__defaults__ = (0.0,)
 sys.argv = ["gamlp", "train", *sys.argv[1:]]

@@ -10,14 +10,14 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain.weights import WeightsByDegree
+from gamlp.explanation.weights import WeightsByDegree
 from gamlp.graph.graph import Graph
 from gamlp.io.files import write_json
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.report import Observed, write_report
-from gamlp.run.open import graph_of, hops_beside
 from gamlp.run.resources import LOCAL, Resources
+from gamlp.run.trained import graph_of, hops_beside
 from gamlp.training.batches import Batches
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store, with_classes

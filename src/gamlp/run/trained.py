@@ -1,22 +1,23 @@
-"""A trained run or bundle, opened together with the hops of the nodes it is asked about."""
+"""A trained run or bundle with the hops of the nodes it is asked about: opened, to predict, to explain."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.explain import Explanation, explain_model
+from gamlp.explanation import Explanation, explain_model
 from gamlp.graph import fingerprint, rows_by_id
-from gamlp.graph.datasets.load import open_or_load
+from gamlp.graph.datasets import open_or_load
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.engine import Opened
-from gamlp.run.prepare import hops_for
+from gamlp.run.prediction_table import Written
+from gamlp.run.preparation import hops_for
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
@@ -90,11 +91,57 @@ def hops_beside(
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def predict(
+    place: str | Path,
+    out: str | Path,
+    *,
+    graph: Graph | str | Path | None = None,
+    rows: str = "all",
+    each_class: bool = True,
+    batch_size: int | None = None,
+    keep_finished: bool = False,
+    trust: str | None = None,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> Written | None:
+    """Predictions of a run's own graph, or of another one, for a run folder or a bare bundle.
+
+    None: they were finished before, and `keep_finished` lets them stay.
+
+    place: the run folder, or a bundle.safetensors with a `graph`.
+    out: the table to write; its name ends with .parquet, .csv or .csv.gz.
+    graph: another graph, its folder or a dataset's name. (default: the run's own)
+    rows: all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.
+    each_class: whether every class has a column with its probability.
+    batch_size: rows that are read at once. (default: 32 MiB of hops)
+    trust: the name of a model of one's own, whose code may then be run.
+    resources, progress: as in `train`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from gamlp.run import train
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = train("karate", {"training": {"epochs": 5}}, f"{folder}/run")
+    ...     predict(f"{folder}/run", f"{folder}/labels.csv").rows
+    34
+    """
+    place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
+
+    def opening(beside: Path | None) -> AbstractContextManager[Opened]:
+        usual = place if place.is_dir() else place.parent
+        return open_trained(place, graph, beside or usual, trust=trust, resources=resources, progress=progress)
+
+    with closing(resources.open_engine()) as engine:
+        return engine.predict(
+            opening, out, rows=rows, each_class=each_class, batch_size=batch_size, keep_finished=keep_finished,
+            progress=progress,
+        )  # fmt: skip
+
+
 def explain(
-    place: Path,
+    place: str | Path,
     ids: Sequence[str] = (),
     *,
-    graph: Graph | None = None,
+    graph: Graph | str | Path | None = None,
     beside: Path | None = None,
     trust: str | None = None,
     resources: Resources = LOCAL,
@@ -102,8 +149,20 @@ def explain(
 ) -> Explanation:
     """Explain a run folder, or a bundle on a graph, and the nodes of these ids.
 
-    Hops of another graph are made in `beside` for as long as they are needed. (default: where the run or bundle is)
+    place: the run folder, or a bundle.safetensors with a `graph`.
+    ids: nodes to explain one by one.
+    graph: another graph, its folder or a dataset's name. (default: the run's own)
+    beside: where hops of another graph are made for as long as they are needed. (default: where the run or bundle is)
+    trust, resources, progress: as in `predict`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from gamlp.run import train
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = train("karate", {"training": {"epochs": 5}}, f"{folder}/run")
+    ...     explain(f"{folder}/run", ["0"]).nodes[0].id
+    0
     """
+    place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
     folder = beside or (place.parent if place.is_file() else place)
     if graph is not None:
         rows_by_id(graph, ids)  # a misspelt id is told before hops are made

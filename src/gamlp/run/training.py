@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Graph
 from gamlp.io.memory import PeakMemory
 from gamlp.progress import Progress, silent
 from gamlp.recipe.recipe import Recipe
-from gamlp.run.prepare import prepare
+from gamlp.run.preparation import prepare
 from gamlp.run.resources import LOCAL, Resources
-from gamlp.run.source import Source, settled
+from gamlp.run.source import Source, as_source, default_recipe, settled
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.checks import check_trainable
 from gamlp.training.device import choose_device
@@ -57,17 +58,34 @@ class Trained:
 
 
 def train(
-    source: Source,
-    recipe: Recipe,
-    out: Path,
+    source: Source | Graph | str | Path,
+    recipe: Recipe | str | Path | dict[str, Any] | None = None,
+    out: str | Path = "run",
     *,
-    valid: Source | None = None,
+    valid: Source | Graph | str | Path | None = None,
     resume: bool = False,
     resources: Resources = LOCAL,
     observe: Observe | None = None,
     progress: Progress = silent,
 ) -> Trained:
-    """Train every seed into a run folder. What can be refused is refused before anything is written."""
+    """Train every seed into a run folder. What can be refused is refused before anything is written.
+
+    source: a graph or its folder, the name of a dataset, or a store of hops.
+    recipe: a Recipe, the name of a shipped one, a YAML file or a dict. (default: the dataset's own, or the defaults)
+    out: the run folder to write, or with `resume` to go on with.
+    valid: another graph to validate on.
+    resources: memory, threads, device, processes, and the engine.
+    observe: is called with every epoch's numbers.
+    progress: is told how far the work is.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     trained = train("karate", {"training": {"epochs": 5}}, f"{folder}/run")
+    ...     sorted(trained.bundles), trained.run.bundle_path.exists()
+    ([0], True)
+    """
+    source, valid = as_source(source), None if valid is None else as_source(valid)
+    recipe, out = Recipe.of(default_recipe(source) if recipe is None else recipe), Path(out)
     valid_graph = None if valid is None else valid.opened
     recipe, notes = settled(source, recipe, valid_graph)
     about = About(

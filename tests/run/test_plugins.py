@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets import load
 from gamlp.models import MODELS, Shape, build, check_operators, labels_used
 from gamlp.recipe import Recipe
 

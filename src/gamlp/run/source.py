@@ -8,8 +8,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.datasets.catalogue import find, is_dataset
-from gamlp.graph.datasets.load import data_folder, open_or_load
+from gamlp.graph.datasets import data_folder, find_dataset, is_dataset, open_or_load
 from gamlp.io import Place, is_url
 from gamlp.models import check_operators, labels_used
 from gamlp.progress import Progress, silent
@@ -48,9 +47,19 @@ def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, p
         return Source(place, Origin(graph=place), graph)
     if folder.is_dir():
         return Source(place, Origin(graph=str(folder.resolve())), graph)
-    dataset = find(place)
+    dataset = find_dataset(place)
     raw = data_folder(data_dir) if dataset.raw or dataset.plugin is not None else None
     return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
+
+
+def as_source(given: Source | Graph | str | Path) -> Source:
+    """What a person gives to train on: opened where it is a place or a name."""
+    if isinstance(given, Source):
+        return given
+    if isinstance(given, Graph):
+        origin = None if given.folder is None else Origin(graph=str(given.folder))
+        return Source(given.name, origin, given)
+    return open_source(str(given))
 
 
 def default_recipe(source: Source) -> str | None:

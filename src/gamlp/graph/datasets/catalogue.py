@@ -36,7 +36,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One name. `reader` is a key of `gamlp.graph.datasets.load.READERS`; folders are below the data folder.
+    """One name. `reader` is a key of `gamlp.graph.datasets.loading.READERS`; folders are below the data folder.
 
     `plugin` names what another package brings, `load(data_dir, seed) → Graph`; its counts are not known before.
     """
@@ -305,7 +305,7 @@ def is_dataset(name: str) -> bool:
     return name in DATASETS or name in find_plugins(GROUP, DATASETS)
 
 
-def find(name: str) -> Dataset:
+def find_dataset(name: str) -> Dataset:
     """The dataset of this name; another name is refused with the nearest ones."""
     if (dataset := DATASETS.get(name.lower())) is not None:
         return dataset

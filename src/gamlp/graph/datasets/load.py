@@ -168,10 +168,8 @@ def open_or_load(
     graph: str | Path, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent
 ) -> Graph:
     """A graph folder, or one behind a URL, or a dataset by name; a folder is preferred where both are there."""
-    if is_url(str(graph)):
-        return open_graph(str(graph))
-    if Path(graph).is_dir():
-        return open_graph(Path(graph))
+    if is_url(str(graph)) or Path(graph).is_dir():
+        return open_graph(graph)
     if len(Path(graph).parts) > 1:
         raise GamlpError("there is no such graph folder", file=graph)
     return load(str(graph), data_dir, seed, progress)

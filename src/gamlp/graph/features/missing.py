@@ -45,8 +45,7 @@ class Cache:
         return Features(values) if fits else None
 
     def keep(self, kind: str, key: str, values: RowSource) -> Features:
-        """Written beside, renamed and mapped."""
-        self.folder.make()
+        """Written and mapped."""
         put_rows(self.place(kind, key), values)
         return Features(open_rows(self.place(kind, key)))
 

@@ -111,7 +111,7 @@ def test_one_hop_is_the_kernels_within_rounding(monkeypatch: pytest.MonkeyPatch,
         hop(task, 0, count)
         other = replace(task, dst=np.zeros_like(task.dst))
         with monkeypatch.context() as patch:
-            patch.setattr(sys.modules["gamlp.kernel.hop"], "native", lambda: None)
+            patch.setattr(sys.modules["gamlp.kernel.hop_task"], "native", lambda: None)
             assert hop(other, 0, count) == 0
         one, two = np.zeros(task.dst.shape, np.float32), np.zeros(task.dst.shape, np.float32)
         scale(task.dst, storage, one, "float32")

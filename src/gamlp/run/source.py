@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Graph
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.load import data_folder, open_or_load
-from gamlp.graph.graph import Graph
 from gamlp.io import Place, is_url
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
@@ -47,6 +47,16 @@ def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, p
         return Source(place, Origin(graph=found.resolved().url), graph)
     raw = data_folder(data_dir) if DATASETS[place].raw else None
     return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
+
+
+def as_source(given: Source | Graph | str | Path) -> Source:
+    """What a person gives to train on: opened where it is a place or a name."""
+    if isinstance(given, Source):
+        return given
+    if isinstance(given, Graph):
+        origin = None if given.folder is None else Origin(graph=str(given.folder))
+        return Source(given.name, origin, given)
+    return open_source(str(given))
 
 
 def default_recipe(source: Source) -> str | None:

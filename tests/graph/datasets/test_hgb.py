@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Relation
 from gamlp.graph.datasets import download as archive
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Relation
 
 
 @pytest.mark.parametrize("name", ["acm", "dblp", "imdb"])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 from gamlp.arrays import Array
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.io import each, usable_cores
 from gamlp.kernel import scale
 from gamlp.progress import silent
@@ -25,7 +23,7 @@ _STEP = 1 << 14
 def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None) -> list[Array]:
     """[X^(0), …, X^(K)], each `[n, d]`; float16 as numpy's own, bfloat16 as the uint16 of its bits.
 
-    >>> graph = Graph.from_arrays([[0, 1], [1, 2]], np.eye(3))
+    >>> graph = Graph.from_arrays([[0, 1], [1, 2]], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
     >>> [round(float(value), 3) for value in hops_in_memory(graph, FeatureSignal(hops=1))[1][0]]
     [0.5, 0.408, 0.0]
     """
@@ -55,7 +53,7 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
             for _ in each(threads, leave, range(0, count, _STEP)):
                 pass
         hops.append(values)
-    return [values.view(np.float16) if plan.dtype == "float16" else values for values in hops]
+    return hops
 
 
 def _first(signal: Signal, count: int, threads: int) -> Array:

@@ -16,13 +16,13 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import ROLES, Ids, Labels, Split
+from gamlp.graph import ROLES, Ids, Labels, Split
 from gamlp.io import atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.run.prepare import rows_of
 from gamlp.training.batches import read_batches
 from gamlp.training.bundle import Bundle
+from gamlp.training.rows import rows_of
 from gamlp.training.scores import probabilities
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")

@@ -79,7 +79,7 @@ def _explain(
     """
     from gamlp.explanation import check_file
     from gamlp.graph import ids_in_file, split_ids
-    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.graph.datasets import open_or_load
     from gamlp.run import explain
 
     files = out or []

@@ -16,8 +16,7 @@ from gamlp.cli.show import display
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.graph.ingest.edges import EdgeNames
-    from gamlp.graph.ingest.nodes import NodeNames
+    from gamlp.graph.ingest import EdgeNames, NodeNames
 
 _COLUMNS = "Columns"
 _SPLIT = "Split, when the table has none"
@@ -131,7 +130,7 @@ def _ingest(
 
       gamlp ingest --edges warehouse.follows --nodes delta:/data/users --out s3://bucket/graph --engine spark
     """
-    from gamlp.graph.ingest.build import IngestOptions
+    from gamlp.graph.ingest import IngestOptions
     from gamlp.io import parse_size
     from gamlp.run import Resources
 
@@ -174,7 +173,7 @@ def _node_names(
     separator: str | None,
 ) -> tuple[NodeNames, dict[str, NodeNames]]:
     """Columns of all node tables, and of every type."""
-    from gamlp.graph.ingest.nodes import NodeNames
+    from gamlp.graph.ingest import NodeNames
 
     types = () if isinstance(tables, str) else tuple(tables)
     options = {"id": id, "label": label, "split": split, "features": features}
@@ -195,7 +194,7 @@ def _edge_names(
     relation: str | None,
 ) -> tuple[EdgeNames, dict[str, EdgeNames]]:
     """Columns of all edge tables, and of every relation's."""
-    from gamlp.graph.ingest.edges import EdgeNames
+    from gamlp.graph.ingest import EdgeNames
 
     relations = () if isinstance(tables, str) else tuple(tables)
     if relations and relation:

@@ -128,7 +128,7 @@ def _propagate(
 
       gamlp propagate hgb-acm --out hops --subset paper-author --subset paper-author+paper-subject
     """
-    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.graph.datasets import open_or_load
     from gamlp.io import parse_size
     from gamlp.propagation import FeatureSignal, LabelSignal, Operator, Plan
     from gamlp.run import Resources

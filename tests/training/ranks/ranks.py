@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gamlp.graph.ingest.build import IngestOptions, IngestReport, Tables
+from gamlp.graph.ingest import IngestOptions, IngestReport, Tables
 from gamlp.progress import Progress, silent
 from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
 from gamlp.spark.ingest.tables import read_table

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gamlp.graph import ONE_TYPE, nodes_folder
-from gamlp.graph.ingest.columns import shown
+from gamlp.graph.ingest import shown
 from gamlp.io import Place, npy_header
 from gamlp.spark.ingest.block_files import Rows
 from gamlp.spark.tasks import answered

@@ -68,12 +68,12 @@ def _reads(recipe: Recipe, what: str) -> bool:
     return is_model(recipe.model.name) and bool(getattr(_class_of(recipe.model.name), f"reads_{what}", True))
 
 
-def build(name: str, shape: Shape, settings: dict[str, Any], *, said: set[str] | None = None) -> nn.Module:
-    """A model of the recipe's settings. `said` are those a person wrote: one the model does not know is refused."""
+def build(name: str, shape: Shape, settings: dict[str, Any], *, mentioned: set[str] | None = None) -> nn.Module:
+    """A model of the recipe's settings. Of those a person `mentioned`, one that the model does not know is refused."""
     made = _class_of(name)
     if not is_own(name):
         accepted = _accepted(made)
-        if foreign := sorted((said or set()) - accepted - {"name"}):
+        if foreign := sorted((mentioned or set()) - accepted - {"name"}):
             raise GamlpError(
                 f"model '{name}' has no setting 'model.{foreign[0]}'", hint=f"it has {', '.join(sorted(accepted))}"
             )

@@ -110,7 +110,7 @@ class Presence:
     wanted: Path | None = None
 
     @property
-    def told(self) -> str:
+    def status(self) -> str:
         """`present`, or what to put where."""
         if not self.missing:
             return "present"
@@ -174,10 +174,8 @@ def open_or_load(
     >>> open_or_load("karate").nodes.count
     34
     """
-    if is_url(str(graph)):
-        return open_graph(str(graph))
-    if Path(graph).is_dir():
-        return open_graph(Path(graph))
+    if is_url(str(graph)) or Path(graph).is_dir():
+        return open_graph(graph)
     if len(Path(graph).parts) > 1:
         raise GamlpError("there is no such graph folder", file=graph)
     return load(str(graph), data_dir, seed, progress)
@@ -215,10 +213,10 @@ def _find_raw(dataset: Dataset, data_dir: str | Path | None) -> Path:
         download.fetch(dataset, cache_folder() / "raw")
     except GamlpError as error:
         reason = str(error).rstrip(".")
-        raise GamlpError(f"{dataset.name} is {found.told} ({reason})") from error
+        raise GamlpError(f"{dataset.name} is {found.status} ({reason})") from error
     found = _look(dataset, data_dir)
     if found.place is None:
-        raise GamlpError(f"{dataset.name} is {found.told} (the download did not bring them)")
+        raise GamlpError(f"{dataset.name} is {found.status} (the download did not bring them)")
     return found.place
 
 
@@ -257,7 +255,7 @@ def _with_split(graph: Graph, dataset: Dataset, seed: int) -> Graph:
         split = Split(roles)
     else:
         return graph
-    return dataclasses.replace(graph.with_answers(split=split), source={**graph.source, "seed": seed})
+    return dataclasses.replace(graph.with_targets(split=split), source={**graph.source, "seed": seed})
 
 
 def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:

@@ -132,7 +132,7 @@ def _sides(
     alone = task.graph
     if inductive and task.graph.nodes.split is not None:
         alone = induced(task.graph, task.graph.nodes.split.train, folder / "training-graph")
-    # Rows that training must not see lend it no statistics either (METHOD section 1).
+    # Rows that training must not see lend it no statistics either (docs/method.md, section 1).
     apart = recipe.propagation.scaling == "standard" and (inductive or task.valid is not None or bool(task.tests))
     side = reader(alone if apart else None)
     whole = side(task.graph, "train")

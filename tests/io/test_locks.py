@@ -25,9 +25,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 def test_a_second_holder_is_refused_and_the_first_goes_on(place: Place) -> None:
-    with sole_writer(place, refused="another run is writing this store", kept=("kept",)):
+    with sole_writer(place, refused="another run is writing this store", results=("kept",)):
         refused = pytest.raises(GamlpError, match="another run is writing this store; wait for it to end")
-        with refused, sole_writer(place, refused="another run is writing this store", kept=("kept",)):
+        with refused, sole_writer(place, refused="another run is writing this store", results=("kept",)):
             pytest.fail("two hold it")
         (place / "kept").put(b"")
     with sole_writer(place, refused="free again"):
@@ -35,7 +35,7 @@ def test_a_second_holder_is_refused_and_the_first_goes_on(place: Place) -> None:
 
 
 def test_nothing_is_left_where_nothing_was_begun(place: Place) -> None:
-    with pytest.raises(RuntimeError), sole_writer(place, refused="taken", kept=("kept",)):
+    with pytest.raises(RuntimeError), sole_writer(place, refused="taken", results=("kept",)):
         raise RuntimeError
     assert place.names() == [] and (place.local is None or not place.local.exists())
 

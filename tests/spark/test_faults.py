@@ -56,7 +56,7 @@ def small_disk(place, size):
 
 def half_written(store):
     """Files that are neither whole nor gone."""
-    return [name for name in files_in(Place.of(store)) if Path(name).name.startswith(".") or name.endswith(".part")]
+    return [name for name in files_in(Place.of(store)) if any(part.startswith(".") for part in Path(name).parts)]
 
 
 def executor_of(worker: psutil.Process) -> psutil.Process:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from gamlp.bench.pages import TITLES
 from gamlp.bench.results import Grid, Growth, Results, in_percent
 from gamlp.errors import MissingExtra
+from gamlp.io import atomic_file
 
 # Okabe and Ito's colours, which colour-blind people tell apart; markers and dashes tell apart the rest.
 _COLOURS = (
@@ -66,13 +66,10 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
 
 def save(figure: Any, folder: Path, name: str) -> list[Path]:
     """As PNG and SVG, without a date."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     for path, metadata in zip(paths, ({"Software": None}, {"Date": None, "Creator": None})):
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        with _style():
-            figure.savefig(part, format=path.suffix[1:], dpi=150, bbox_inches="tight", metadata=metadata)
-        part.replace(path)
+        with atomic_file(path) as new, _style():
+            figure.savefig(new, dpi=150, bbox_inches="tight", metadata=metadata)
     return paths
 
 

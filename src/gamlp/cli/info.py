@@ -10,7 +10,6 @@ import typer
 
 from gamlp.cli.show import display
 from gamlp.errors import GamlpError
-from gamlp.io import format_size
 
 if TYPE_CHECKING:
     from gamlp.graph import Graph
@@ -68,6 +67,8 @@ def show_store(
     notes: Sequence[str] = (),
 ) -> None:
     """Print a store's views and signals."""
+    from gamlp.io import format_size
+
     manifest = store.manifest
     size = sum(file.bytes for _, file in store.files())
     if as_json:
@@ -104,6 +105,8 @@ def show_store(
 
 def _show_signals(manifest: StoreManifest) -> None:
     """A line for each signal; those of several views that are alike share one."""
+    from gamlp.io import format_size
+
     alike: dict[tuple[Any, ...], list[int]] = {}
     for name, entry in manifest.signals.items():
         operator = entry.settings["operator"]
@@ -124,6 +127,8 @@ def _show_signals(manifest: StoreManifest) -> None:
 
 def show_graph(graph: Graph, as_json: bool, verified: bool = False) -> None:
     """Print a graph's node types and relations."""
+    from gamlp.io import format_size
+
     size = sum(count for count, _ in graph.checksums.values())
     nodes = [
         {

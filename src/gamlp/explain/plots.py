@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.explain.nodes import NodeExplanation
 from gamlp.explain.subsets import SubsetShares
 from gamlp.explain.weights import WeightsByClass, WeightsByDegree
-from gamlp.io import disk_full_as_error
+from gamlp.io import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,15 +135,10 @@ def panels(
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write .png or .svg beside, then rename."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with disk_full_as_error(path), warnings.catch_warnings():
+    """Write .png or .svg, whole or not at all."""
+    with atomic_file(path) as new, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a letter that the font has not is a box
-        try:
-            figure.savefig(beside, format=path.suffix.removeprefix("."), dpi=150)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        figure.savefig(new, dpi=150)
 
 
 def _draw(axes: Axes, panel: Panel, strongest: float) -> Any:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.graph.manifest import MANIFEST
-from gamlp.io import LOCK, Place, sole_writer
+from gamlp.io import LOCK, Place, refuse_taken, remove_empty, sole_writer
 
 _BEGUN = ".building"  # on an object store: what is here is of a graph that is not finished
 _REFUSED = "another process is building a graph here"
@@ -38,48 +37,33 @@ def building(out: Place) -> Iterator[Building]:
 
 @contextmanager
 def _beside(out: Path) -> Iterator[Building]:
-    _refuse_existing(out)
-    work = out.with_name(f".{out.name}.building")
+    refuse_taken(out)
+    work = out.with_name(f".{out.name}.building")  # one name, so that the next run finds what a killed one left
     new = [parent for parent in work.parents if not parent.exists()]
     try:
         with sole_writer(Place.of(work), refused=_REFUSED):
-            _clear(Place.of(work))
-            made = Building(Place.of(work) / "graph", Place.of(work) / "staging")
+            _clear(work)
+            made = Building(Place.of(work / "graph"), Place.of(work / "staging"))
             made.graph.make()
             made.staging.make()
             try:
                 yield made
                 (made.graph / MANIFEST).put(made.manifest)
-                _refuse_existing(out)
+                refuse_taken(out)
                 if out.exists():
                     out.rmdir()
                 (work / "graph").rename(out)
             finally:
-                _clear(Place.of(work))
+                _clear(work)
     finally:
-        with suppress(OSError):  # somebody else may use them by now
-            work.rmdir()
-        if not out.exists():
-            with suppress(OSError):
-                for parent in new:
-                    parent.rmdir()
+        remove_empty([work, *new])
 
 
-def _refuse_existing(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise GamlpError("is a file where a folder is to be written", file=out, hint="choose another --out")
-    if out.exists() and any(out.iterdir()):
-        raise GamlpError("already exists", file=out, hint="choose another --out or remove it first")
-
-
-def _clear(work: Place) -> None:
+def _clear(work: Path) -> None:
     """Leave nothing but the lock."""
-    assert work.local is not None
-    for path in work.local.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.name != LOCK:
-            path.unlink(missing_ok=True)
+    for path in work.iterdir():
+        if path.name != LOCK:
+            Place.of(path).remove()
 
 
 @contextmanager

@@ -5,20 +5,23 @@ from gamlp.io.direct import DirectReader, DirectWriter
 
 # Files that appear whole or not at all; .npy files
 from gamlp.io.files import (
+    atomic_file,
     atomic_folder,
     checksum,
     create_array,
     disk_full_as_error,
-    locked,
     map_array,
     npy_header,
+    refuse_taken,
+    remove_empty,
+    remove_partial,
     save_array,
     write_json,
     write_text,
 )
 
 # One writer at a time
-from gamlp.io.locks import LOCK, sole_writer
+from gamlp.io.locks import LOCK, locked, sole_writer
 
 # How much memory there is, was used, and is kept
 from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory
@@ -57,6 +60,7 @@ __all__ = [
     "Tasks",
     "Workers",
     "anonymous_memory",
+    "atomic_file",
     "atomic_folder",
     "available_memory",
     "checksum",
@@ -75,6 +79,9 @@ __all__ = [
     "open_rows",
     "parse_size",
     "put_rows",
+    "refuse_taken",
+    "remove_empty",
+    "remove_partial",
     "save_array",
     "scratch_folder",
     "sole_writer",

@@ -1,13 +1,13 @@
-"""Files that are never half-written: write beside, then rename; checksums; arrays on disk that have their space."""
+"""Files and folders that appear whole or not at all; checksums; .npy files that have their space on disk."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
 import json
 import os
 import shutil
+import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +20,105 @@ from gamlp.errors import GamlpError
 from gamlp.io.direct import DirectReader
 
 _CHUNK = 8 << 20
+
+
+@contextmanager
+def atomic_file(path: Path, *, sync: bool = False) -> Iterator[Path]:
+    """A path to write to: what is there becomes `path` when the block ends well, and vanishes when it does not.
+
+    It has the same name, in a hidden folder beside `path` that every attempt has for itself: two tasks never write into
+    each other's file, and what a library writes under names of its own lies there too. `sync`: on the disk, before it
+    is renamed. `remove_partial` finds what a kill left.
+    """
+    with disk_full_as_error(path):
+        with _refusal_as_error(path.parent):
+            own = _own_folder(path)
+        try:
+            yield own / path.name
+            if sync:
+                with (own / path.name).open("rb") as file:
+                    os.fsync(file.fileno())
+            (own / path.name).replace(path)
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+
+@contextmanager
+def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """The same of a folder, to be filled; one that exists and is not empty is refused, unless it is to be replaced."""
+    refuse_taken(path, replace=replace)
+    new = [parent for parent in path.parents if not parent.exists()]
+    with disk_full_as_error(path):
+        with _refusal_as_error(path.parent):
+            own = _own_folder(path)
+        try:
+            (own / "new").mkdir()
+            yield own / "new"
+            if path.exists():
+                path.rename(own / "old")
+            (own / "new").rename(path)
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+            remove_empty(new)
+
+
+def _own_folder(path: Path) -> Path:
+    own = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
+    own.mkdir(parents=True)
+    return own
+
+
+def remove_partial(path: Path) -> None:
+    """What kills have left of attempts to write `path`; nobody else may be writing it now."""
+    for own in path.parent.glob(f".{path.name}.*"):
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def refuse_taken(path: Path, *, replace: bool = False) -> None:
+    """Refuse a folder that is to be made where there is a file, or a folder with something in it."""
+    if path.exists() and not path.is_dir():
+        raise GamlpError("is a file where a folder is to be written", file=path, hint="choose another --out")
+    if path.exists() and not replace and any(path.iterdir()):
+        raise GamlpError("already exists", file=path, hint="choose another --out or remove it first")
+
+
+def remove_empty(folders: list[Path]) -> None:
+    """Folders that were made on the way to another, innermost first, as far as nothing came to lie in them."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
+
+
+@contextmanager
+def disk_full_as_error(place: Path) -> Iterator[None]:
+    """Turn 'no space left on device' into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise GamlpError(
+                "no space left on the device", file=place, hint="free some space or write to another disk"
+            ) from error
+        raise
+
+
+@contextmanager
+def _refusal_as_error(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (PermissionError, NotADirectoryError, FileExistsError) as error:
+        raise GamlpError(f"cannot write here ({error.strerror})", file=folder) from error
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON so that a reader sees all of it or nothing."""
+    write_text(path, json.dumps(content, indent=1))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text so that a reader sees all of it or nothing; it is on the disk when this returns."""
+    with atomic_file(path, sync=True) as new:
+        new.write_text(text, encoding="utf-8", newline="")
 
 
 def checksum(path: Path, *, fresh: bool = False) -> int:
@@ -43,81 +142,6 @@ def _checksum_in_cache(path: Path) -> int:
         while count := file.readinto(buffer):
             crc = zlib.crc32(view[:count], crc)
     return crc
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON so that a reader sees all of it or nothing."""
-    write_text(path, json.dumps(content, indent=1))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write text beside, flush it to disk, then rename: a reader sees all of it or nothing."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
-@contextmanager
-def locked(place: Path, *, wait: bool = True) -> Iterator[bool]:
-    """One process at a time beside `place`; gives whether it is ours. A process that dies lets go."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with (place.parent / f".{place.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-
-
-@contextmanager
-def disk_full_as_error(place: Path) -> Iterator[None]:
-    """Turn 'no space left on device' into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise GamlpError(
-                "no space left on the device", file=place, hint="free some space or write to another disk"
-            ) from error
-        raise
-
-
-@contextmanager
-def atomic_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A temporary folder beside `out` that becomes `out` when the block ends well, and vanishes when it does not."""
-    if out.exists() and not replace and (not out.is_dir() or any(out.iterdir())):
-        raise GamlpError("already exists", file=out, hint="choose another --out or remove it first")
-    if out.exists() and not out.is_dir():
-        raise GamlpError("is a file where a folder is to be written", file=out, hint="choose another --out")
-    beside = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    made = [parent for parent in beside.parents if not parent.exists()]
-    with disk_full_as_error(out):
-        try:
-            shutil.rmtree(beside, ignore_errors=True)
-            beside.mkdir(parents=True)
-        except (PermissionError, NotADirectoryError, FileExistsError) as error:
-            raise GamlpError(f"cannot write here ({error.strerror})", file=out.parent) from error
-        try:
-            yield beside
-            _replace_folder(beside, out)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-            if not out.exists():
-                with suppress(OSError):  # somebody else may use them by now
-                    for parent in made:
-                        parent.rmdir()
-
-
-def _replace_folder(beside: Path, out: Path) -> None:
-    old = out.with_name(f".{out.name}.old-{os.getpid()}")
-    if out.exists():
-        out.rename(old)
-    beside.rename(out)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def npy_header(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> bytes:

@@ -1,89 +1,141 @@
-"""One writer at a time: a lock on a file system, a lease that is renewed on an object store."""
+"""One writer at a time: a lock on a file system, an object that is renewed on an object store."""
 
 from __future__ import annotations
 
-import fcntl
 import json
+import re
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.io.files import disk_full_as_error
 from gamlp.io.place import Place
 
 LOCK = ".lock"
-RENEWED = 15.0  # seconds between two signs of life
+RENEWED = 15.0  # seconds between two renewals
 STALE = 90.0  # seconds without one after which a writer is taken for dead
 
 
 @contextmanager
-def sole_writer(place: Place, *, refused: str, kept: tuple[str, ...] = ()) -> Iterator[None]:
-    """Make the folder if need be and hold it; a second holder is refused.
-
-    Where none of the names in `kept` is there at the end, nothing was begun, and a folder that was made is removed.
-    """
-    if place.local is None:
-        with _signs_of_life(place, refused):
-            yield
-        return
-    folder = place.local
-    made = not folder.exists()
-    try:
-        with disk_full_as_error(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise GamlpError(f"cannot be a store ({error.strerror})", file=folder, hint="choose another --out") from error
-    with (folder / LOCK).open("w") as lock, disk_full_as_error(folder):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise GamlpError(refused, file=folder, hint="wait for it to end") from error
-        try:
-            yield
-        finally:
-            if not any((folder / name).exists() for name in kept):
-                (folder / LOCK).unlink(missing_ok=True)
-                if made and not any(folder.iterdir()):
-                    folder.rmdir()
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """One process at a time beside `path`; gives whether it is ours. A process that dies lets go."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _file_lock(path.with_name(f".{path.name}{LOCK}"), wait) as ours:
+        yield ours
 
 
 @contextmanager
-def _signs_of_life(place: Place, refused: str) -> Iterator[None]:
-    """An object store has no locks. Each writer puts a sign of its own and then lists all: the first one stays.
+def _file_lock(file: Path, wait: bool) -> Iterator[bool]:
+    from filelock import FileLock, Timeout  # when first needed: it imports asyncio
 
-    Two that come at once both see both signs, and the one whose name sorts first goes on.
+    lock = FileLock(file)  # follows no link, and leaves what is in the file
+    try:
+        with disk_full_as_error(file):
+            lock.acquire(timeout=-1 if wait else 0)
+    except Timeout:
+        yield False
+        return
+    except OSError as error:
+        raise GamlpError(f"cannot be locked ({error.strerror})", file=file) from error
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+@contextmanager
+def sole_writer(place: Place, *, refused: str, results: tuple[str, ...] = ()) -> Iterator[None]:
+    """Make the folder if need be and hold it; a second writer is refused.
+
+    Where none of the names in `results` is there at the end, nothing was begun, and a folder that was made is removed.
     """
-    own = place / f"{LOCK}-{time.time():017.6f}-{uuid.uuid4().hex[:8]}"
+    if place.local is None:
+        with _renewed_object(place, refused):
+            yield
+        return
+    folder = place.local
+    new = not folder.exists()
+    with disk_full_as_error(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError, PermissionError) as error:
+            raise GamlpError(
+                f"cannot be a store ({error.strerror})", file=folder, hint="choose another --out"
+            ) from error
+        with _file_lock(folder / LOCK, wait=False) as ours:
+            if not ours:
+                raise GamlpError(refused, file=folder, hint="wait for it to end")
+            try:
+                yield
+            finally:
+                if not any((folder / name).exists() for name in results):
+                    (folder / LOCK).unlink(missing_ok=True)
+                    if new and not any(folder.iterdir()):
+                        folder.rmdir()
+
+
+@contextmanager
+def _renewed_object(place: Place, refused: str) -> Iterator[None]:
+    """An object store has no locks: who writes has an object there, and renews it.
+
+    Its number follows the highest that a dead writer left, and it is put on the condition that there is none of that
+    name: of those who come at once, one succeeds. Where the store has no such condition each object has a name of its
+    own. Then all are listed: whoever sees another one of a living writer goes. Of two writers one must see the other's.
+    """
+    error = GamlpError(refused, file=place, hint=f"wait for it to end; a dead one is passed over after {STALE:g} s")
+    dead = _dead_writers(place, error)
+    own = place / f"{LOCK}-{1 + max((_number(name) for name in dead), default=0):08d}"
+    try:
+        if not own.put_new(_sign_of_life()):
+            raise error
+        if own.put_new(_sign_of_life()):  # twice: the store takes no notice of the condition
+            own.remove()
+            raise NotImplementedError
+    except NotImplementedError:
+        own = place / f"{own.name}-{uuid.uuid4().hex[:8]}"
+        own.put(_sign_of_life())
     ended = threading.Event()
 
     def renew() -> None:
         while not ended.wait(RENEWED):
-            own.put(json.dumps({"seen": time.time()}).encode())
+            with suppress(GamlpError):  # the network may be back the next time
+                own.put(_sign_of_life())
 
-    own.put(json.dumps({"seen": time.time()}).encode())
     thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
     try:
-        for name in place.names():
-            if name.startswith(f"{LOCK}-") and name < own.name:
-                if _alive(place / name):
-                    raise GamlpError(
-                        refused, file=place, hint=f"wait for it to end; a dead one is passed over after {STALE:g} s"
-                    )
-                (place / name).remove()
-        thread.start()
+        for name in _dead_writers(place, error, but=own.name):
+            (place / name).remove()
         yield
     finally:
         ended.set()
-        if thread.is_alive():
-            thread.join()
+        thread.join()
         own.remove()
 
 
-def _alive(sign: Place) -> bool:
+def _dead_writers(place: Place, error: GamlpError, but: str = "") -> list[str]:
+    """Names that dead writers left; `error` where there is a living one."""
+    names = [name for name in place.names() if name.startswith(f"{LOCK}-") and name != but]
+    if any(_is_alive(place / name) for name in names):
+        raise error
+    return names
+
+
+def _number(name: str) -> int:
+    found = re.match(r"\d+", name.removeprefix(f"{LOCK}-"))
+    return int(found[0]) if found else 0
+
+
+def _sign_of_life() -> bytes:
+    return json.dumps({"seen": time.time()}).encode()
+
+
+def _is_alive(place: Place) -> bool:
     try:
-        return time.time() - float(json.loads(sign.read())["seen"]) < STALE
+        return time.time() - float(json.loads(place.read())["seen"]) < STALE
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return False

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import atexit
+import errno
+import inspect
 import os
 import shutil
 import tempfile
-import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gamlp.errors import GamlpError
-from gamlp.io.files import disk_full_as_error
+from gamlp.io.files import atomic_file, checksum
 
 _PIECE = 8 << 20
 
@@ -37,13 +38,11 @@ class Place:
     def of(cls, place: str | Path | Place) -> Place:
         if isinstance(place, Place):
             return place
-        text = str(place)
-        text = text.removeprefix("file://") if text.startswith("file://") else text
-        return cls(text.rstrip("/") or "/")
+        return cls(str(place).removeprefix("file://").rstrip("/") or "/")
 
     @property
     def local(self) -> Path | None:
-        """The path on this file system; None for a URL of another kind."""
+        """The path on this file system, for what must be mapped; None for a URL of another kind."""
         return None if is_url(self.url) else Path(self.url)
 
     @property
@@ -61,88 +60,103 @@ class Place:
         return self.url
 
     def exists(self) -> bool:
-        if self.local is not None:
-            return self.local.exists()
-        with self._remote() as (system, path):
+        with self._system() as (system, path):
             return bool(system.exists(path))
 
     def size(self) -> int | None:
         """Bytes of a file; None where there is none."""
         try:
-            if self.local is not None:
-                return self.local.stat().st_size if self.local.is_file() else None
-            with self._remote() as (system, path):
+            with self._system() as (system, path):
                 found = system.info(path)
-                return int(found["size"]) if found["type"] == "file" else None
         except (FileNotFoundError, NotADirectoryError):
             return None
+        return int(found["size"]) if found["type"] == "file" else None
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the files directly inside, by name, from one listing."""
+        return {_name(found): int(found["size"]) for found in self._list() if found["type"] != "directory"}
+
+    def names(self) -> list[str]:
+        """Names of files and folders directly inside, sorted; none where there is no such folder."""
+        return sorted({_name(found) for found in self._list()})
+
+    def _list(self) -> list[dict[str, Any]]:
+        try:
+            with self._system() as (system, path):
+                found = system.ls(path, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        # What is listed of a file, and of the mark that some stores keep of a folder, is itself.
+        itself = path.rstrip("/")
+        return [each for each in found if str(each["name"]).rstrip("/") != itself]
 
     def read(self, begin: int = 0, end: int | None = None) -> bytes:
         """Bytes begin..end, or to the end of the file."""
-        if self.local is not None:
-            with self.local.open("rb") as file:
-                file.seek(begin)
-                return file.read(-1 if end is None else end - begin)
-        with self._remote() as (system, path):
-            if begin == 0 and end is None:
-                return bytes(system.cat_file(path))
-            return bytes(system.cat_file(path, start=begin, end=end))
+        with self._system() as (system, path):
+            part = {} if begin == 0 and end is None else {"start": begin, "end": end}
+            return bytes(system.cat_file(path, **part))
 
-    def put(self, data: bytes | memoryview) -> None:
-        """Write a file: beside and renamed on a file system, in one put on an object store."""
+    def checksum(self) -> int:
+        """CRC-32, read piece by piece."""
         if self.local is not None:
-            with self._beside(self.local) as beside, beside.open("wb") as file:
-                file.write(data)
+            return checksum(self.local)
+        crc = 0
+        for begin in range(0, self.size() or 0, _PIECE):
+            crc = zlib.crc32(self.read(begin, begin + _PIECE), crc)
+        return crc
+
+    @contextmanager
+    def atomic_file(self, *, sync: bool = False) -> Iterator[Path]:
+        """A path here to write to: what is there becomes the file when the block ends well, and vanishes otherwise."""
+        if self.local is not None:
+            with atomic_file(self.local, sync=sync) as new:
+                yield new
             return
-        with self._remote() as (system, path):
+        with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
+            yield (new := Path(folder) / self.name)
+            self.put_file(new)
+
+    @contextmanager
+    def writing(self) -> Iterator[IO[bytes]]:
+        """A binary stream that becomes the file when the block ends well; memory does not grow with it."""
+        with self.atomic_file() as new, new.open("wb") as file:
+            yield file
+
+    def put(self, data: bytes | memoryview, *, sync: bool = False) -> None:
+        """Write a file; on an object store in one put."""
+        if self.local is not None:
+            with self.atomic_file(sync=sync) as new:
+                new.write_bytes(data)
+            return
+        with self._system() as (system, path):
             system.pipe_file(path, bytes(data))
 
     def put_file(self, file: Path) -> None:
         """The same with what a local file holds."""
         if self.local is not None:
-            with self._beside(self.local) as beside:
-                shutil.copyfile(file, beside)
+            with self.atomic_file() as new:
+                shutil.copyfile(file, new)
             return
-        with self._remote() as (system, path):
+        with self._system() as (system, path):
             system.put_file(str(file), path)
 
-    @contextmanager
-    def writing(self) -> Iterator[Any]:
-        """A binary stream that becomes the file when the block ends well; memory does not grow with it."""
-        if self.local is not None:
-            with self._beside(self.local) as beside, beside.open("wb") as file:
-                yield file
-            return
-        with tempfile.NamedTemporaryFile(dir=scratch_folder()) as file:
-            yield file
-            file.flush()
-            with self._remote() as (system, path):
-                system.put_file(file.name, path)
+    def put_new(self, data: bytes) -> bool:
+        """Write a file where there is none, and tell whether that was so: of several at once, one succeeds.
 
-    def names(self) -> list[str]:
-        """Names of files and folders directly inside, sorted; none where there is no such folder."""
-        try:
-            if self.local is not None:
-                return sorted(path.name for path in self.local.iterdir())
-            with self._remote() as (system, path):
-                found = system.ls(path, detail=False)
-                return sorted({str(each).rstrip("/").rsplit("/", 1)[-1] for each in found} - {self.name})
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
-    def sizes(self) -> dict[str, int]:
-        """Bytes of the files directly inside, by name, from one listing."""
-        try:
-            if self.local is not None:
-                with os.scandir(self.local) as found:
-                    return {entry.name: entry.stat().st_size for entry in found if entry.is_file()}
-            with self._remote() as (system, path):
-                listed = system.ls(path, detail=True)
-                return {
-                    str(each["name"]).rsplit("/", 1)[-1]: int(each["size"]) for each in listed if each["type"] == "file"
-                }
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
+        NotImplementedError where the store offers no such put (that of S3 has the condition If-None-Match).
+        """
+        with self._system() as (system, path):
+            if not _has_conditional_put(type(system)):
+                raise NotImplementedError
+            try:
+                system.pipe_file(path, data, mode="create")
+            except OSError as error:
+                if error.errno == errno.ENOSYS:
+                    raise NotImplementedError from error
+                if not system.exists(path):
+                    raise
+                return False
+            return True
 
     def make(self) -> None:
         """A folder here; on an object store there is nothing to make."""
@@ -153,61 +167,55 @@ class Place:
         """A file, or a folder with all it holds; nothing where there is none."""
         if self.local is not None:
             if self.local.is_dir() and not self.local.is_symlink():
-                shutil.rmtree(self.local, ignore_errors=True)
+                shutil.rmtree(self.local, ignore_errors=True)  # a task that was given up may still write here
             else:
                 self.local.unlink(missing_ok=True)
             return
-        with self._remote() as (system, path), suppress(FileNotFoundError):
+        with self._system() as (system, path), suppress(FileNotFoundError):
             system.rm(path, recursive=True)
 
-    def checksum(self) -> int:
-        """CRC-32, read piece by piece."""
-        crc = 0
-        if self.local is not None:
-            with self.local.open("rb") as file:
-                while data := file.read(_PIECE):
-                    crc = zlib.crc32(data, crc)
-            return crc
-        for begin in range(0, self.size() or 0, _PIECE):
-            crc = zlib.crc32(self.read(begin, begin + _PIECE), crc)
-        return crc
+    def local_copy(self, version: str = "") -> Path:
+        """A local path with the same content: itself, or a copy that lives as long as this process.
 
-    def local_copy(self) -> Path:
-        """A local path with the same content: itself, or a copy that lives as long as this process."""
+        What is copied once is not looked at again, unless another `version` is asked for.
+        """
         if self.local is not None:
             return self.local
-        copy = scratch_folder() / f"{zlib.crc32(self.url.encode()):08x}-{self.name}"
+        copy = scratch_folder() / f"{zlib.crc32(self.url.encode()):08x}{version}-{self.name}"
         if not copy.exists():
-            beside = copy.with_name(f".{copy.name}.{uuid.uuid4().hex}")
-            with self._remote() as (system, path):
-                system.get_file(path, str(beside))
-            beside.replace(copy)
+            with atomic_file(copy) as new:
+                self._get_file(new)
         return copy
 
     @contextmanager
-    def _beside(self, path: Path) -> Iterator[Path]:
-        # A name of its own for every attempt: a task that is run twice at once must not write into the other's file.
-        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
-        with disk_full_as_error(path):
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                yield beside
-                beside.replace(path)
-            finally:
-                beside.unlink(missing_ok=True)
+    def as_file(self) -> Iterator[Path]:
+        """The same for the length of a block, copied anew each time."""
+        if self.local is not None:
+            yield self.local
+            return
+        with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
+            self._get_file(copy := Path(folder) / self.name)
+            yield copy
+
+    def _get_file(self, copy: Path) -> None:
+        with self._system() as (system, path):
+            system.get_file(path, str(copy))
 
     @contextmanager
-    def _remote(self) -> Iterator[tuple[Any, str]]:
+    def _system(self) -> Iterator[tuple[Any, str]]:
+        """The file system and the path in it; of what goes wrong elsewhere, one sentence is told."""
         system, path = _file_system(self.url)
         system.invalidate_cache()  # others write here too
         try:
             yield system, path
-        except (FileNotFoundError, NotADirectoryError, GamlpError):
+        except (FileNotFoundError, NotADirectoryError, GamlpError, NotImplementedError):
             raise
         except (OSError, ValueError) as error:
-            said = " ".join(str(error).split())[:200] or type(error).__name__
+            if self.local is not None:
+                raise
+            message = " ".join(str(error).split())[:200] or type(error).__name__
             raise GamlpError(
-                f"cannot be reached ({said})", file=self.url, hint="see the address and its access"
+                f"cannot be reached ({message})", file=self.url, hint="see the address and its access"
             ) from error
 
 
@@ -215,6 +223,32 @@ def is_url(text: str) -> bool:
     """Whether a place is addressed by a URL of another kind than file://."""
     head, mark, _ = text.partition("://")
     return bool(mark) and head not in ("", "file") and head.replace("+", "").isalnum()
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    import fsspec  # when a place is first used: it takes a tenth of a second
+
+    if not is_url(url):
+        return fsspec.filesystem("file"), str(Path(url).absolute())
+    try:
+        return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
+    except ImportError as error:
+        kind = url.partition("://")[0]
+        raise GamlpError(
+            f"'{kind}' needs a library that is not installed ({error})", file=url, hint="install it on every machine"
+        ) from error
+    except ValueError as error:
+        raise GamlpError(f"is no address of a store of files ({error})", file=url) from error
+
+
+def _has_conditional_put(system: Any) -> bool:
+    """Whether the file system has a put of its own that takes a condition; fsspec's looks first, and others may too."""
+    put = getattr(system, "_pipe_file", system.pipe_file)
+    return put.__module__ not in ("fsspec.spec", "fsspec.asyn") and "mode" in inspect.signature(put).parameters
+
+
+def _name(found: dict[str, Any]) -> str:
+    return str(found["name"]).rstrip("/").rsplit("/", 1)[-1]
 
 
 @lru_cache(maxsize=1)
@@ -234,17 +268,3 @@ def _scratch(process: int) -> Path:
 def scratch_folder() -> Path:
     """A folder for copies of remote files, one for each process, gone when it ends."""
     return _scratch(os.getpid())
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    import fsspec
-
-    try:
-        return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
-    except ImportError as error:
-        kind = url.partition("://")[0]
-        raise GamlpError(
-            f"'{kind}' needs a library that is not installed ({error})", file=url, hint="install it on every machine"
-        ) from error
-    except ValueError as error:
-        raise GamlpError(f"is no address of a store of files ({error})", file=url) from error

@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
-from gamlp.io import write_json, write_text
+from gamlp.io import atomic_file, save_array, write_json, write_text
 from gamlp.peers.contract import Place, Report, Seconds, Task
 from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
@@ -124,9 +124,8 @@ def _seed(task: Task, recipe: Recipe, seed: int, out: Path, resources: Resources
     place = Place(out / "hops", resources, chances=True, observe=lines.append, progress=progress)
     report = run(task, recipe, seed, place)
     assert report.chances is not None
-    beside = out / "seeds" / f".{seed}.partial.npy"
-    np.save(beside, report.chances)
-    beside.replace(_chances_path(out, seed))
+    with atomic_file(_chances_path(out, seed)) as new:
+        save_array(new, report.chances)
     write_text(out / "seeds" / f"{seed}.metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     write_json(path, report.as_json())
     return replace(report, chances=None)

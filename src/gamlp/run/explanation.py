@@ -18,7 +18,7 @@ from gamlp.explain.subsets import SubsetShares, shares_by_subset
 from gamlp.explain.weights import WeightsByClass, WeightsByDegree, weights_by_class, weights_by_degree
 from gamlp.graph.finding import rows_by_id
 from gamlp.graph.graph import Graph
-from gamlp.io import disk_full_as_error, write_json, write_text
+from gamlp.io import write_json, write_text
 from gamlp.progress import Progress, silent
 from gamlp.run.runs import Opened, opened
 from gamlp.run.train import HERE, Resources, rows_of
@@ -92,18 +92,16 @@ class Explanation:
     def write(self, path: Path) -> None:
         """A file of the kind its name says."""
         check_file(path)
-        with disk_full_as_error(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.suffix == ".json":
-                write_json(path, self.content())
-            elif path.suffix == ".csv":
-                text = io.StringIO()
-                csv.writer(text, lineterminator="\n").writerows([_HEADER, *self.lines()])
-                write_text(path, text.getvalue())
-            else:
-                title = f"How far {self.model} listens on {self.graph}"
-                figure = weights_figure(self.degree, self.predicted, self.nodes, self.subsets, title=title)
-                save_figure(figure, path)
+        if path.suffix == ".json":
+            write_json(path, self.content())
+        elif path.suffix == ".csv":
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerows([_HEADER, *self.lines()])
+            write_text(path, text.getvalue())
+        else:
+            title = f"How far {self.model} listens on {self.graph}"
+            figure = weights_figure(self.degree, self.predicted, self.nodes, self.subsets, title=title)
+            save_figure(figure, path)
 
 
 def check_file(path: Path) -> None:

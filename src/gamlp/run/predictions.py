@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -18,7 +17,7 @@ import torch
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import ROLES, Ids, Labels, Split
-from gamlp.io import disk_full_as_error
+from gamlp.io import atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.prepare import rows_of
@@ -143,7 +142,7 @@ def write_chances(
     begun = time.monotonic()
     schema = table_schema(answers, ids, each_class, text=".csv" in out.suffixes)
     done = 0
-    with _table_beside(out, schema) as write:
+    with _new_table(out, schema) as write:
         for some, chance in parts:
             write(table_columns(answers, schema, ids.take(some), chance, each_class))
             done += len(some)
@@ -217,21 +216,10 @@ def _joined(lists: pa.Array) -> pa.Array:
 
 
 @contextmanager
-def _table_beside(out: Path, schema: pa.Schema) -> Iterator[Any]:
+def _new_table(out: Path, schema: pa.Schema) -> Iterator[Any]:
     """A function that appends a table; the file gets its name when all is written, and vanishes when it is not."""
-    beside = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    with disk_full_as_error(out):
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            beside.touch()
-        except (PermissionError, NotADirectoryError, FileExistsError) as error:
-            raise GamlpError(f"cannot write here ({error.strerror})", file=out.parent) from error
-        try:
-            with ExitStack() as stack:
-                yield _parquet(stack, beside, schema) if out.suffix == ".parquet" else _csv(stack, out, beside, schema)
-            beside.replace(out)
-        finally:
-            beside.unlink(missing_ok=True)
+    with atomic_file(out) as new, ExitStack() as stack:
+        yield _parquet(stack, new, schema) if out.suffix == ".parquet" else _csv(stack, new, schema)
 
 
 def _parquet(stack: ExitStack, path: Path, schema: pa.Schema) -> Any:
@@ -268,10 +256,10 @@ class _Groups:
             self._waiting.clear()
 
 
-def _csv(stack: ExitStack, out: Path, path: Path, schema: pa.Schema) -> Any:
+def _csv(stack: ExitStack, path: Path, schema: pa.Schema) -> Any:
     from pyarrow.csv import CSVWriter
 
     sink: Any = stack.enter_context(pa.OSFile(str(path), "wb"))
-    if out.suffix == ".gz":
+    if path.suffix == ".gz":
         sink = stack.enter_context(pa.CompressedOutputStream(sink, "gzip"))
     return stack.enter_context(CSVWriter(sink, schema)).write_table

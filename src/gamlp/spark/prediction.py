@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.folder import open_strings
 from gamlp.graph.graph import Graph, Ids, Labels, Split
 from gamlp.graph.manifest import nodes_folder
-from gamlp.io import Place, open_rows, scratch_folder
+from gamlp.io import Place, open_rows
 from gamlp.propagation import HopStore
 from gamlp.propagation.store.store import StoreManifest
 from gamlp.run.predictions import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
@@ -72,19 +71,9 @@ class IdsFile:
         if self.kind == "integers":
             numbers = open_rows(place)
             return lambda rows: pa.array(numbers[rows])
-        strings = Ids(self.count, open_strings(place.local or self._copy(place), self.count))
+        # By its content: another file may be behind the same URL later, and workers live long.
+        strings = Ids(self.count, open_strings(place.local_copy(f"-{self.crc32:08x}"), self.count))
         return lambda rows: strings.take(rows).cast(pa.string())
-
-    def _copy(self, place: Place) -> Path:
-        # Named by its content: another file may be behind the same URL later, and workers live long.
-        copy = scratch_folder() / f"ids-{zlib.crc32(self.place.encode()):08x}-{self.crc32:08x}.arrow"
-        if not copy.exists():
-            beside = copy.with_suffix(".partial")
-            with beside.open("wb") as file:
-                for begin in range(0, place.size() or 0, _PIECE):
-                    file.write(place.read(begin, begin + _PIECE))
-            beside.replace(copy)
-        return copy
 
 
 @dataclass(frozen=True)

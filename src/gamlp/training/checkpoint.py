@@ -1,12 +1,9 @@
-"""A training run as it stands at the end of an epoch, on disk: safetensors, written beside and renamed."""
+"""A training run as it stands at the end of an epoch, on disk: safetensors."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,45 +36,17 @@ def weights_of(model: nn.Module) -> Weights:
     return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
 
-def save_tensors(path: Path, tensors: Weights, about: dict[str, str]) -> None:
-    """Write safetensors beside, flush, rename: a reader sees all of it or nothing.
-
-    In a folder of its own, since the library writes under a name that it draws: what a kill leaves can be found.
-    """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.mkdir(exist_ok=True)
-    try:
-        whole = beside / "tensors"
-        save_file({name: value.contiguous() for name, value in tensors.items()}, whole, metadata=about)
-        with whole.open("rb") as file:
-            os.fsync(file.fileno())
-        whole.replace(path)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def put_tensors(place: Path | Place, tensors: Weights, about: dict[str, str]) -> None:
-    """The same at any place: what a URL names is written here first, then put there in one piece."""
-    where = Place.of(place)
-    if where.local is not None:
-        save_tensors(where.local, tensors, about)
-        return
-    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
-        save_tensors(Path(folder) / "tensors", tensors, about)
-        where.put_file(Path(folder) / "tensors")
+def save_tensors(place: Path | Place, tensors: Weights, about: dict[str, str]) -> None:
+    """Write safetensors so that a reader sees all of it or nothing."""
+    with Place.of(place).atomic_file(sync=True) as new:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, new, metadata=about)
 
 
 def read_tensors(place: Path | Place) -> tuple[str, bool, Weights]:
     """The sealed text of a file, whether all bytes are those that were written, and its tensors."""
-    where = Place.of(place)
-    if where.local is not None:
-        with safe_open(where.local, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return *unsealed(file.metadata(), tensors), tensors
-    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:  # not `fetched`, which keeps the first it has seen
-        copy = Path(folder) / "tensors"
-        copy.write_bytes(where.read())
-        return read_tensors(copy)
+    with Place.of(place).as_file() as path, safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return *unsealed(file.metadata(), tensors), tensors
 
 
 def sealed(text: str, tensors: Weights) -> dict[str, str]:
@@ -154,7 +123,7 @@ def save_checkpoint(
         "stopped": standing.stopped,
     }
     text = json.dumps(kept)
-    put_tensors(path, tensors, sealed(text, tensors))
+    save_tensors(path, tensors, sealed(text, tensors))
 
 
 def load_checkpoint(path: Path | Place, model: nn.Module, optimizer: torch.optim.Optimizer, draws: Draws) -> Standing:

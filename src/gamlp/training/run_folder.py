@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gamlp.errors import GamlpError
-from gamlp.io import write_json, write_text
+from gamlp.io import Place, remove_partial, write_json, write_text
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 
@@ -164,8 +163,7 @@ class RunFolder:
         bundle.save(self.seed_path(seed))
         self.checkpoint_path(seed).unlink(missing_ok=True)
         for written in (self.checkpoint_path(seed), self.seed_path(seed)):
-            for partial in written.parent.glob(f".{written.name}.*"):
-                shutil.rmtree(partial, ignore_errors=True)
+            remove_partial(written)
 
     def forget(self) -> None:
         """A run that learned nothing leaves only its hops, which another recipe may use; one that did can go on."""
@@ -175,9 +173,7 @@ class RunFolder:
 
     def choose(self, seed: int) -> None:
         """Make a seed's bundle the run's."""
-        beside = self.path / ".bundle.partial"
-        shutil.copyfile(self.seed_path(seed), beside)
-        beside.replace(self.bundle_path)
+        Place.of(self.bundle_path).put_file(self.seed_path(seed))
 
     def lines(self, seed: int) -> Callable[[dict[str, Any]], None]:
         """Append to the metrics. Epochs that a killed run wrote after its checkpoint come again, and theirs go."""

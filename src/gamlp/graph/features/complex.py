@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, load_file, save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch_geometric.nn.kge import ComplEx
 
@@ -303,10 +303,11 @@ def _resumed(training: Training, model: ComplEx, optimizer: torch.optim.Optimize
 
 
 def _put(place: Place, tensors: dict[str, Any]) -> None:
-    with place.writing() as stream:  # the file that becomes the place when it is whole
-        save_file({name: values.detach() for name, values in tensors.items()}, stream.name)
+    with place.atomic_file() as new:
+        save_file({name: values.detach() for name, values in tensors.items()}, new)
 
 
 def _read(place: Place) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = load_file(place.local) if place.local is not None else load(place.read())
+    with place.as_file() as path:
+        found: dict[str, Tensor] = load_file(path)
     return found

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.io import Place, RowShards, map_array, scratch_folder
+from gamlp.io import Place, RowShards, map_array
 from gamlp.kernel import NUMPY
 from gamlp.propagation.blocks.hop import BlockPass, Columns
 from gamlp.propagation.operator import Operator, factors_of
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.signals import Part, Signal
-from gamlp.propagation.store.shards import PART, Assembly, Shard, Source
+from gamlp.propagation.store.shards import Assembly, Shard, Source
 
 
 @dataclass(frozen=True)
@@ -77,36 +74,20 @@ class ShardWriting:
 
     def planned(self) -> list[Shard]:
         """The same shards as the local engine's."""
-        return self._assembly(Path(), ()).planned()
+        return self._assembly(()).planned()
 
     def write(self, index: int) -> dict[str, Any]:
-        """One task: shard i, beside and renamed, or put when it is whole."""
-        folder = scratch_folder() if self.folder.local is None else self.folder.local
-        folder.mkdir(parents=True, exist_ok=True)
-        assembly = self._assembly(folder, tuple(self._source(stored) for stored in self.columns))
-        shard = assembly.planned()[index]
-        path = folder / shard.name
-        try:
-            if self.folder.local is None:
-                path.unlink(missing_ok=True)  # a shard of another signal, or of an earlier try
-            written = assembly.write_shard(shard)
-            if self.folder.local is None:
-                (self.folder / shard.name).put_file(path)
-        finally:
-            with suppress(FileNotFoundError):
-                path.with_name(f"{path.stem}{assembly.beside}").unlink()
-            if self.folder.local is None:
-                path.unlink(missing_ok=True)
-        return asdict(written)
+        """One task: shard i."""
+        assembly = self._assembly(tuple(self._source(stored) for stored in self.columns))
+        return asdict(assembly.write_shard(assembly.planned()[index]))
 
-    def _assembly(self, folder: Path, sources: tuple[Source, ...]) -> Assembly:
+    def _assembly(self, sources: tuple[Source, ...]) -> Assembly:
         rows = np.broadcast_to(np.int64(0), (self.count,))  # only its length is asked for
         signal = Signal(self.name, "", {}, self.hops, self.width, self.operator, self.dtype, rows, ())
         leave: Any = None
         if sources and self.operator.r > 0.0:
             leave = _Leave(self.columns[0].moved.needs.sums()[1], self.operator)
-        beside = f".{uuid.uuid4().hex[:12]}{PART}"
-        return Assembly(signal, sources, leave, self.count, folder, beside)
+        return Assembly(signal, sources, leave, self.count, self.folder)
 
     def _source(self, stored: StoredColumns) -> Source:
         columns, moved = stored.columns, stored.moved

@@ -103,8 +103,7 @@ class LocalEngine:
         writer: StoreWriter,
         progress: Progress,
     ) -> None:
-        folder = _path(writer.folder_of(signal))
-        assembly = Assembly(signal, tuple(sources), diagonal.leave, graph.nodes.count, folder)
+        assembly = Assembly(signal, tuple(sources), diagonal.leave, graph.nodes.count, writer.folder_of(signal))
         total = len(assembly.planned())
         shards: list[Shard] = []
         for shard in assembly.write(self.threads or usable_cores()):
@@ -125,12 +124,12 @@ def _relations(
 
 
 def _drop_strangers(writer: StoreWriter, groups: list[list[Pass]]) -> None:
-    """Remove half-written files, and slabs that another budget's column blocks left behind."""
+    """Remove unfinished files, and slabs that another budget's column blocks left behind."""
     known = {f"{piece.name}-" for passes in groups for spec in passes for piece in spec.pieces}
     for path in _path(writer.work).iterdir():
         if path.name == VIEWS:
             continue
-        if path.suffix == ".part" or not any(path.name.startswith(name) for name in known):
+        if not any(path.name.startswith(name) for name in known):
             Place.of(path).remove()  # of another engine it may be a folder
 
 

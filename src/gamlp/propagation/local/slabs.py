@@ -12,7 +12,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.io import DirectReader, DirectWriter, format_size
+from gamlp.io import DirectReader, DirectWriter, atomic_file, format_size
 from gamlp.kernel import NUMPY
 
 
@@ -97,12 +97,11 @@ class _FileReader:
 
 
 def spill(path: Path, state: Array, rows: Array | None) -> None:
-    """Write rows of a state (None: all) beside and rename: a slab that is there is complete."""
-    beside = path.with_suffix(".part")
+    """Write rows of a state (None: all); a slab that is there is complete."""
     count = len(state) if rows is None else len(rows)
     row = state.shape[1] * state.dtype.itemsize
     step = max(1, _STEP_BYTES // row)
-    with DirectWriter(beside, count * row) as writer:
+    with atomic_file(path) as new, DirectWriter(new, count * row) as writer:
         if rows is None and state.flags.c_contiguous:
             writer.append(state.reshape(-1).view(np.uint8))
             count = 0
@@ -113,4 +112,3 @@ def spill(path: Path, state: Array, rows: Array | None) -> None:
                 into[:] = state[begin:end]
             else:
                 np.take(state, rows[begin:end], axis=0, out=into)
-    beside.rename(path)

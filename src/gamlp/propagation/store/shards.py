@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,13 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.precision import STORED
-from gamlp.io import DirectWriter, checksum, each, npy_header
+from gamlp.io import DirectWriter, Place, each, npy_header
 from gamlp.kernel import NUMPY, scale
 from gamlp.propagation.local.slabs import Reader, Slab
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.signals import Signal
 
 SHARD_BYTES = 128 << 20
-PART = ".part"
 _PIECE_BYTES = 2 << 20  # interleaved, checksummed and written while it is in the cache
 
 
@@ -53,8 +51,7 @@ class Assembly:
     sources: tuple[Source, ...]
     leave: Array | None
     count: int  # nodes of the graph
-    folder: Path
-    beside: str = PART  # how the name of an unfinished file ends
+    folder: Place
 
     def planned(self) -> list[Shard]:
         """Shards of equal size: their bounds depend on nothing but the signal's shape."""
@@ -65,7 +62,6 @@ class Assembly:
 
     def write(self, threads: int) -> Iterator[Shard]:
         """Write all of them."""
-        self.folder.mkdir(exist_ok=True)
         # Two more than cores: while some wait for the disk, others interleave and checksum.
         yield from each(threads + 2, self.write_shard, self.planned())
 
@@ -73,18 +69,19 @@ class Assembly:
         return (self.signal.hops + 1) * self.signal.width * np.dtype(NUMPY[self.signal.dtype]).itemsize
 
     def write_shard(self, shard: Shard) -> Shard:
-        """Write one shard beside, then rename; one that is there from an earlier run is checksummed and kept."""
-        path = self.folder / shard.name
+        """Write one shard; one that is there from an earlier run is checksummed and kept."""
+        place = self.folder / shard.name
         shape = (self.signal.hops + 1, self.signal.width)
         # float16 is stored as numpy's own float16; bfloat16, which numpy lacks, as uint16 bits.
         header = npy_header((shard.stop - shard.start, *shape), STORED[self.signal.dtype])
         whole = len(header) + (shard.stop - shard.start) * self._row_bytes()
-        if path.exists() and path.stat().st_size == whole:
-            return Shard(shard.name, shard.start, shard.stop, whole, checksum(path))
-        beside = path.with_name(f"{path.stem}{self.beside}")
+        if place.size() == whole:
+            return Shard(shard.name, shard.start, shard.stop, whole, place.checksum())
         crc, size = zlib.crc32(header), len(header)
         step = max(1, _PIECE_BYTES // self._row_bytes())
-        with DirectWriter(beside, whole, _PIECE_BYTES) as file, ExitStack() as stack:
+        with ExitStack() as stack:
+            path = stack.enter_context(place.atomic_file())
+            file = stack.enter_context(DirectWriter(path, whole, _PIECE_BYTES))
             readers = [
                 {k: stack.enter_context(closing(slab.open())) for k, slab in source.slabs.items()}
                 for source in self.sources
@@ -95,7 +92,6 @@ class Assembly:
                 data = file.reserve(count * self._row_bytes())
                 self._fill(data.view(NUMPY[self.signal.dtype]).reshape(count, *shape), begin, readers)
                 crc, size = zlib.crc32(data.data, crc), size + len(data)
-        beside.rename(path)
         return Shard(shard.name, shard.start, shard.stop, size, crc)
 
     def _fill(self, out: Array, begin: int, readers: list[dict[int, Reader]]) -> None:

@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.graph import Labels, Split
 from gamlp.graph.manifest import FileName
 from gamlp.graph.precision import STORED
-from gamlp.io import Place, checksum, each, map_array, open_rows, usable_cores
+from gamlp.io import Place, each, map_array, open_rows, usable_cores
 
 MANIFEST = "store.json"
 
@@ -122,7 +122,7 @@ class StoredSignal:
         if index not in self._opened:
             entry, shard = self.entry, self.entry.shards[index]
             place = self._place / shard.name
-            values = map_array(place.local_copy()) if self._copies or place.local is not None else open_rows(place)
+            values = map_array(place.local_copy()) if self._copies else open_rows(place)
             expected = STORED[entry.dtype]
             shape = (shard.stop - shard.start, entry.hops + 1, entry.width)
             if tuple(values.shape) != shape or values.dtype != expected:
@@ -272,7 +272,7 @@ class HopStore:
 
     def damaged(self) -> list[str]:
         """Names of files whose bytes are not those that were written."""
-        wrong = each(usable_cores() + 2, lambda pair: (pair[0], _crc(pair[0]) != pair[1].crc32), self.files())
+        wrong = each(usable_cores() + 2, lambda pair: (pair[0], pair[0].checksum() != pair[1].crc32), self.files())
         return sorted(place.url[len(self.place.url) + 1 :] for place, damaged in wrong if damaged)
 
 
@@ -298,10 +298,6 @@ def row_numbers(rows: Any) -> Array:
             hint="give a list of node numbers; np.flatnonzero(mask) for a mask",
         )
     return numbers.reshape(-1).astype(np.int64, copy=False)
-
-
-def _crc(place: Place) -> int:
-    return place.checksum() if place.local is None else checksum(place.local)
 
 
 def read_manifest(place: str | Path | Place) -> StoreManifest:

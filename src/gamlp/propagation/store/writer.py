@@ -17,9 +17,9 @@ from gamlp.graph import fingerprint
 from gamlp.graph.features.missing import FOLDER as MADE
 from gamlp.graph.graph import Graph
 from gamlp.graph.views import View
-from gamlp.io import Place, map_array, put_rows, sole_writer, write_json
+from gamlp.io import Place, map_array, put_rows, sole_writer
 from gamlp.propagation.signals import Signal
-from gamlp.propagation.store.shards import PART, Shard
+from gamlp.propagation.store.shards import Shard
 from gamlp.propagation.store.store import (
     MANIFEST,
     AnswersEntry,
@@ -119,7 +119,7 @@ class StoreWriter:
                 (self.place / name).remove()
         for name in used:
             for file in (self.place / name).names():
-                if file.endswith(PART):  # of a task that was killed
+                if file.startswith("."):  # of a task that was killed
                     (self.place / name / file).remove()
 
     def up_to_date(self) -> bool:
@@ -201,7 +201,7 @@ class StoreWriter:
 def writing(folder: str | Path | Place, graph: Graph, signals: Sequence[Signal]) -> Iterator[StoreWriter]:
     """Lock the store (made if need be) while it is written; a second writer is refused."""
     place = Place.of(folder)
-    with sole_writer(place, refused="another run is writing this store", kept=(PLAN, MANIFEST)):
+    with sole_writer(place, refused="another run is writing this store", results=(PLAN, MANIFEST)):
         yield StoreWriter(place, graph, signals)
 
 
@@ -243,10 +243,7 @@ def _mixed(rows: Array) -> int:
 
 
 def _put_json(place: Place, content: Any) -> None:
-    if place.local is not None:
-        write_json(place.local, content)
-    else:
-        place.put(json.dumps(content, indent=1).encode())
+    place.put(json.dumps(content, indent=1).encode(), sync=True)
 
 
 def _file(place: Place, facts: list[int]) -> FileEntry:

@@ -85,9 +85,10 @@ class SortedIds:
 
 
 def _read(place: Place) -> Iterator[Any]:
-    reader = pa.ipc.open_file(pa.memory_map(str(place.local)) if place.local is not None else place.read())
-    for index in range(reader.num_record_batches):
-        yield reader.get_batch(index)
+    with place.as_file() as path:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        for index in range(reader.num_record_batches):
+            yield reader.get_batch(index)
 
 
 def put_sorted(batches: Iterator[Any], folder: Place) -> Iterator[Any]:

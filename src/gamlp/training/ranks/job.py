@@ -29,7 +29,7 @@ from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared, reopened
 from gamlp.training.bundle import make_model
-from gamlp.training.checkpoint import Weights, put_tensors, read_tensors, sealed
+from gamlp.training.checkpoint import Weights, read_tensors, save_tensors, sealed
 from gamlp.training.device import choose_device
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, fit
 from gamlp.training.ranks.world import World
@@ -230,7 +230,7 @@ def _train(job: TrainingJob, world: World, device: torch.device) -> None:
         )
     if world.rank == 0:
         facts = {"epoch": fitted.epoch, "epochs": fitted.epochs, "valid": fitted.valid, "stopped": fitted.stopped}
-        put_tensors(Place.of(job.result), fitted.weights, sealed(json.dumps({"fitted": facts}), fitted.weights))
+        save_tensors(Place.of(job.result), fitted.weights, sealed(json.dumps({"fitted": facts}), fitted.weights))
 
 
 def _tell(job: TrainingJob, error: Exception) -> None:
@@ -238,7 +238,7 @@ def _tell(job: TrainingJob, error: Exception) -> None:
     with suppress(Exception):  # the storage itself may be what fails
         if isinstance(error, GamlpError):
             fields = {name: getattr(error, name) for name in ("problem", "file", "row", "column", "hint")}
-            put_tensors(Place.of(job.result), {}, sealed(json.dumps({"error": fields}), {}))
+            save_tensors(Place.of(job.result), {}, sealed(json.dumps({"error": fields}), {}))
         elif not _of_a_peer(error) and not job.trouble.exists():
             said = " ".join(str(error).split())[:300]
             job.trouble.put(json.dumps(f"{type(error).__name__}: {said}").encode())

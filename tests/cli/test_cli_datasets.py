@@ -22,7 +22,7 @@ def gamlp(*words: str, folder: Path, **environment: str) -> subprocess.Completed
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -32,7 +32,7 @@ def torchrun(processes: int, *command: str) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
     done = subprocess.run(
         [*launcher, f"--nproc-per-node={processes}", *command],
-        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240,
+        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
 

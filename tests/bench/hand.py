@@ -6,12 +6,12 @@ from typing import Any
 
 from gamlp.bench.pages import Stamp
 from gamlp.bench.results import Grid, Growth, Results
-from gamlp.bench.tables import Table, read_table
+from gamlp.bench.tables import PaperTable, read_table
 
 STAMP = Stamp("gamlp bench run small", "2024-05-06", "two cores", {"gamlp": "0.1.0", "torch": "2.4.0"})
 
 
-def small(**changes: Any) -> Table:
+def small(**changes: Any) -> PaperTable:
     """Two rows that run, one that is published alone; a column at hand and one that is not."""
     content: dict[str, Any] = {
         "name": "small",

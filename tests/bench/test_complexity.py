@@ -15,7 +15,7 @@ from gamlp.bench import complexity
 from gamlp.bench.complexity import exponent
 from gamlp.bench.figures import write_figures
 from gamlp.bench.results import Growth
-from gamlp.bench.tables import Table, read_table, table_of
+from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 
@@ -24,7 +24,7 @@ FORMULAS = {
 }
 
 
-def table(**methods: Any) -> Table:
+def table(**methods: Any) -> PaperTable:
     growth = {"nodes": [100, 200], "edges": [400, 800], "features": [4, 8], "hops": [1, 2], "layers": [1, 2]}
     return read_table({
         "name": "complexity", "title": "growth", "kind": "complexity", "source": {"paper": "a", "label": "b"},
@@ -168,7 +168,7 @@ def test_a_method_that_cannot_run_is_told_and_the_others_run(tmp_path: Path, mon
 
 def test_recipes_of_the_shipped_table_are_grown_as_asked(tmp_path: Path) -> None:
     """Hops for methods on hops, layers with as many neighbours each for those that pass messages; width f."""
-    plan = complexity.Plan.of(table_of("complexity"), Work(tmp_path))
+    plan = complexity.GrowthPlan.of(table_of("complexity"), Work(tmp_path))
     assert {"SGC", "SIGN", "GBP", "GraphSAGE", "Cluster-GCN"} <= set(plan.methods) and "FastGCN" not in plan.methods
     for method in plan.methods:
         for quantity in complexity.SYMBOLS:
@@ -179,10 +179,10 @@ def test_recipes_of_the_shipped_table_are_grown_as_asked(tmp_path: Path) -> None
                 assert recipe.model.hidden == (size if quantity == "features" else plan.base["features"])
                 assert len(recipe.model.options.get("fanouts", range(looks))) == looks
                 assert recipe.labels_used is (recipe.model.name == "gamlp")
-    only = complexity.Plan.of(table_of("complexity"), Work(tmp_path, methods=("SGC",), seeds=7))
+    only = complexity.GrowthPlan.of(table_of("complexity"), Work(tmp_path, methods=("SGC",), seeds=7))
     assert list(only.methods) == ["SGC"] and only.settings["repeats"] == 7
     with pytest.raises(GamlpError, match="no method 'XGC'"):
-        complexity.Plan.of(table_of("complexity"), Work(tmp_path, methods=("XGC",)))
+        complexity.GrowthPlan.of(table_of("complexity"), Work(tmp_path, methods=("XGC",)))
 
 
 def test_pages_and_figure(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:

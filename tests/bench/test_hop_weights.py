@@ -12,10 +12,10 @@ import torch
 
 from gamlp.bench import hop_weights
 from gamlp.bench.figures import write_figures
-from gamlp.bench.tables import Table, read_table, table_of
+from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.graph.datasets.load import load
-from gamlp.peers.contract import Place, Task
+from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.hops import prepare_task
 from gamlp.peers.registry import recipe_named
 from gamlp.run.train import fit_seed
@@ -25,7 +25,7 @@ HOPS, RANGES = 3, [[1, 2], [3, 5], [6, 99], [200, 300]]
 CHANGES = {"training.epochs": 6, "model.hidden": 8, "model.beta": 1.0, "propagation.label_hops": 2}
 
 
-def table() -> Table:
+def table() -> PaperTable:
     return read_table({
         "name": "hop-weights", "title": "weights", "kind": "hop-weights", "source": {"paper": "a", "label": "b"},
         "seeds": 2, "datasets": {"ogbn-products": {"title": "Products"}, "karate": {"title": "Karate"}},
@@ -55,7 +55,7 @@ def plain_weights(folder: Path, seed: int) -> tuple[np.ndarray[Any, Any], np.nda
     features = np.asarray(graph.nodes.features.values, float)
     assert recipe.propagation.scaling == "none" or np.allclose(features.sum(1), 1)
     hops = np.stack([np.linalg.matrix_power(step, hop) @ features for hop in range(HOPS + 1)], 1)
-    prepared, _ = prepare_task(Task(graph), recipe, Place(folder))
+    prepared, _ = prepare_task(Task(graph), recipe, Workspace(folder))
     model: Any = fit_seed(prepared, seed, machine=Machine()).model
     assert model.label_attention is not None
     found = []

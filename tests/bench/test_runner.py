@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from gamlp.bench import runner
-from gamlp.bench.cells import Cell, cells_of, depths_of
 from gamlp.bench.measure import run_in_processes
-from gamlp.bench.runner import columns_of, run_table
-from gamlp.bench.tables import Table, read_table
+from gamlp.bench.runner import Cell, cells_of, columns_of, depths_of, run_table
+from gamlp.bench.tables import PaperTable, read_table
 from gamlp.bench.work import Work, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
 from gamlp.peers.hops import features_key
@@ -21,7 +20,7 @@ from gamlp.run.prepare import Resources
 QUICK = {"training.epochs": 3, "training.batch_size": 64, "model.hidden": 8}
 
 
-def table(**changes: object) -> Table:
+def table(**changes: object) -> PaperTable:
     content = {
         "name": "small",
         "title": "A small table",

@@ -12,19 +12,19 @@ import pytest
 
 from gamlp.bench import sgc_steps
 from gamlp.bench.figures import write_figures
-from gamlp.bench.tables import Table, read_table, table_of
+from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Labels, Split
-from gamlp.peers.contract import Place, Task
+from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.registry import recipe_named, run
 
 STEPS = [0, 1, 3]
 CHANGES = {"training.epochs": 8, "training.learning_rate": 0.05}
 
 
-def table(**options: Any) -> Table:
+def table(**options: Any) -> PaperTable:
     return read_table({
         "name": "sgc-steps", "title": "SGC", "kind": "sgc-steps", "source": {"paper": "a paper", "label": "fig"},
         "seeds": 4, "datasets": {"karate": {"title": "Karate"}},
@@ -48,7 +48,7 @@ def test_shares_are_those_of_plain_runs(measured: tuple[Path, dict[str, Any]], t
     for at, step in enumerate(STEPS):
         recipe = recipe_named("sgc").changed({**CHANGES, "propagation.hops": step})
         for seed in range(4):
-            report = run(Task(graph), recipe, seed, Place(tmp_path, chances=True))
+            report = run(Task(graph), recipe, seed, Workspace(tmp_path, chances=True))
             assert report.chances is not None
             right[at, seed] = report.chances.argmax(1) == answers
     found = measured[1]["datasets"]["karate"]["fixed"]

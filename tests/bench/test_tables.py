@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gamlp.bench.cells import recipe_in
-from gamlp.bench.tables import NAMES, Table, read_table, table_of
+from gamlp.bench.runner import recipe_in
+from gamlp.bench.tables import NAMES, PaperTable, read_table, table_of
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.synthetic import homogeneous as synthetic
@@ -46,7 +46,7 @@ def paper(data_dir: Path) -> str:
     return latex.read(place)
 
 
-def labels_of(table: Table) -> dict[str, list[str]]:
+def labels_of(table: PaperTable) -> dict[str, list[str]]:
     """LaTeX label → datasets whose published values stand there."""
     given = {name for cells in table.published.values() for name in cells}
     found: dict[str, list[str]] = {}
@@ -68,7 +68,7 @@ def in_paper(text: str, label: str, titles: dict[str, str]) -> Cells:
     return found
 
 
-def in_file(table: Table, datasets: list[str]) -> Cells:
+def in_file(table: PaperTable, datasets: list[str]) -> Cells:
     return {
         (method, dataset, metric): (value.mean, value.deviation)
         for method, cells in table.published.items()

@@ -9,7 +9,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.peers.contract import Place, Report
+from gamlp.peers.contract import Report, Workspace
 from gamlp.peers.registry import METHODS, method, recipe_for, run
 from gamlp.recipe import Recipe
 from tests.training.small import ONE_THREAD, make_graph, relabelled, rows_of_role
@@ -24,8 +24,8 @@ def quick(name: str) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("hops"), ONE_THREAD, chances=True)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace(tmp_path_factory.mktemp("hops"), ONE_THREAD, chances=True)
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +40,11 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def report(name: str, small: Graph, place: Place) -> Report:
+def report(name: str, small: Graph, place: Workspace) -> Report:
     return run_named(name, small, place)
 
 
-def run_named(name: str, graph: Graph, place: Place, seed: int = 0) -> Report:
+def run_named(name: str, graph: Graph, place: Workspace, seed: int = 0) -> Report:
     """As `bench run` does it: by the recipe, whose model may be another's (a step after it)."""
     return run(graph, quick(name), seed, place)
 
@@ -70,7 +70,7 @@ def test_scores_are_those_of_the_chances(report: Report, small: Graph) -> None:
     assert report.test["score"] == pytest.approx(right.mean(), abs=1e-6)
 
 
-def test_the_same_seed_gives_the_same(name: str, report: Report, small: Graph, place: Place) -> None:
+def test_the_same_seed_gives_the_same(name: str, report: Report, small: Graph, place: Workspace) -> None:
     again = run_named(name, small, place)
     assert again.valid == report.valid and again.test == report.test
     assert np.array_equal(again.chances, report.chances)
@@ -79,7 +79,7 @@ def test_the_same_seed_gives_the_same(name: str, report: Report, small: Graph, p
 def test_test_labels_change_nothing_but_the_test_score(name: str, report: Report, small: Graph, tmp_path: Path) -> None:
     """Into hops of its own: a store that is shared would hide a leak."""
     other = relabelled(small, rows_of_role(small, "test"), seed=5)
-    again = run_named(name, other, Place(tmp_path, ONE_THREAD, chances=True))
+    again = run_named(name, other, Workspace(tmp_path, ONE_THREAD, chances=True))
     assert again.valid == report.valid
     assert np.array_equal(again.chances, report.chances)
 

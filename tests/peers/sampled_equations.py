@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gamlp.peers.message_passing.sampled import ClusterGCN, GraphSAINT
+from gamlp.peers.samplers.networks import ClusterGCN, GraphSAINT
 
 
 def dense_logits(model: nn.Module, x: Tensor, adjacency: Tensor) -> Tensor:

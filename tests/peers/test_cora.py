@@ -10,7 +10,7 @@ import torch
 
 from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Graph
-from gamlp.peers.contract import Place
+from gamlp.peers.contract import Workspace
 from gamlp.peers.registry import METHODS, recipe_for, recipe_named, run
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources
@@ -26,12 +26,12 @@ def graph(data_dir: Path) -> Graph:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("hops"), Resources(threads=1, device="cpu"))
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace(tmp_path_factory.mktemp("hops"), Resources(threads=1, device="cpu"))
 
 
 @pytest.fixture(scope="module")
-def mlp(graph: Graph, place: Place) -> float:
+def mlp(graph: Graph, place: Workspace) -> float:
     return run(graph, _short("mlp"), 0, place).test["score"]
 
 
@@ -50,7 +50,7 @@ def majority(graph: Graph) -> float:
 @pytest.mark.parametrize(
     "name", [name for name, method in METHODS.items() if name != "mlp" and method.family != "types"]
 )
-def test_a_method_beats_majority_and_mlp(name: str, graph: Graph, place: Place, mlp: float) -> None:
+def test_a_method_beats_majority_and_mlp(name: str, graph: Graph, place: Workspace, mlp: float) -> None:
     torch.set_num_threads(1)
     score = run(graph, _short(name), 0, place).test["score"]
     assert score >= majority(graph) + ABOVE_MAJORITY

@@ -14,7 +14,7 @@ from gamlp.classifier import NodeClassifier
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.load import load
 from gamlp.graph.graph import Features, Graph, Labels, Split
-from gamlp.peers.contract import Place, Report, Task
+from gamlp.peers.contract import Report, Task, Workspace
 from gamlp.peers.hops import chances_of, prepare_task
 from gamlp.peers.labels import _said, _told_again
 from gamlp.peers.registry import METHODS, method, recipe_for, run
@@ -71,20 +71,20 @@ def accuracy(graph: Graph, report: Report, part: str) -> float:
 )
 def test_the_report_is_of_the_probabilities_it_gives(content: dict[str, Any], graph: Graph, tmp_path: Path) -> None:
     recipe = Recipe.of(content)
-    report = run(graph, recipe, 0, Place(tmp_path, chances=True))
+    report = run(graph, recipe, 0, Workspace(tmp_path, chances=True))
     assert report.chances is not None and report.chances.shape == (COUNT, CLASSES)
     assert np.allclose(report.chances.sum(1), 1, atol=1e-5) and report.chances.min() >= 0
     assert report.valid["score"] == pytest.approx(accuracy(graph, report, "valid"))
     assert report.test["score"] == pytest.approx(accuracy(graph, report, "test"))
     assert {"score", "loss", "macro_f1", "roc_auc"} <= set(report.test) and set(report.valid) == {"score", "loss"}
-    again = run(graph, recipe, 0, Place(tmp_path))
+    again = run(graph, recipe, 0, Workspace(tmp_path))
     assert again.chances is None and again.test == report.test and again.valid == report.valid
-    other = run(with_other_labels(graph, slice(50, None)), recipe, 0, Place(tmp_path, chances=True))
+    other = run(with_other_labels(graph, slice(50, None)), recipe, 0, Workspace(tmp_path, chances=True))
     assert other.chances is not None and np.array_equal(other.chances, report.chances)  # test labels entered nowhere
 
 
 def test_label_propagation_has_no_parameters_and_all_its_time_is_inference(graph: Graph, tmp_path: Path) -> None:
-    report = run(graph, Recipe.of({"model": {"name": "label-propagation"}}), 0, Place(tmp_path))
+    report = run(graph, Recipe.of({"model": {"name": "label-propagation"}}), 0, Workspace(tmp_path))
     assert report.parameters == 0 and report.seconds.preparation == report.seconds.training == 0
     assert report.seconds.inference > 0
 
@@ -97,11 +97,11 @@ def test_a_wrong_option_of_label_propagation_is_told(
     options: dict[str, Any], told: str, graph: Graph, tmp_path: Path
 ) -> None:
     with pytest.raises(GamlpError, match=told):
-        run(graph, Recipe.of({"model": {"name": "label-propagation", "options": options}}), 0, Place(tmp_path))
+        run(graph, Recipe.of({"model": {"name": "label-propagation", "options": options}}), 0, Workspace(tmp_path))
 
 
 def test_smoothing_comes_after_the_base_and_leaves_the_rest_of_its_report(graph: Graph, tmp_path: Path) -> None:
-    recipe, place = Recipe.of(SMOOTH), Place(tmp_path, chances=True)
+    recipe, place = Recipe.of(SMOOTH), Workspace(tmp_path, chances=True)
     assert recipe.smoothing is not None
     base = run(graph, recipe.changed({"smoothing": None}), 0, place)
     found = run(graph, recipe, 0, place)
@@ -114,7 +114,7 @@ def test_smoothing_comes_after_the_base_and_leaves_the_rest_of_its_report(graph:
 def test_smoothing_follows_a_method_that_passes_messages_too(graph: Graph, tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")
     recipe = Recipe.of({"model": {"name": "gcn", "hidden": 8, "layers": 2}, "training": QUICK, "smoothing": {}})
-    report = run(graph, recipe, 0, Place(tmp_path, chances=True))
+    report = run(graph, recipe, 0, Workspace(tmp_path, chances=True))
     assert report.test["score"] == pytest.approx(accuracy(graph, report, "test"))
 
 
@@ -152,7 +152,7 @@ def test_soft_labels_are_propagated_beside_training_labels_fold_by_fold(graph: G
 
 
 def test_a_training_row_never_meets_its_own_label_in_a_later_round(graph: Graph, tmp_path: Path) -> None:
-    recipe, place = Recipe.of(REUSE).changed({"training.reuse": 0}), Place(tmp_path / "a", chances=True)
+    recipe, place = Recipe.of(REUSE).changed({"training.reuse": 0}), Workspace(tmp_path / "a", chances=True)
     prepared, _ = prepare_task(Task(graph), recipe, place)
     fitted = fit_seed(prepared, 0, machine=Machine())
     said = _said(graph, prepared, fitted, place)
@@ -173,7 +173,7 @@ def test_a_training_row_never_meets_its_own_label_in_a_later_round(graph: Graph,
 
 def test_the_round_that_is_best_on_validation_rows_is_kept(graph: Graph, tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = []
-    report = run(graph, Recipe.of(REUSE), 3, Place(tmp_path, observe=lines.append))
+    report = run(graph, Recipe.of(REUSE), 3, Workspace(tmp_path, observe=lines.append))
     assert [line["epoch"] for line in lines] == 3 * list(range(1, 9))
     best = max(lines, key=lambda line: (line["valid_score"], -line["valid_loss"]))
     assert report.valid == {"score": best["valid_score"], "loss": best["valid_loss"]}
@@ -182,7 +182,7 @@ def test_the_round_that_is_best_on_validation_rows_is_kept(graph: Graph, tmp_pat
 
 
 def test_what_cannot_be_done_is_told(graph: Graph, tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = Workspace(tmp_path)
     for content in ({"model": {"name": "label-propagation"}}, SMOOTH, REUSE):
         recipe = Recipe.of(content)
         with pytest.raises(GamlpError, match="so it cannot be inductive"):
@@ -200,7 +200,7 @@ def test_what_cannot_be_done_is_told(graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(GamlpError, match="chooses its round by validation rows"):
         run(none, Recipe.of(REUSE), 0, place)
     with pytest.raises(GamlpError, match="for all nodes at once"):
-        run(graph, Recipe.of(SMOOTH), 0, Place(tmp_path, replace(place.resources, memory=100)))
+        run(graph, Recipe.of(SMOOTH), 0, Workspace(tmp_path, replace(place.resources, memory=100)))
 
 
 @pytest.mark.parametrize(("content", "told"), [(SMOOTH, "Correct & Smooth"), (REUSE, "label reuse")])
@@ -225,7 +225,7 @@ def test_every_method_has_a_recipe_that_says_its_source(name: str) -> None:
 
 def test_on_cora_label_propagation_beats_the_majority_by_thirty_points(data_dir: Path, tmp_path: Path) -> None:
     graph = load("cora", data_dir)
-    report = run(graph, recipe_for("label-propagation", "cora"), 0, Place(tmp_path))
+    report = run(graph, recipe_for("label-propagation", "cora"), 0, Workspace(tmp_path))
     assert report.test["score"] > _majority(graph) + 0.30
 
 
@@ -233,22 +233,22 @@ def test_on_cora_correct_and_smooth_is_at_least_five_points_better_than_its_base
     data_dir: Path, tmp_path: Path
 ) -> None:
     graph, recipe = load("cora", data_dir), recipe_for("correct-and-smooth", "cora")
-    base = run(graph, recipe.changed({"smoothing": None}), 0, Place(tmp_path))
-    assert run(graph, recipe, 0, Place(tmp_path)).test["score"] > base.test["score"] + 0.05
+    base = run(graph, recipe.changed({"smoothing": None}), 0, Workspace(tmp_path))
+    assert run(graph, recipe, 0, Workspace(tmp_path)).test["score"] > base.test["score"] + 0.05
 
 
 def test_on_cora_smoothing_sgc_loses_at_most_two_points(data_dir: Path, tmp_path: Path) -> None:
     graph, smoothing = load("cora", data_dir), recipe_for("correct-and-smooth").explicit()["smoothing"]
     sgc = recipe_for("sgc", "cora")
-    base = run(graph, sgc, 0, Place(tmp_path))
-    found = run(graph, sgc.changed({"smoothing": smoothing}), 0, Place(tmp_path))
+    base = run(graph, sgc, 0, Workspace(tmp_path))
+    found = run(graph, sgc.changed({"smoothing": smoothing}), 0, Workspace(tmp_path))
     assert found.test["score"] > base.test["score"] - 0.02
 
 
 def test_on_cora_label_reuse_beats_the_majority_by_forty_points(data_dir: Path, tmp_path: Path) -> None:
     graph = load("cora", data_dir)
     quick = recipe_for("label-reuse", "cora").changed({"training.epochs": 20, "training.reuse": 1})
-    assert run(graph, quick, 0, Place(tmp_path)).test["score"] > _majority(graph) + 0.40
+    assert run(graph, quick, 0, Workspace(tmp_path)).test["score"] > _majority(graph) + 0.40
 
 
 def _majority(graph: Graph) -> float:

@@ -31,7 +31,7 @@ CONF = {
     "spark.executor.cores": "1",
 }
 _LONG = 150.0  # seconds that a run may take on a busy machine
-_MARK = "GAMLP_TEST_RUN"
+_MARK = "GAMLP_TEST_DRIVER"
 
 
 class Driver:

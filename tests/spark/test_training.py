@@ -1,4 +1,4 @@
-"""Training inside Spark: a barrier stage trains what torchrun trains, with code that executors never saw before."""
+"""Training inside Spark: a barrier stage trains what processes here train, with code that executors never saw."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ import torch
 from gamlp.errors import GamlpError
 from gamlp.io import Place
 from gamlp.run.train import Prepared, fit_seed
+from gamlp.spark import training
+from gamlp.spark.training import launch_spark
 from gamlp.training.loop import Machine
-from gamlp.training.ranks import launch
 from gamlp.training.ranks.job import TrainingJob
-from gamlp.training.ranks.launch import launch_processes, launch_spark
+from gamlp.training.ranks.launch import launch_processes
+from gamlp.training.ranks.world import LOOPBACK
 from tests.training.small import make_graph, prepared_in, same_weights
 
 MINE = """
@@ -54,8 +56,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
 
 
 @pytest.fixture(scope="module")
-def by_torchrun(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("torchrun")
+def by_processes(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("processes")
     return launch_processes(job_in(folder, prepared), 2, log=folder / "log")
 
 
@@ -66,15 +68,13 @@ def job_in(folder: Path | Place, prepared: Prepared, **settings: Any) -> Trainin
 
 
 def ranks() -> list[psutil.Process]:
-    """Of this process's Spark: those that torchrun calls ranks, and not torchrun itself."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if "LOCAL_RANK" in process.environ() and any("train.py" in word for word in process.cmdline()):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
+    """Workers of this process's Spark that are in a process group: there each listens to the others."""
+    return [worker for worker in python_workers() if listening(worker)]
+
+
+def listening(process: psutil.Process) -> list[str]:
+    """Addresses on which a process listens."""
+    return [found.laddr.ip for found in process.net_connections("tcp") if found.status == psutil.CONN_LISTEN]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def here(prepared: Prepared) -> Any:
 def test_one_process_trains_in_a_task_what_is_trained_here(
     spark: Any, prepared: Prepared, here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "_in_a_barrier", None)
+    monkeypatch.setattr(training, "_in_a_barrier", None)
     killed: list[int] = []
     lines: list[dict[str, Any]] = []
 
@@ -114,22 +114,30 @@ def python_workers() -> list[psutil.Process]:
     return found
 
 
-def test_a_barrier_stage_trains_what_torchrun_trains_quietly(
-    spark: Any, prepared: Prepared, by_torchrun: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_a_barrier_stage_trains_what_processes_train_quietly(
+    spark: Any, prepared: Prepared, by_processes: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines: list[dict[str, Any]] = []
     shown: list[float] = []
+    addresses: set[str] = set()
+
+    def observe(line: dict[str, Any]) -> None:
+        lines.append(line)
+        if line["epoch"] == 20:
+            addresses.update(address for rank in ranks() for address in listening(rank))
+
     facts, weights = launch_spark(
         job_in(tmp_path, prepared), spark, 2,
-        observe=lines.append, progress=lambda stage, done, *_: shown.append(done),
+        observe=observe, progress=lambda stage, done, *_: shown.append(done),
     )  # fmt: skip
-    assert facts == by_torchrun[0] and same_weights(weights, by_torchrun[1])
+    assert addresses == {LOOPBACK}
+    assert facts == by_processes[0] and same_weights(weights, by_processes[1])
     assert [line["epoch"] for line in lines] == shown == list(range(1, 41))
     assert capfd.readouterr() == ("", "")
 
 
 def test_kill_9_of_a_rank_is_tried_again_and_ends_with_the_same_weights(
-    spark: Any, prepared: Prepared, by_torchrun: Any, tmp_path: Path
+    spark: Any, prepared: Prepared, by_processes: Any, tmp_path: Path
 ) -> None:
     killed: list[int] = []
     lines: list[dict[str, Any]] = []
@@ -142,7 +150,7 @@ def test_kill_9_of_a_rank_is_tried_again_and_ends_with_the_same_weights(
 
     # Epochs are told while they are trained, so that the kill comes in the middle.
     facts, weights = launch_spark(job_in(tmp_path, prepared), spark, 2, observe=observe)
-    assert killed and facts == by_torchrun[0] and same_weights(weights, by_torchrun[1])
+    assert killed and facts == by_processes[0] and same_weights(weights, by_processes[1])
     assert [line["epoch"] for line in lines] == list(range(1, 41))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.peers.contract import Place
+from gamlp.peers.contract import Workspace
 from gamlp.peers.registry import run
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
@@ -74,7 +74,7 @@ def test_a_store_of_one_operator_is_refused_and_then_added_to(tmp_path: Path) ->
 
 @pytest.mark.parametrize("setting", ["transductive", "inductive"])
 def test_the_contract_runs_over_several_operators(setting: str, tmp_path: Path) -> None:
-    report = run(make_graph(), XL.changed({"training.setting": setting}), 0, Place(tmp_path, ONE_THREAD))
+    report = run(make_graph(), XL.changed({"training.setting": setting}), 0, Workspace(tmp_path, ONE_THREAD))
     assert report.method == "sign-xl" and report.test["score"] > 0.5
     maps = (1 + 3 * 2) * (6 * 8 + 8)  # X^(0) once, two hops of three operators
     assert report.parameters == maps + 7 * 8 * 8 + 8 + 8 * 3 + 3

@@ -1,4 +1,4 @@
-"""What the paper says, as data, and whether our measurements say it too."""
+"""What the paper says, as data; whether our measurements say it too; and the page that tells it in plain words."""
 
 from __future__ import annotations
 
@@ -11,11 +11,22 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from gamlp.bench.measure import results_of
+from gamlp.bench.pages import Stamp
 from gamlp.bench.results import Grid, Measured, Results
+from gamlp.bench.tables import NAMES, PaperTable, table_of
+from gamlp.bench.work import Work
 from gamlp.recipe import load_yaml
 
 Kind = Literal["within", "best", "order", "stays", "falls", "points", "nearer", "differs"]
 FAR = 2  # hops from here on are far: the paper finds hops 1 and 2 important everywhere, and the others falling
+_HEAD = """# What reproduces, what does not
+
+{stamp}
+
+Each line is something the paper says, held against our own measurements; the numbers behind it are in the table's page.
+Scores are means over seeds on test rows, which were read once; settings were chosen on validation rows alone.
+"""
 
 
 class Claim(BaseModel):
@@ -198,3 +209,41 @@ def _text(value: Measured) -> str:
 
 def _pair(name: str, value: Measured) -> str:
     return f"{name} {_text(value)}"
+
+
+def as_summary(work: Work) -> str:
+    """Every claim with its verdict, table by table, and tables without claims with what they hold."""
+    stamp = Stamp.now("gamlp bench summary")
+    versions = ", ".join(f"{name} {number}" for name, number in stamp.versions.items())
+    parts = [_HEAD.format(stamp=f"Written by `{stamp.command}` on {stamp.date}; {stamp.machine}; {versions}.")]
+    known = claims()
+    for name in NAMES:
+        table = table_of(name)
+        results = results_of(table, work)
+        parts.append(f"## [{table.title}]({name}.md)")
+        if not results.measured_any:
+            reasons = "; ".join(dict.fromkeys(results.missing.values()))
+            parts.append(f"Not measured{': ' + reasons if reasons else ''}.")
+            continue
+        verdicts = [judge(claim, results) for claim in known if claim.table == name]
+        parts += [_verdict_text(verdict) for verdict in verdicts]
+        parts += _notes(table, results.missing)
+    return "\n\n".join(parts) + "\n"
+
+
+def _verdict_text(verdict: Verdict) -> str:
+    count = f" ({verdict.held} of {verdict.asked})" if verdict.asked > 1 else ""
+    lines = [f"**{verdict.word.capitalize()}**{count}: {verdict.claim.says}"]
+    if verdict.told:
+        failed = "" if verdict.held == verdict.asked else "not so: " if verdict.held else ""
+        lines.append(f"{failed}{'; '.join(verdict.told)}.")
+    if verdict.claim.remark and verdict.held < verdict.asked:
+        lines.append(verdict.claim.remark)
+    return "  \n".join(lines)
+
+
+def _notes(table: PaperTable, missing: dict[str, str]) -> list[str]:
+    if not missing:
+        return []
+    titles = ", ".join(table.datasets[name].title for name in missing)
+    return [f"Not at hand: {titles}; their cells hold published values alone."]

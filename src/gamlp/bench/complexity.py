@@ -12,17 +12,39 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.bench.one_point import measure_apart
-from gamlp.bench.points import Points, chosen
 from gamlp.bench.results import Growth, Results, Shown
-from gamlp.bench.tables import Table, TableMethod
-from gamlp.bench.work import Work
+from gamlp.bench.tables import PaperTable, TableMethod
+from gamlp.bench.work import Points, Work, chosen
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.synthetic.homogeneous import communities
-from gamlp.peers.registry import recipe_named
+from gamlp.peers import recipe_named
 from gamlp.recipe import Recipe
 
 Term = dict[str, float]  # symbol → power; infinite where the symbol stands in an exponent
 _TOKENS = re.compile(r"\\[a-zA-Z]+|[a-zA-Z]|\d+|[{}^+()]")
+LAYERS = "model.layers"  # what hops are for a method that passes messages
+PARTS = {  # metric → what the paper's table calls it; it says nothing of inference
+    "seconds.preparation": "preparation",
+    "seconds.training": "training",
+    "seconds.inference": "",
+    "peak_memory": "memory",
+}
+SYMBOLS = {"nodes": {"n"}, "edges": {"m"}, "features": {"f"}, "hops": {"K", "L"}}
+BASE = {"nodes": 20_000, "edges": 200_000, "features": 64, "hops": 4, "layers": 2}
+GROWTH: dict[str, list[int]] = {
+    "nodes": [10_000, 20_000, 40_000, 80_000, 160_000],
+    "edges": [200_000, 400_000, 800_000, 1_600_000, 3_200_000],
+    "features": [16, 32, 64, 128, 256],
+    "hops": [1, 2, 4, 8, 16],
+    "layers": [1, 2, 3, 4],
+}
+TITLES = {
+    "seconds.preparation": "preparation time",
+    "seconds.training": "training time an epoch",
+    "seconds.inference": "inference time",
+    "peak_memory": "peak memory",
+}
+SETTINGS = {"epochs": 4, "repeats": 3, "batch": 2000, "neighbours": 5, "classes": 10, "train": 0.1}
 
 
 def exponent(formula: str, symbols: Collection[str]) -> float:
@@ -82,31 +104,6 @@ def _braced(tokens: list[str]) -> tuple[list[Term], list[str]]:
     return terms, rest[1:]
 
 
-LAYERS = "model.layers"  # what hops are for a method that passes messages
-PARTS = {  # metric → what the paper's table calls it; it says nothing of inference
-    "seconds.preparation": "preparation",
-    "seconds.training": "training",
-    "seconds.inference": "",
-    "peak_memory": "memory",
-}
-SYMBOLS = {"nodes": {"n"}, "edges": {"m"}, "features": {"f"}, "hops": {"K", "L"}}
-BASE = {"nodes": 20_000, "edges": 200_000, "features": 64, "hops": 4, "layers": 2}
-GROWTH: dict[str, list[int]] = {
-    "nodes": [10_000, 20_000, 40_000, 80_000, 160_000],
-    "edges": [200_000, 400_000, 800_000, 1_600_000, 3_200_000],
-    "features": [16, 32, 64, 128, 256],
-    "hops": [1, 2, 4, 8, 16],
-    "layers": [1, 2, 3, 4],
-}
-TITLES = {
-    "seconds.preparation": "preparation time",
-    "seconds.training": "training time an epoch",
-    "seconds.inference": "inference time",
-    "peak_memory": "peak memory",
-}
-SETTINGS = {"epochs": 4, "repeats": 3, "batch": 2000, "neighbours": 5, "classes": 10, "train": 0.1}
-
-
 @dataclass(frozen=True)
 class Sizes:
     """Of a graph and of how far a method looks."""
@@ -122,7 +119,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Plan:
+class GrowthPlan:
     """What a table asks for: its options over the defaults."""
 
     methods: dict[str, TableMethod]
@@ -131,7 +128,7 @@ class Plan:
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, table: Table, work: Work) -> Plan:
+    def of(cls, table: PaperTable, work: Work) -> GrowthPlan:
         options = table.options
         also = {name: TableMethod.model_validate(entry) for name, entry in options.get("also", {}).items()}
         known = {name: entry for name, entry in {**table.methods, **also}.items() if entry.recipe is not None}
@@ -168,9 +165,9 @@ class Plan:
         return recipe.changed(changes)
 
 
-def measure(table: Table, work: Work) -> dict[str, Any]:
+def measure(table: PaperTable, work: Work) -> dict[str, Any]:
     """`growth`: every metric of every method over every quantity, with its slope and the published exponent."""
-    plan, points = Plan.of(table, work), Points(work, "complexity")
+    plan, points = GrowthPlan.of(table, work), Points(work, "complexity")
     wanted = [
         (plan.at(method, quantity, size), method)
         for quantity in SYMBOLS
@@ -194,7 +191,7 @@ def measure(table: Table, work: Work) -> dict[str, Any]:
 
 
 def _measured(
-    wanted: list[tuple[Sizes, str]], plan: Plan, points: Points
+    wanted: list[tuple[Sizes, str]], plan: GrowthPlan, points: Points
 ) -> tuple[dict[tuple[Sizes, str], dict[str, Any]], dict[str, str]]:
     """Points that are known or measured now, and methods that cannot be, with the reason."""
     work, found, refused = points.work, {}, {}
@@ -250,7 +247,7 @@ class _Graphs:
 
 
 def _line(
-    table: Table, plan: Plan, found: dict[Any, dict[str, Any]], method: str, quantity: str, metric: str
+    table: PaperTable, plan: GrowthPlan, found: dict[Any, dict[str, Any]], method: str, quantity: str, metric: str
 ) -> dict[str, Any] | None:
     """One curve with its slope; `last` is that of the two greatest sizes, where constant costs weigh least."""
     places = {size: (plan.at(method, quantity, size), method) for size in plan.sizes(method, quantity)}
@@ -266,7 +263,7 @@ def _line(
     }  # fmt: skip
 
 
-def _published(table: Table, plan: Plan, method: str, quantity: str, metric: str) -> float | str | None:
+def _published(table: PaperTable, plan: GrowthPlan, method: str, quantity: str, metric: str) -> float | str | None:
     """The formula's exponent, 'exponential', or None where the paper has no formula."""
     formulas = table.options.get("formulas", {})
     formula = formulas.get(method, formulas.get(method.partition("(")[0], {})).get(PARTS[metric])
@@ -279,7 +276,7 @@ def _published(table: Table, plan: Plan, method: str, quantity: str, metric: str
     return "exponential" if math.isinf(power) else power
 
 
-def as_results(table: Table, result: dict[str, Any]) -> Results:
+def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
     """For pages and figures."""
     growth = tuple(
         Growth(line["method"], line["quantity"], line["metric"], tuple(line["sizes"]), tuple(line["values"]))
@@ -288,7 +285,7 @@ def as_results(table: Table, result: dict[str, Any]) -> Results:
     return Results(table, {}, growth=growth, tables=tuple(render(table, result)))
 
 
-def render(table: Table, result: dict[str, Any]) -> list[Shown]:
+def render(table: PaperTable, result: dict[str, Any]) -> list[Shown]:
     """For every metric: slope (that of the last doubling) and the published exponent, by method and quantity."""
     pages: list[Shown] = []
     for metric in PARTS:

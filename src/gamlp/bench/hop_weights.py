@@ -10,15 +10,12 @@ import torch
 from torch import nn
 
 from gamlp.arrays import Array
-from gamlp.bench.points import Points, chosen
 from gamlp.bench.results import Grid, Results, Shown
-from gamlp.bench.tables import Table
-from gamlp.bench.work import Options, Work, missing_reason, task_of
+from gamlp.bench.tables import PaperTable
+from gamlp.bench.work import Options, Points, Work, chosen, missing_reason, task_of
 from gamlp.errors import GamlpError
 from gamlp.models.shape import HopWeights
-from gamlp.peers.contract import Place
-from gamlp.peers.hops import prepare_task
-from gamlp.peers.registry import recipe_named
+from gamlp.peers import Workspace, prepare_task, recipe_named
 from gamlp.propagation.store.store import StoredSignal
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared
@@ -33,7 +30,7 @@ _BATCH_NUMBERS = 8 << 20
 _DRAW = 0  # seed of the nodes that are drawn: the same ones for every model
 
 
-def measure(table: Table, work: Work) -> dict[str, Any]:
+def measure(table: PaperTable, work: Work) -> dict[str, Any]:
     """`datasets[name][method]`: mean weights of hops for every range of degrees, over seeds."""
     points = Points(work, "hop-weights")
     ranges = [(int(low), int(high)) for low, high in table.options.get("degrees", RANGES)]
@@ -75,7 +72,7 @@ def _run(
 ) -> dict[str, Any]:
     """Train one seed, then read its weights."""
     task = task_of(dataset, seed, work.data_dir, options=options)
-    prepared, _ = prepare_task(task, recipe, Place(work.hops, work.resources))
+    prepared, _ = prepare_task(task, recipe, Workspace(work.hops, work.resources))
     device = choose_device(work.resources.device)
     fitted = fit_seed(prepared, seed, machine=Machine(device, work.resources.memory))
     degrees = task.graph.degrees()
@@ -144,7 +141,7 @@ def _summary(kept: list[dict[str, Any]]) -> dict[str, Any]:
     return {"seeds": len(kept), "valid": float(np.mean(scores)) if scores else None, "ranges": ranges}
 
 
-def as_results(table: Table, result: dict[str, Any]) -> Results:
+def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
     """Heat maps for pages and figures, of all nodes and of drawn ones; ranges without nodes are left out."""
     grids = {}
     for dataset, methods in result["datasets"].items():
@@ -163,7 +160,7 @@ def as_results(table: Table, result: dict[str, Any]) -> Results:
     return Results(table, {}, result["missing"], drawn, tables=tuple(render(table, result)))
 
 
-def render(table: Table, result: dict[str, Any]) -> list[Shown]:
+def render(table: PaperTable, result: dict[str, Any]) -> list[Shown]:
     """For every dataset and method: weights relative to the greatest of the range, of all nodes and of drawn ones."""
     pages: list[Shown] = []
     header = ["degree", "nodes", *(f"hop {hop}" for hop in result["hops"]), f"sum from hop {FAR}"]

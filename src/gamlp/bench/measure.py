@@ -14,16 +14,70 @@ from gamlp.bench.figures import write_figures
 from gamlp.bench.pages import Stamp, as_content, as_markdown, write_pages
 from gamlp.bench.results import Key, Reports, Results
 from gamlp.bench.runner import columns_of, run_table
-from gamlp.bench.tables import Table
+from gamlp.bench.tables import PaperTable
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.io import usable_cores
 from gamlp.progress import silent
 
 _LOOK_SECONDS = 0.5
+_Measure = Callable[[PaperTable, Work], dict[str, Any]]
+_AsResults = Callable[[PaperTable, dict[str, Any]], Results]
+_SPECIAL: dict[str, tuple[_Measure, _AsResults]] = {
+    "complexity": (complexity.measure, complexity.as_results),
+    "hop-weights": (hop_weights.measure, hop_weights.as_results),
+    "sgc-steps": (sgc_steps.measure, sgc_steps.as_results),
+}
 
 
-def run_in_processes(table: Table, work: Work, jobs: int, threads: int) -> dict[str, str]:
+@dataclass(frozen=True)
+class WrittenTable:
+    """Files of a table; `page` is its Markdown. Where nothing was `measured` it holds published values alone."""
+
+    page: str
+    content: dict[str, Any]
+    files: list[Path]
+    measured: bool
+
+
+def measure_table(table: PaperTable, work: Work, jobs: int = 1) -> dict[str, str]:
+    """Run what is missing until the deadline; gives what could not be run, with its reason."""
+    if table.kind in _SPECIAL:
+        run, _ = _SPECIAL[table.kind]
+        refused: dict[str, str] = run(table, work).get("refused", {})
+        return refused
+    if jobs == 1:
+        return run_table(table, work)
+    cores = work.resources.threads or usable_cores()
+    return run_in_processes(table, work, jobs, max(1, cores // jobs))
+
+
+def results_of(table: PaperTable, work: Work) -> Results:
+    """What has been measured so far; nothing is run."""
+    if table.kind in _SPECIAL:
+        look, as_results = _SPECIAL[table.kind]
+        return as_results(table, look(table, replace(work, deadline=0.0)))  # past its deadline it only reads
+    columns = columns_of(table, work)
+    found: dict[Key, Reports] = {}
+    for cell in columns.cells:
+        if (report := cell.load(work.folder)) is not None:
+            found.setdefault((cell.method, cell.dataset, cell.point), []).append(report)
+    return Results(table, found, columns.missing)
+
+
+def write_result(table: PaperTable, work: Work, folder: Path) -> WrittenTable:
+    """Markdown, CSV and JSON, and the figure as PNG and SVG."""
+    results = results_of(table, work)
+    stamp = Stamp.now(f"gamlp bench run {table.name}")
+    write_pages(results, folder, stamp)  # first: numbers are there even where nothing can draw
+    figures = write_figures(results, folder)
+    files = write_pages(results, folder, stamp, [path.name for path in figures if path.suffix == ".png"])
+    return WrittenTable(
+        as_markdown(results, stamp), as_content(results, stamp), [*files, *figures], results.measured_any
+    )
+
+
+def run_in_processes(table: PaperTable, work: Work, jobs: int, threads: int) -> dict[str, str]:
     """As run_table, in `jobs` processes of `threads` threads each."""
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     quiet = replace(work, progress=silent, resources=replace(work.resources, threads=threads))
@@ -51,64 +105,10 @@ def run_in_processes(table: Table, work: Work, jobs: int, threads: int) -> dict[
     return found
 
 
-def _work(table: Table, work: Work, left: float | None, threads: int, refused: object) -> None:
+def _work(table: PaperTable, work: Work, left: float | None, threads: int, refused: object) -> None:
     import torch
 
     torch.set_num_threads(threads)
     deadline = None if left is None else time.monotonic() + left
     found = run_table(table, replace(work, deadline=deadline))
     refused.put(found)  # type: ignore[attr-defined]
-
-
-_Measure = Callable[[Table, Work], dict[str, Any]]
-_AsResults = Callable[[Table, dict[str, Any]], Results]
-_SPECIAL: dict[str, tuple[_Measure, _AsResults]] = {
-    "complexity": (complexity.measure, complexity.as_results),
-    "hop-weights": (hop_weights.measure, hop_weights.as_results),
-    "sgc-steps": (sgc_steps.measure, sgc_steps.as_results),
-}
-
-
-@dataclass(frozen=True)
-class Written:
-    """Files of a table; `page` is its Markdown. Where nothing was `measured` it holds published values alone."""
-
-    page: str
-    content: dict[str, Any]
-    files: list[Path]
-    measured: bool
-
-
-def measure(table: Table, work: Work, jobs: int = 1) -> dict[str, str]:
-    """Run what is missing until the deadline; gives what could not be run, with its reason."""
-    if table.kind in _SPECIAL:
-        run, _ = _SPECIAL[table.kind]
-        refused: dict[str, str] = run(table, work).get("refused", {})
-        return refused
-    if jobs == 1:
-        return run_table(table, work)
-    cores = work.resources.threads or usable_cores()
-    return run_in_processes(table, work, jobs, max(1, cores // jobs))
-
-
-def results_of(table: Table, work: Work) -> Results:
-    """What has been measured so far; nothing is run."""
-    if table.kind in _SPECIAL:
-        look, as_results = _SPECIAL[table.kind]
-        return as_results(table, look(table, replace(work, deadline=0.0)))  # past its deadline it only reads
-    columns = columns_of(table, work)
-    found: dict[Key, Reports] = {}
-    for cell in columns.cells:
-        if (report := cell.load(work.folder)) is not None:
-            found.setdefault((cell.method, cell.dataset, cell.point), []).append(report)
-    return Results(table, found, columns.missing)
-
-
-def write_result(table: Table, work: Work, folder: Path) -> Written:
-    """Markdown, CSV and JSON, and the figure as PNG and SVG."""
-    results = results_of(table, work)
-    stamp = Stamp.now(f"gamlp bench run {table.name}")
-    write_pages(results, folder, stamp)  # first: numbers are there even where nothing can draw
-    figures = write_figures(results, folder)
-    files = write_pages(results, folder, stamp, [path.name for path in figures if path.suffix == ".png"])
-    return Written(as_markdown(results, stamp), as_content(results, stamp), [*files, *figures], results.measured_any)

@@ -15,13 +15,12 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph, Split
-from gamlp.peers.contract import Place, Report
-from gamlp.peers.registry import run
+from gamlp.peers import Report, Workspace, run
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources
 
 _ENOUGH_SECONDS = 8.0  # a point that took longer is not repeated
-_PRELOADED = ["gamlp.peers.registry", "gamlp.peers.message_passing", "sklearn.metrics", "pymetis"]
+_PRELOADED = ["gamlp.peers", "gamlp.peers.message_passing", "sklearn.metrics", "pymetis"]
 
 
 def measure_apart(graph: Path, recipe: Recipe, repeats: int, scratch: Path) -> dict[str, Any]:
@@ -88,8 +87,8 @@ def _timed(graph: Graph, recipe: Recipe, scratch: Path) -> tuple[Report, float]:
     """A run with hops made anew, and its quickest epoch: the first one also reads the rows into memory."""
     ends: list[float] = []
     with TemporaryDirectory(dir=scratch) as folder:
-        place = Place(Path(folder), Resources(threads=1), observe=lambda line: ends.append(time.monotonic()))
-        report = run(graph, recipe, 0, place)
+        workspace = Workspace(Path(folder), Resources(threads=1), observe=lambda line: ends.append(time.monotonic()))
+        report = run(graph, recipe, 0, workspace)
     took = np.diff(ends)
     return report, float(took.min()) if len(took) else report.seconds.training / max(1, report.epochs)
 

@@ -19,6 +19,19 @@ from gamlp.bench.tables import Value
 from gamlp.io import write_json, write_text
 
 _VERSIONED = ("gamlp", "torch", "numpy", "torch-geometric")
+EMPTY = "–"
+_MOST_NAMED = 6  # cells with fewer seeds; more are counted
+TITLES = {
+    "test.score": "test %",
+    "valid.score": "validation %",
+    "test.roc_auc": "test ROC-AUC %",
+    "test.macro_f1": "test macro-F1 %",
+    "test.micro_f1": "test micro-F1 %",
+    "seconds.training": "training time",
+    "seconds.preparation": "preparation time",
+    "seconds.inference": "inference time",
+    "peak_memory": "peak memory",
+}
 
 
 @dataclass(frozen=True)
@@ -50,21 +63,6 @@ def _processor() -> str:
     except OSError:
         return platform.machine()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-EMPTY = "–"
-_MOST_NAMED = 6  # cells with fewer seeds; more are counted
-TITLES = {
-    "test.score": "test %",
-    "valid.score": "validation %",
-    "test.roc_auc": "test ROC-AUC %",
-    "test.macro_f1": "test macro-F1 %",
-    "test.micro_f1": "test micro-F1 %",
-    "seconds.training": "training time",
-    "seconds.preparation": "preparation time",
-    "seconds.inference": "inference time",
-    "peak_memory": "peak memory",
-}
 
 
 def write_pages(results: Results, folder: Path, stamp: Stamp, figures: Sequence[str] = ()) -> list[Path]:

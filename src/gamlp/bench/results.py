@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-from gamlp.bench.tables import Table, Value
+from gamlp.bench.tables import PaperTable, Value
 
 FORMULA = "(ours - published) / sqrt(own deviation² + published deviation²)"
 
@@ -77,7 +77,7 @@ class Results:
     `grids` and `growth` are what tables of a special kind measure instead; `tables` are shown as they are.
     """
 
-    table: Table
+    table: PaperTable
     cells: dict[Key, Reports]
     missing: dict[str, str] = field(default_factory=dict)
     grids: dict[str, Grid] = field(default_factory=dict)

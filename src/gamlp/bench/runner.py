@@ -1,42 +1,138 @@
-"""Runs what a table still lacks, cells with fewest seeds first, within its budget; several processes may share it."""
+"""The runs of a table, each one peer on one dataset with one seed, kept as a small file; processes may share them."""
 
 from __future__ import annotations
 
+import json
+import platform
 import shutil
 import tempfile
 import time
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gamlp.bench.cells import Cell, cells_of, depths_of
-from gamlp.bench.points import chosen
+import torch
+
 from gamlp.bench.sparsity import EDGES_REMOVED, changed_graph
-from gamlp.bench.tables import Table
-from gamlp.bench.work import Options, Work, missing_reason, split_seed, task_of
+from gamlp.bench.tables import PaperTable, TableMethod
+from gamlp.bench.work import Options, Work, chosen, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.load import load
-from gamlp.io import locked
-from gamlp.peers.contract import Place, Task
-from gamlp.peers.registry import recipe_named, run
+from gamlp.graph.manifest import digest
+from gamlp.io import locked, write_json
+from gamlp.peers import Task, Workspace, features_key, recipe_named, run
+from gamlp.recipe import Recipe
 
+_FORMAT = 1  # raised when the same settings would give another result
+GRAPH = "graph."  # keys of an axis that change the graph and not the recipe
 LONG_RUN = 300.0  # seconds; cells whose runs take longer get LONG_SEEDS seeds
 LONG_SEEDS = 3
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One run to be done: where it stands in the table, and all that decides its result."""
+
+    method: str
+    dataset: str
+    point: float | None
+    seed: int
+    recipe: Recipe
+    change: str | None = None  # graph.edges_removed or graph.labels_per_class, by `point`
+    fresh: bool = False  # hops are made anew, so that their time is this run's own
+
+    @cached_property
+    def key(self) -> str:
+        """Of everything that decides the result; tables with the same run share it."""
+        # Without defaults, so that a setting that comes later leaves the keys of earlier runs as they were.
+        left_out: Any = {"about": True, "training": {"seeds"}}
+        recipe = self.recipe.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+        changed = None if self.change is None else [self.change, self.point]
+        return digest([_FORMAT, self.dataset, self.seed, recipe, changed, self.fresh])
+
+    def path(self, folder: Path) -> Path:
+        """Where its report is kept."""
+        return folder / "cells" / self.dataset / f"{self.key}.json"
+
+    def load(self, folder: Path) -> dict[str, Any] | None:
+        """Its report, or None where it was not run."""
+        path = self.path(folder)
+        if not path.exists():
+            return None
+        content: dict[str, Any] = json.loads(path.read_text())["report"]
+        return content
+
+    def run(self, task: Task, folder: Path, workspace: Workspace) -> dict[str, Any]:
+        """Run it and keep the report with its recipe, versions and time."""
+        report = run(task, self.recipe, self.seed, workspace).as_json()
+        content = {
+            "report": report,
+            "dataset": self.dataset,
+            "recipe": self.recipe.explicit(),
+            "change": None if self.change is None else {self.change: self.point},
+            "date": time.strftime("%Y-%m-%d %H:%M"),
+            "versions": {name: version(name) for name in ("gamlp", "torch", "numpy")},
+            "machine": platform.machine(),
+            "threads": torch.get_num_threads(),
+        }
+        self.path(folder).parent.mkdir(parents=True, exist_ok=True)
+        write_json(self.path(folder), content)
+        return report
+
+
+def recipe_in(table: PaperTable, entry: TableMethod, dataset: str, point: float | None) -> Recipe:
+    """The recipe of a row on a dataset: the shipped one with the row's changes and the axis's value."""
+    assert entry.recipe is not None
+    recipe = recipe_named(entry.recipe, table.datasets[dataset].like or dataset)
+    changes = dict(entry.changes)
+    if point is not None and table.axis is not None:
+        key = entry.axis or table.axis.key
+        if not key.startswith(GRAPH):
+            changes[key] = point
+    return recipe.changed(changes)
+
+
+def cells_of(table: PaperTable, dataset: str, methods: list[str], seeds: int) -> list[Cell]:
+    """Every run of a dataset's column, seeds outermost: those with fewest seeds come first."""
+    found = []
+    points = table.axis.values if table.axis is not None else (None,)
+    for seed in range(seeds):
+        for name in methods:
+            entry = table.methods[name]
+            if entry.recipe is None:
+                continue
+            for point in points:
+                key = None if table.axis is None else entry.axis or table.axis.key
+                change = key if key is not None and key.startswith(GRAPH) else None
+                recipe = recipe_in(table, entry, dataset, point)
+                found.append(Cell(name, dataset, point, seed, recipe, change, table.kind == "efficiency"))
+    return found
+
+
+def depths_of(cells: list[Cell]) -> dict[str, int]:
+    """How deep each store of hops has to be for all of these cells."""
+    depths: dict[str, int] = {}
+    for cell in cells:
+        key = features_key(cell.recipe)
+        depths[key] = max(depths.get(key, 0), cell.recipe.propagation.hops)
+    return depths
+
+
 @dataclass
-class Columns:
+class TableRuns:
     """Runs of a table: those of datasets at hand, and why the others are missing."""
 
     cells: list[Cell]
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def columns_of(table: Table, work: Work) -> Columns:
+def columns_of(table: PaperTable, work: Work) -> TableRuns:
     """Every run that the table asks for, seeds outermost."""
     methods = chosen("method", table.methods, work.methods)
     seeds = work.seeds or table.seeds
-    columns = Columns([])
+    columns = TableRuns([])
     for dataset in chosen("dataset", table.datasets, work.datasets):
         if (reason := missing_reason(dataset, work.data_dir, table.options)) is not None:
             columns.missing[dataset] = reason
@@ -48,7 +144,7 @@ def columns_of(table: Table, work: Work) -> Columns:
     return columns
 
 
-def run_table(table: Table, work: Work) -> dict[str, str]:
+def run_table(table: PaperTable, work: Work) -> dict[str, str]:
     """Run what is missing until it is done or the deadline comes; gives what could not be run, with its reason."""
     columns = columns_of(table, work)
     clock = _Clock(columns.cells, work)
@@ -87,11 +183,11 @@ def _run(cell: Cell, task: Task, depths: dict[str, int], work: Work) -> float:
         work.folder.mkdir(parents=True, exist_ok=True)
         own = Path(tempfile.mkdtemp(prefix=".fresh-", dir=work.folder))
         try:
-            cell.run(task, work.folder, Place(own, work.resources))
+            cell.run(task, work.folder, Workspace(own, work.resources))
         finally:
             shutil.rmtree(own, ignore_errors=True)
     else:
-        cell.run(task, work.folder, Place(work.hops, work.resources, depths=depths))
+        cell.run(task, work.folder, Workspace(work.hops, work.resources, depths=depths))
     return time.monotonic() - begun
 
 

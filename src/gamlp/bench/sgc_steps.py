@@ -11,17 +11,13 @@ import numpy as np
 import torch
 
 from gamlp.arrays import Array
-from gamlp.bench.points import Points, chosen
 from gamlp.bench.results import Grid, Results, Shown
-from gamlp.bench.tables import Table
-from gamlp.bench.work import Options, Work, missing_reason, task_of
+from gamlp.bench.tables import PaperTable
+from gamlp.bench.work import Options, Points, Work, chosen, missing_reason, task_of
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import ROLES, Labels, Split
 from gamlp.models.shape import Shape
-from gamlp.peers.contract import Place, Task
-from gamlp.peers.hops import features_store
-from gamlp.peers.registry import recipe_named
-from gamlp.peers.scoring import labelled
+from gamlp.peers import Task, Workspace, features_store, labelled, recipe_named
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
@@ -37,7 +33,7 @@ _TRAINING = 13  # stream of random numbers of drawn training rows
 VARIANTS = {"fixed": "the dataset's training rows", "drawn": "training rows drawn anew in every run"}
 
 
-def measure(table: Table, work: Work) -> dict[str, Any]:
+def measure(table: PaperTable, work: Work) -> dict[str, Any]:
     """`datasets[name]`: shares of runs for drawn test nodes, and what all test nodes say."""
     points = Points(work, "sgc-steps")
     name = chosen("method", table.methods, work.methods)[0]
@@ -98,7 +94,7 @@ class _Shared:
             split = drawn_split(labels, split, seed)
             task = Task(task.graph.with_answers(split=split))
         deepest = self.recipe.changed({"propagation.hops": self.steps[-1]})
-        store, _ = features_store(task.graph, deepest, Place(self.work.hops, self.work.resources))
+        store, _ = features_store(task.graph, deepest, Workspace(self.work.hops, self.work.resources))
         if self._split != split.roles.tobytes():
             self._read, self._split = _rows_of(task, store, self.steps[-1]), split.roles.tobytes()
         answers = labels.values[self._read["test"][0]]
@@ -182,7 +178,7 @@ def summary(kept: list[dict[str, Any]], steps: list[int], nodes: int) -> dict[st
     }
 
 
-def as_results(table: Table, result: dict[str, Any]) -> Results:
+def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
     """Heat maps for pages and figures: nodes across, steps upwards as in the paper."""
     grids = {}
     for dataset, variants in result["datasets"].items():
@@ -196,7 +192,7 @@ def as_results(table: Table, result: dict[str, Any]) -> Results:
     return Results(table, {}, result["missing"], grids, tables=tuple(render(table, result)))
 
 
-def render(table: Table, result: dict[str, Any]) -> list[Shown]:
+def render(table: PaperTable, result: dict[str, Any]) -> list[Shown]:
     """What all test nodes say, by depth."""
     steps = result["steps"]
     found: list[Shown] = []

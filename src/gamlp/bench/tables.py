@@ -19,18 +19,18 @@ NAMES = (
 )  # fmt: skip
 
 
-class _Strict(BaseModel):
+class _TableModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PaperSource(_Strict):
+class PaperSource(_TableModel):
     """Where published values stand: the paper and the LaTeX label of its table or figure."""
 
     paper: str
     label: str
 
 
-class TableDataset(_Strict):
+class TableDataset(_TableModel):
     """A column. `note` says why a cell is empty, or what a stand-in stands for.
 
     `label`, `metrics` and `methods` (all of them: None) are the column's own where they are not the table's.
@@ -46,7 +46,7 @@ class TableDataset(_Strict):
     like: str | None = None  # the dataset whose recipes are used, where that is not its own name
 
 
-class TableMethod(_Strict):
+class TableMethod(_TableModel):
     """A row: the shipped recipe `<dataset>-<recipe>` or else `<recipe>`, with changes; None: published values alone.
 
     `axis` is the recipe's key that the table's axis sets for this method, where it is not the table's own.
@@ -58,7 +58,7 @@ class TableMethod(_Strict):
     note: str = ""
 
 
-class Axis(_Strict):
+class Axis(_TableModel):
     """What a curve sweeps: a key of recipes, or `graph.edges_removed` (a share), `graph.labels_per_class`."""
 
     title: str
@@ -66,7 +66,7 @@ class Axis(_Strict):
     values: tuple[float | int, ...]
 
 
-class Value(_Strict):
+class Value(_TableModel):
     """A published value with its deviation, None where the paper gives none.
 
     `bound` is `above` where the paper says only that a value is exceeded; `at` is the value of a curve's axis.
@@ -78,7 +78,7 @@ class Value(_Strict):
     at: float | int | None = None
 
 
-class Table(_Strict):
+class PaperTable(_TableModel):
     """One table or figure; `published[method][dataset][metric]`.
 
     Metrics are `test.score`, `valid.score`, `test.roc_auc`, `test.macro_f1`, `test.micro_f1` in %, `seconds.*`
@@ -123,7 +123,7 @@ class Table(_Strict):
         }
 
     @model_validator(mode="after")
-    def _refers(self) -> Table:
+    def _refers(self) -> PaperTable:
         if (self.axis is None) is (self.kind == "curve"):
             raise ValueError("a curve has an axis, and nothing else has one")
         for method, cells in self.published.items():
@@ -160,7 +160,7 @@ class Table(_Strict):
         return value if value is not None and value.at == at else None
 
 
-def table_of(name: str) -> Table:
+def table_of(name: str) -> PaperTable:
     """A shipped table by its name."""
     if name not in NAMES:
         near = difflib.get_close_matches(name, NAMES, 1)
@@ -170,10 +170,10 @@ def table_of(name: str) -> Table:
     return read_table(load_yaml((resources.files("gamlp.bench") / "tables" / f"{name}.yaml").read_text("utf-8")))
 
 
-def read_table(content: Any) -> Table:
+def read_table(content: Any) -> PaperTable:
     """A table from what its file holds."""
     try:
-        return Table.model_validate(content)
+        return PaperTable.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -13,8 +13,7 @@ from gamlp.cli.show import display
 from gamlp.cli.show.scores import say, warn
 
 if TYPE_CHECKING:
-    from gamlp.bench.tables import Table
-    from gamlp.bench.work import Work
+    from gamlp.bench import PaperTable, Work
 
 NameArgument = Annotated[str, typer.Argument(help="Of a table: gamlp bench list.")]
 WorkOption = Annotated[
@@ -52,7 +51,7 @@ _HELP = """Measure the paper's tables and figures, and set ours beside the publi
 
 def _list(as_json: JsonOption = False) -> None:
     """All tables, with what each measures."""
-    from gamlp.bench.tables import NAMES, table_of
+    from gamlp.bench import NAMES, table_of
 
     tables = [table_of(name) for name in NAMES]
     if as_json:
@@ -88,9 +87,7 @@ def _run(
 
     Interrupted or out of budget, it goes on where it was when it is run again.
     """
-    from gamlp.bench.measure import measure
-    from gamlp.bench.tables import table_of
-    from gamlp.bench.work import Work
+    from gamlp.bench import Work, measure_table, table_of
 
     table = table_of(name)
     minutes = table.budget_minutes if budget is None else budget
@@ -99,7 +96,7 @@ def _run(
             work, data_dir, resources_of(device, memory, threads), seeds, _names(datasets), _names(methods),
             time.monotonic() + 60 * minutes, progress,
         )  # fmt: skip
-        refused = measure(table, place, jobs)
+        refused = measure_table(table, place, jobs)
     for what, reason in refused.items():
         warn(f"{what}: {reason.rstrip('.')}")
     _write(table, place, out, as_json)
@@ -113,8 +110,7 @@ def _show(
     as_json: JsonOption = False,
 ) -> None:
     """The table as measured so far; nothing is run."""
-    from gamlp.bench.tables import table_of
-    from gamlp.bench.work import Work
+    from gamlp.bench import Work, table_of
 
     _write(table_of(name), Work(work, data_dir), out, as_json)
 
@@ -127,8 +123,7 @@ def _summary(
     data_dir: DataDirOption = None,
 ) -> None:
     """What of the paper reproduces, what does not, and why, from all that has been measured."""
-    from gamlp.bench.summary import as_summary
-    from gamlp.bench.work import Work
+    from gamlp.bench import Work, as_summary
     from gamlp.io import write_text
 
     page = as_summary(Work(work, data_dir))
@@ -142,7 +137,7 @@ def _summary(
 
 def _methods(as_json: JsonOption = False) -> None:
     """GAMLP and every peer, by the name that gamlp run --model takes."""
-    from gamlp.peers.registry import METHODS
+    from gamlp.peers import METHODS
 
     rows = [(method.name, method.title, method.family, method.paper) for method in METHODS.values()]
     if as_json:
@@ -156,8 +151,8 @@ def _names(given: list[str] | None) -> tuple[str, ...] | None:
     return None if given is None else tuple(part.strip() for text in given for part in text.split(",") if part.strip())
 
 
-def _write(table: Table, work: Work, out: Path | None, as_json: bool) -> None:
-    from gamlp.bench.measure import write_result
+def _write(table: PaperTable, work: Work, out: Path | None, as_json: bool) -> None:
+    from gamlp.bench import write_result
 
     folder = out or work.folder / "tables"
     written = write_result(table, work, folder)

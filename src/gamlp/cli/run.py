@@ -121,8 +121,7 @@ def _run(
 
       gamlp run --edges edges.parquet --nodes nodes.parquet --out RUN --engine spark --master spark://host:7077
     """
-    from gamlp.peers.registry import has_bundle
-    from gamlp.peers.single import run_method
+    from gamlp.peers import peer_of, run_method
     from gamlp.run.run import from_tables, whole
     from gamlp.run.source import open_source
 
@@ -138,7 +137,7 @@ def _run(
             place = out or Path("runs") / "-".join([Path(graph or "digits").name, *([model] if model else [])])
             opened = open_source(graph or "digits", data_dir, seed, progress)
         made, name = recipe_of(opened, recipe, changes, seeds, model)
-        if not has_bundle(made):
+        if not peer_of(made).leaves_bundle:
             if spark is not None:
                 raise GamlpError(f"'{made.model.name}' runs on one machine", hint="leave out --engine spark")
             single = run_method(opened.opened, made, place, resources=resources, progress=progress)

@@ -21,7 +21,7 @@ from gamlp.cli.show import display
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.tune.search import Found
+    from gamlp.tune import Found
 
 _SEARCH = "Search"
 
@@ -115,7 +115,7 @@ def _tune(
     """
     from gamlp.graph.datasets.load import open_or_load
     from gamlp.recipe import Recipe, load_space, parse_changes
-    from gamlp.tune.search import Search
+    from gamlp.tune import Search
 
     if out.suffix not in (".yaml", ".yml"):
         raise GamlpError("a recipe is a .yaml file", file=out, hint="choose another --out")

@@ -1,4 +1,4 @@
-"""What every method answers: `run(task, recipe, seed, place) → Report`."""
+"""What every peer is asked and what it answers: `run(task, recipe, seed, workspace) → Report`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gamlp.arrays import Array
+from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
@@ -35,11 +38,11 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Report:
-    """What one run of one method tells. `test` is read once, after everything was chosen.
+    """What one run of one peer tells. `test` is read once, after everything was chosen.
 
     `tests` are the scores of each graph of `Task.tests`, and `test` is then their mean. `peak_memory` is resident
     memory at its most above what the process held before. `chances[n, c]` are probabilities of all nodes of the
-    graph, where the place asks for them.
+    graph, where the workspace asks for them.
     """
 
     method: str
@@ -63,8 +66,8 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where hops are kept between runs, and what the machine gives.
+class Workspace:
+    """Where hops are kept between runs, what the machine gives, and what a run is asked beside scores.
 
     `depths` says how deep a shared store is made at once: feature settings (their digest) → hops.
     """
@@ -77,15 +80,46 @@ class Place:
     progress: Progress = silent
 
 
-Run = Callable[[Task, Recipe, int, Place], Report]
+Run = Callable[[Task, Recipe, int, Workspace], Report]
 
 
 @dataclass(frozen=True)
-class Method:
-    """One peer. `name` is the recipe's `model.name`; `paper` says where it comes from."""
+class Peer:
+    """One method. `name` is the recipe's `model.name`; `paper` says where it comes from.
+
+    `leaves_bundle`: what it trains is a model on hops, which `gamlp run` saves and which predicts other graphs.
+    `run_with_reuse`: how it trains again on its own predictions (`training.reuse`); None: it reads no hops of labels.
+    """
 
     name: str
     title: str
     family: str  # hops, labels, message passing, sampled, types: message passing by type and relation
     paper: str
     run: Run
+    leaves_bundle: bool = False
+    run_with_reuse: Run | None = None
+
+
+def labelled(graph: Graph, *parts: str) -> Array:
+    """Labelled rows of the split's parts, or of the whole graph."""
+    labels, split = graph.nodes.labels, graph.nodes.split
+    if labels is None or (parts and split is None):
+        raise GamlpError(f"graph '{graph.name}' has no labels or no split", hint="a method needs both")
+    known = labels.known()
+    if not parts:
+        return np.flatnonzero(known)
+    assert split is not None
+    rows = split.rows(*parts)
+    return rows[known[rows]]
+
+
+def options_of(recipe: Recipe, defaults: dict[str, Any]) -> dict[str, Any]:
+    """The recipe's `model.options` over these defaults; a name or a kind of value that they do not have is refused."""
+    given, name = recipe.model.options, recipe.model.name
+    for key, value in given.items():
+        if key not in defaults:
+            raise GamlpError(f"'{name}' has no option '{key}'", hint=f"it takes {', '.join(defaults)}")
+        kind = (int, float) if isinstance(defaults[key], float) else type(defaults[key])
+        if not isinstance(value, kind) or (isinstance(value, (int, float)) and value < 0):
+            raise GamlpError(f"'model.options.{key}' of '{name}' is {value!r}", hint=f"such as {defaults[key]!r}")
+    return defaults | given

@@ -15,8 +15,7 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.io import PeakMemory, locked, write_json
-from gamlp.peers.contract import Place, Report, Seconds, Task
-from gamlp.peers.scoring import labelled, mean_of
+from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared
@@ -24,25 +23,25 @@ from gamlp.run.train import bundle_of, fit_seed, hops_for, plan_of, prepare, pre
 from gamlp.training.batches import HopRows
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine
-from gamlp.training.scores import full_report, logits_of, probabilities
+from gamlp.training.scores import full_report, logits_of, probabilities, summary
 from gamlp.training.typed import ready
 
 INFERENCE_BATCH = 2000
 _TOOK = "seconds.json"
 
 
-def run_on_hops(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+def run_on_hops(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
     """The contract for every model of gamlp.models."""
-    device = choose_device(place.resources.device)
+    device = choose_device(workspace.resources.device)
     with PeakMemory() as peak:
-        prepared, preparation = prepare_task(task, recipe, place)
+        prepared, preparation = prepare_task(task, recipe, workspace)
         begun = time.monotonic()
-        machine = Machine(device, place.resources.memory)
-        fitted = fit_seed(prepared, seed, machine=machine, observe=place.observe, progress=place.progress)
+        machine = Machine(device, workspace.resources.memory)
+        fitted = fit_seed(prepared, seed, machine=machine, observe=workspace.observe, progress=workspace.progress)
         trained = time.monotonic()
-        test, tests = scores_of(task, prepared, fitted, place, device)
+        test, tests = scores_of(task, prepared, fitted, workspace, device)
         ended = time.monotonic()
-        chances = chances_of(task.graph, prepared, fitted, device) if place.chances else None
+        chances = chances_of(task.graph, prepared, fitted, device) if workspace.chances else None
         if recipe.smoothing is not None:  # smoothing must know all rows: theirs is its inference
             ended = time.monotonic()
     parameters = sum(value.numel() for value in fitted.model.parameters())
@@ -53,41 +52,41 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
     )  # fmt: skip
 
 
-def prepare_task(task: Task, recipe: Recipe, place: Place) -> tuple[Prepared, float]:
+def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prepared, float]:
     """Hops of a task and the seconds they took to make. Splits of one graph share the hops of its features."""
-    task, recipe, made = _ready(task, recipe, place)
+    task, recipe, made = _ready(task, recipe, workspace)
     if task.valid is not None or recipe.training.setting == "inductive":
         graphs = [_known(graph) for graph in (task.graph, task.valid) if graph is not None]
-        folder = place.hops / f"inductive-{digest([graphs, plan_of(recipe).model_dump()])}"
+        folder = workspace.hops / f"inductive-{digest([graphs, plan_of(recipe).model_dump()])}"
         with locked(folder):
             begun = time.monotonic()
             prepared = prepare(
                 task.graph, recipe, folder,
-                valid_graph=task.valid, resources=place.resources, progress=place.progress,
+                valid_graph=task.valid, resources=workspace.resources, progress=workspace.progress,
             )  # fmt: skip
             return prepared, made + _took(folder, time.monotonic() - begun)
-    features, first = features_store(task.graph, recipe, place)
-    rows = "all" if place.chances else "split"
+    features, first = features_store(task.graph, recipe, workspace)
+    rows = "all" if workspace.chances else "split"
     plan = plan_of(recipe).model_copy(update={"features": None, "rows": rows})
-    folder = place.hops / f"labels-{digest([_known(task.graph), plan.model_dump()])}"
+    folder = workspace.hops / f"labels-{digest([_known(task.graph), plan.model_dump()])}"
     with locked(folder):
         begun = time.monotonic()
         prepared = prepare_split(
-            task.graph, recipe, features, folder, rows=rows, resources=place.resources, progress=place.progress
+            task.graph, recipe, features, folder, rows=rows, resources=workspace.resources, progress=workspace.progress
         )
         second = _took(folder, time.monotonic() - begun) if recipe.labels_used else 0.0
     return prepared, made + first + second
 
 
-def _ready(task: Task, recipe: Recipe, place: Place) -> tuple[Task, Recipe, float]:
+def _ready(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Task, Recipe, float]:
     """A graph of several relations with features of all types, and the seconds they took to make."""
     if not task.graph.heterogeneous:
         return task, recipe, 0.0
     settings = recipe.relations.model_dump(include={"reduce", "missing", "dimension", "embedding_epochs", "seed"})
-    folder = place.hops / f"made-{digest([fingerprint.structure(task.graph), settings])}"
+    folder = workspace.hops / f"made-{digest([fingerprint.structure(task.graph), settings])}"
     with locked(folder):
         begun = time.monotonic()
-        graph, recipe = ready(task.graph, recipe, folder, place.progress)
+        graph, recipe = ready(task.graph, recipe, folder, workspace.progress)
         return replace(task, graph=graph), recipe, _took(folder, time.monotonic() - begun)
 
 
@@ -98,17 +97,17 @@ def features_key(recipe: Recipe) -> str:
     return digest(features.model_dump(exclude={"hops"}))
 
 
-def features_store(graph: Graph, recipe: Recipe, place: Place) -> tuple[HopStore, float]:
-    """All rows, as deep as `place.depths` asks; made once, in seconds that are kept beside it."""
+def features_store(graph: Graph, recipe: Recipe, workspace: Workspace) -> tuple[HopStore, float]:
+    """All rows, as deep as `workspace.depths` asks; made once, in seconds that are kept beside it."""
     plan = plan_of(recipe, labels=False).model_copy(update={"rows": "all"})
     assert plan.features is not None
-    hops = max(plan.features.hops, place.depths.get(features_key(recipe), 0))
+    hops = max(plan.features.hops, workspace.depths.get(features_key(recipe), 0))
     plan = plan.model_copy(update={"features": plan.features.model_copy(update={"hops": hops})})
     key = digest([fingerprint.structure(graph), _features_of(graph), plan.model_dump(exclude={"labels"})])
-    folder = place.hops / f"{graph.name}-{key}"
+    folder = workspace.hops / f"{graph.name}-{key}"
     with locked(folder):
         begun = time.monotonic()
-        store = place.resources.engine().propagate(graph, plan, folder, place.progress)
+        store = workspace.resources.engine().propagate(graph, plan, folder, workspace.progress)
         return store, _took(folder, time.monotonic() - begun)
 
 
@@ -137,7 +136,7 @@ def _features_of(graph: Graph) -> str:
 
 
 def scores_of(
-    task: Task, prepared: Prepared, fitted: Fitted, place: Place, device: torch.device
+    task: Task, prepared: Prepared, fitted: Fitted, workspace: Workspace, device: torch.device
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Test rows' scores; of several graphs the mean, and each."""
     if not task.tests:
@@ -149,11 +148,11 @@ def scores_of(
     found = {}
     for name, graph in task.tests.items():
         key = digest([_known(graph), plan_of(prepared.recipe, prepared.statistics).model_dump()])
-        with locked(folder := place.hops / f"{graph.name}-{key}"):
-            store = hops_for(bundle, graph, folder, place.resources, place.progress)
+        with locked(folder := workspace.hops / f"{graph.name}-{key}"):
+            store = hops_for(bundle, graph, folder, workspace.resources, workspace.progress)
         rows = rows_of(store, prepared.recipe, labelled(graph))
         found[name] = full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0))
-    return mean_of(list(found.values())), found
+    return summary(list(found.values()))["mean"], found
 
 
 def chances_of(graph: Graph, prepared: Prepared, fitted: Fitted, device: torch.device) -> Array:

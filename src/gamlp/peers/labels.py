@@ -13,9 +13,8 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Features, Graph
 from gamlp.io import PeakMemory
-from gamlp.peers.contract import Place, Report, Run, Seconds, Task
+from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
 from gamlp.peers.hops import chances_of, prepare_task, probabilities_of, scores_of
-from gamlp.peers.scoring import labelled
 from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagation
 from gamlp.propagation import Operator
 from gamlp.recipe import Recipe
@@ -36,7 +35,7 @@ class _Spreading(BaseModel):
     clamped: bool = False
 
 
-def propagate_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+def propagate_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
     """The contract for label propagation, which has nothing to train: all its time is inference."""
     _refuse_other_graphs(task, recipe, "label propagation")
     settings = _spreading(recipe)
@@ -45,30 +44,30 @@ def propagate_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Rep
         begun = time.monotonic()
         found = label_propagation(
             task.graph, operator=operator, **settings.model_dump(),
-            threads=place.resources.threads, progress=place.progress,
+            threads=workspace.resources.threads, progress=workspace.progress,
         )  # fmt: skip
         seconds = time.monotonic() - begun
     valid = {name: value for name, value in _scores(task.graph, found, "valid").items() if name in ("loss", "score")}
     return Report(
         recipe.model.name, seed, valid, _scores(task.graph, found, "test"), Seconds(0.0, 0.0, seconds), peak.bytes,
-        parameters=0, chances=found if place.chances else None,
+        parameters=0, chances=found if workspace.chances else None,
     )  # fmt: skip
 
 
 def smoothed(base: Run) -> Run:
     """Correct & Smooth after another method, by the recipe's `smoothing`; its time is inference."""
 
-    def run(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+    def run(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
         _refuse_other_graphs(task, recipe, "Correct & Smooth")
         settings, labels = recipe.smoothing, task.graph.nodes.labels
         assert settings is not None
-        check_room(task.graph, place.resources.memory)
-        report = base(task, recipe, seed, replace(place, chances=True))
+        check_room(task.graph, workspace.resources.memory)
+        report = base(task, recipe, seed, replace(workspace, chances=True))
         assert report.chances is not None and labels is not None
         with PeakMemory() as peak:
             begun = time.monotonic()
             found = correct_and_smooth(
-                task.graph, report.chances, settings, threads=place.resources.threads, progress=place.progress
+                task.graph, report.chances, settings, threads=workspace.resources.threads, progress=workspace.progress
             )
             took = time.monotonic() - begun
         valid = _scores(task.graph, found, "valid")
@@ -78,7 +77,7 @@ def smoothed(base: Run) -> Run:
             test=_scores(task.graph, found, "test"),
             seconds=replace(report.seconds, inference=report.seconds.inference + took),
             peak_memory=max(report.peak_memory, peak.bytes + report.chances.nbytes),
-            chances=found if place.chances else None,
+            chances=found if workspace.chances else None,
         )
 
     return run
@@ -94,7 +93,7 @@ class _Round:
         return better(self.fitted.valid, other.fitted.valid, monitor)
 
 
-def reuse_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
     """The contract for label reuse on hops: train, let predictions stand for unknown labels, propagate, train again.
 
     Y^(0) of a later round is one-hot on training rows and what the round before said elsewhere. Where labels are
@@ -108,32 +107,32 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
         )
     if not len(labelled(task.graph, "valid")):
         raise GamlpError("label reuse chooses its round by validation rows, and there are none")
-    device = choose_device(place.resources.device)
-    machine = Machine(device, place.resources.memory)
+    device = choose_device(workspace.resources.device)
+    machine = Machine(device, workspace.resources.memory)
     training = 0.0
     best: _Round | None = None
     said: Array | None = None
-    place.hops.mkdir(parents=True, exist_ok=True)
-    with PeakMemory() as peak, TemporaryDirectory(dir=place.hops) as folder:
+    workspace.hops.mkdir(parents=True, exist_ok=True)
+    with PeakMemory() as peak, TemporaryDirectory(dir=workspace.hops) as folder:
         once = recipe.changed({"training.reuse": 0})
-        prepared, preparation = prepare_task(task, once, replace(place, chances=True))
+        prepared, preparation = prepare_task(task, once, replace(workspace, chances=True))
         for number in range(recipe.training.reuse + 1):
             begun = time.monotonic()
             if said is not None:
-                prepared = _told_again(task.graph, prepared, said, Path(folder) / f"round-{number}", place)
+                prepared = _told_again(task.graph, prepared, said, Path(folder) / f"round-{number}", workspace)
                 preparation += time.monotonic() - begun
                 begun = time.monotonic()
-            fitted = fit_seed(prepared, seed, machine=machine, observe=place.observe, progress=place.progress)
+            fitted = fit_seed(prepared, seed, machine=machine, observe=workspace.observe, progress=workspace.progress)
             here = _Round(prepared, fitted)
             best = here if best is None or here.beats(best, recipe.training.monitor) else best
             if number < recipe.training.reuse:
-                said = _said(task.graph, prepared, fitted, place)
+                said = _said(task.graph, prepared, fitted, workspace)
             training += time.monotonic() - begun
         assert best is not None
         begun = time.monotonic()
-        test, tests = scores_of(task, best.prepared, best.fitted, place, device)
+        test, tests = scores_of(task, best.prepared, best.fitted, workspace, device)
         ended = time.monotonic()
-        wanted = place.chances or recipe.smoothing is not None
+        wanted = workspace.chances or recipe.smoothing is not None
         found = chances_of(task.graph, best.prepared, best.fitted, device) if wanted else None
     kept = best.fitted
     parameters = sum(value.numel() for value in kept.model.parameters())
@@ -143,16 +142,16 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
     )  # fmt: skip
 
 
-def _said(graph: Graph, prepared: Prepared, fitted: Fitted, place: Place) -> Array:
+def _said(graph: Graph, prepared: Prepared, fitted: Fitted, workspace: Workspace) -> Array:
     """Probabilities of all nodes; of training rows as they were trained on, without their own fold's labels."""
-    device = choose_device(place.resources.device)
+    device = choose_device(workspace.resources.device)
     found = chances_of(graph, prepared, fitted, device)
     if prepared.train.crossfit:
         found[prepared.train.rows] = probabilities_of(fitted, prepared.train, prepared.many, device)
     return found
 
 
-def _told_again(graph: Graph, prepared: Prepared, said: Array, folder: Path, place: Place) -> Prepared:
+def _told_again(graph: Graph, prepared: Prepared, said: Array, folder: Path, workspace: Workspace) -> Prepared:
     """The same rows and hops of features; hops of labels from training labels and what was said of other rows."""
     nodes = replace(graph.nodes, features=Features(said))
     checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/features.npy")}
@@ -161,7 +160,7 @@ def _told_again(graph: Graph, prepared: Prepared, said: Array, folder: Path, pla
     assert plan.labels is not None and prepared.valid is not None
     soft = plan.labels.model_copy(update={"soft": True})
     plan = plan.model_copy(update={"features": None, "labels": soft, "rows": "all"})
-    store = place.resources.engine().propagate(graph, plan, folder, place.progress)
+    store = workspace.resources.engine().propagate(graph, plan, folder, workspace.progress)
     return replace(
         prepared,
         store=store,

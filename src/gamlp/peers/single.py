@@ -17,15 +17,15 @@ from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.io import atomic_file, save_array, write_json, write_text
-from gamlp.peers.contract import Place, Report, Seconds, Task
+from gamlp.peers.contract import Report, Seconds, Task, Workspace
 from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances, write_page
 from gamlp.run.predictions import Written, write_chances
 from gamlp.run.prepare import HERE, Resources
-from gamlp.run.train import summary
 from gamlp.training.run_folder import METHOD_RUN
+from gamlp.training.scores import best_of, summary
 
 _ROWS = 100_000
 
@@ -61,7 +61,7 @@ def run_method(
         if fresh and not reports:  # nothing was learned: the same --out may be used with a better recipe
             shutil.rmtree(out)
         raise
-    best = max(reports, key=lambda seed: (reports[seed].valid.get("score", 0.0), -reports[seed].valid.get("loss", 0.0)))
+    best = best_of({seed: report.valid for seed, report in reports.items()}, recipe.training.monitor)
     chances = np.load(_chances_path(out, best), mmap_mode="r", allow_pickle=False)
     labels = graph.nodes.labels
     assert labels is not None
@@ -121,8 +121,8 @@ def _seed(task: Task, recipe: Recipe, seed: int, out: Path, resources: Resources
         content = json.loads(path.read_text())
         return Report(**{**content, "seconds": Seconds(**content["seconds"])})
     lines: list[dict[str, Any]] = []
-    place = Place(out / "hops", resources, chances=True, observe=lines.append, progress=progress)
-    report = run(task, recipe, seed, place)
+    workspace = Workspace(out / "hops", resources, chances=True, observe=lines.append, progress=progress)
+    report = run(task, recipe, seed, workspace)
     assert report.chances is not None
     with atomic_file(_chances_path(out, seed)) as new:
         save_array(new, report.chances)

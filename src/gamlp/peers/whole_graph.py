@@ -18,8 +18,7 @@ from gamlp.graph.graph import Graph
 from gamlp.graph.induced import induced
 from gamlp.io import PeakMemory
 from gamlp.models.shape import Shape
-from gamlp.peers.contract import Place, Report, Run, Seconds, Task
-from gamlp.peers.scoring import labelled, mean_of
+from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
 from gamlp.peers.typed_views import TypedRows, TypedShape, check_alike, typed_statistics, typed_view
 from gamlp.peers.views import UNKNOWN, GraphRows, Sampler, View, view_of
 from gamlp.propagation import feature_statistics
@@ -27,7 +26,7 @@ from gamlp.recipe import Recipe
 from gamlp.training.checks import check_trainable
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine, fit
-from gamlp.training.scores import full_report, probabilities
+from gamlp.training.scores import full_report, probabilities, summary
 
 MakeModel = Callable[[Shape, Recipe], nn.Module]
 MakeTyped = Callable[[TypedShape, Recipe], nn.Module]
@@ -51,7 +50,7 @@ def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, mask
     (`model.options.masked` changes it).
     """
 
-    def run(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+    def run(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
         with PeakMemory() as peak, TemporaryDirectory() as folder:
             begun = time.monotonic()
             check_trainable(task.graph)
@@ -60,7 +59,7 @@ def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, mask
             if sampler is not None:
                 sides = replace(sides, train=replace(sides.train, sampler=sampler(sides.train, recipe, seed)))
             shape = Shape(int(sides.train.view.x.shape[1]), sides.train.classes, 0)
-            report = _report(lambda: make(shape, recipe), sides, task, recipe, seed, place, begun)
+            report = _report(lambda: make(shape, recipe), sides, task, recipe, seed, workspace, begun)
         return replace(report, peak_memory=peak.bytes)
 
     return run
@@ -72,7 +71,7 @@ def typed_message_passing(make: MakeTyped) -> Run:
     Nodes of a type without features learn a row of their own; features that were completed before are read as such.
     """
 
-    def run(task: Task, recipe: Recipe, seed: int, place: Place) -> Report:
+    def run(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
         with PeakMemory() as peak, TemporaryDirectory() as folder:
             begun = time.monotonic()
             _check_typed(task.graph, recipe)
@@ -81,7 +80,7 @@ def typed_message_passing(make: MakeTyped) -> Run:
             for name, rows in {"valid": sides.valid, **sides.tests}.items():
                 if rows is not None:
                     check_alike(shape, rows.view.shape, name)
-            report = _report(lambda: make(shape, recipe), sides, task, recipe, seed, place, begun)
+            report = _report(lambda: make(shape, recipe), sides, task, recipe, seed, workspace, begun)
         return replace(report, peak_memory=peak.bytes)
 
     return run
@@ -93,23 +92,23 @@ def _report(
     task: Task,
     recipe: Recipe,
     seed: int,
-    place: Place,
+    workspace: Workspace,
     begun: float,
 ) -> Report:
     """Train on one side, choose by another, and only then look at the tests; memory is for the caller to tell."""
-    device = choose_device(place.resources.device)
+    device = choose_device(workspace.resources.device)
     labels = task.graph.nodes.labels
     assert labels is not None
     prepared = time.monotonic()
     fitted = fit(
         make, sides.train, sides.valid, recipe.training,
-        seed=seed, machine=Machine(device), observe=place.observe, progress=place.progress,
+        seed=seed, machine=Machine(device), observe=workspace.observe, progress=workspace.progress,
     )  # fmt: skip
     trained = time.monotonic()
     found = {name: full_report(fitted.model, rows.batches(0, device)) for name, rows in sides.tests.items()}
     ended = time.monotonic()
     chances = None
-    if place.chances:
+    if workspace.chances:
         whole = next(iter(sides.tests.values())) if not task.tests else sides.train
         with torch.no_grad():
             logits = fitted.model(whole.view.of_rows(None), whole.known)
@@ -118,7 +117,7 @@ def _report(
             ended = time.monotonic()
     parameters = sum(value.numel() for value in fitted.model.parameters())
     return Report(
-        recipe.model.name, seed, fitted.valid, mean_of(list(found.values())),
+        recipe.model.name, seed, fitted.valid, summary(list(found.values()))["mean"],
         Seconds(prepared - begun, trained - prepared, ended - trained), 0, parameters,
         fitted.epoch, fitted.epochs, fitted.stopped, found if task.tests else {}, chances,
     )  # fmt: skip

@@ -1,8 +1,22 @@
 """report.html: one page with everything a run has to tell, in one file."""
 
+# What a page says, as plain numbers and texts
 from gamlp.report.content import SeedScores, Timings, content_of_chances, content_of_run
+
+# Who looks on while rows are scored; weights over hops by degree
 from gamlp.report.observed import Observed, listening
+
+# The page itself
 from gamlp.report.page import render, write_page, write_report
 
-__all__ = ["Observed", "SeedScores", "Timings", "content_of_chances", "content_of_run", "listening", "render"]
-__all__ += ["write_page", "write_report"]
+__all__ = [
+    "Observed",
+    "SeedScores",
+    "Timings",
+    "content_of_chances",
+    "content_of_run",
+    "listening",
+    "render",
+    "write_page",
+    "write_report",
+]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gamlp.arrays import Array
-from gamlp.explain.weights import WeightsByDegree, grouped_hops, weights_of_rows
+from gamlp.explain import WeightsByDegree, grouped_hops, weights_of_rows
 from gamlp.graph.graph import Graph
 from gamlp.models.shape import HopWeights
 from gamlp.propagation import HopStore
@@ -27,7 +27,34 @@ Content = dict[str, Any]
 
 MOST_POINTS = 400  # of one line
 MOST_ON_PAGE = 12_000  # of all seeds together
+MOST_CLASS_BARS = 300
+MOST_LETTERS = 80  # of an id or a class: a page is no place for a whole document
+MOST_HOPS = 16  # columns of weights; far hops are added together
+_CHUNK = 10_000  # rows of probabilities counted at a time
 _LINES = ("loss", "valid_loss", "valid_score")
+
+
+@dataclass(frozen=True)
+class SeedScores:
+    """What one seed came to: `valid` and `test` hold score, loss and what else was measured."""
+
+    seed: int
+    valid: Mapping[str, float] = field(default_factory=dict)
+    test: Mapping[str, float] = field(default_factory=dict)
+    epoch: int = 0
+    epochs: int = 0
+    seconds: float | None = None
+    stopped: str = ""
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds of the parts of a run and bytes of memory; None for what was not measured."""
+
+    preparation: float | None = None
+    training: float | None = None
+    evaluation: float | None = None
+    peak_memory: float | None = None
 
 
 def curves_of(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -47,9 +74,6 @@ def curves_of(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
         columns = {name: [line.get(name) for line in kept] for name in names}
         found.append({"seed": seed, "epoch": [int(line["epoch"]) for line in kept], **columns})
     return {"step": step, "seeds": found}
-
-
-MOST_CLASS_BARS = 300
 
 
 def confusion_of(frame: Frame | None, tally: Tally | None) -> Content | None:
@@ -99,10 +123,6 @@ def weights_of(weights: WeightsByDegree | None) -> Content | None:
     return {"ranges": ranges, "first_label_hop": weights.first_label_hop, "sampled": weights.sampled}
 
 
-MOST_LETTERS = 80  # of an id or a class: a page is no place for a whole document
-MOST_HOPS = 16  # columns of weights; far hops are added together
-
-
 def clipped(text: str) -> str:
     """At most MOST_LETTERS of a text.
 
@@ -144,32 +164,6 @@ def listed_nodes(
 def _grouped(weights: Array, first: int) -> tuple[list[list[int]], list[str]]:
     columns = [grouped_hops(tuple(row), first, MOST_HOPS) for row in weights.astype(float).tolist()]
     return [[round(1000 * weight) for _, weight in row] for row in columns], [name for name, _ in columns[0]]
-
-
-_CHUNK = 10_000  # rows of probabilities counted at a time
-
-
-@dataclass(frozen=True)
-class SeedScores:
-    """What one seed came to: `valid` and `test` hold score, loss and what else was measured."""
-
-    seed: int
-    valid: Mapping[str, float] = field(default_factory=dict)
-    test: Mapping[str, float] = field(default_factory=dict)
-    epoch: int = 0
-    epochs: int = 0
-    seconds: float | None = None
-    stopped: str = ""
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Seconds of the parts of a run and bytes of memory; None for what was not measured."""
-
-    preparation: float | None = None
-    training: float | None = None
-    evaluation: float | None = None
-    peak_memory: float | None = None
 
 
 def content_of_run(

@@ -10,12 +10,12 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain.weights import WeightsByDegree, degree_bounds, weights_by_degree
+from gamlp.explain import WeightsByDegree, degree_bounds, weights_by_degree
 from gamlp.graph.graph import Graph
 from gamlp.propagation import HopStore
 from gamlp.run.prepare import rows_of
 from gamlp.training.bundle import Bundle, best_seed
-from gamlp.training.scores import Counts
+from gamlp.training.scores import ScoreCounts
 
 MOST_DRAWN = 2000  # nodes on the page, drawn at random
 MOST_MISTAKES = 200  # and the most confident mistakes beside them
@@ -86,7 +86,7 @@ class Tally:
 
     def __init__(self, frame: Frame, *, listed: bool = False, most_mistakes: int = MOST_MISTAKES) -> None:
         self.frame, self.listed, self.most_mistakes = frame, listed, most_mistakes
-        self.counts = Counts(frame.many, len(frame.classes))
+        self.counts = ScoreCounts(frame.many, len(frame.classes))
         ranges = len(frame.highs)
         self.degree_right, self.degree_error, self.degree_rows = (np.zeros(ranges, np.int64) for _ in range(3))
         size = len(frame.named) + bool(frame.others)

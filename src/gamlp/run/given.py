@@ -10,7 +10,7 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain.weights import weights_of_rows
+from gamlp.explain import weights_of_rows
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import ROLES, Graph, Labels, Split
 from gamlp.graph.manifest import digest

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.explain.weights import WeightsByDegree
+from gamlp.explain import WeightsByDegree
 from gamlp.graph.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, as_paths, ingest
 from gamlp.io import write_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.explain.weights import WeightsByDegree
+from gamlp.explain import Explanation, WeightsByDegree, explain_model
 from gamlp.graph import fingerprint
 from gamlp.graph.datasets.load import open_or_load
+from gamlp.graph.finding import rows_by_id
 from gamlp.graph.graph import Graph
 from gamlp.graph.manifest import digest
 from gamlp.io import PeakMemory
@@ -205,6 +206,27 @@ def predict(
             rows=choose_rows(read.store, rows), each_class=each_class, batch_size=batch_size, device=device,
             progress=progress,
         )  # fmt: skip
+
+
+def explain(
+    place: Path,
+    ids: Sequence[str] = (),
+    *,
+    graph: Graph | None = None,
+    beside: Path | None = None,
+    trust: str | None = None,
+    resources: Resources = HERE,
+    progress: Progress = silent,
+) -> Explanation:
+    """Explain a run folder, or a bundle on a graph, and the nodes of these ids.
+
+    Hops of another graph are made in `beside` for as long as they are needed. (default: where the run or bundle is)
+    """
+    folder = beside or (place.parent if place.is_file() else place)
+    if graph is not None:
+        rows_by_id(graph, ids)  # a misspelt id is told before hops are made
+    with opened(place, graph, folder, trust=trust, resources=resources, progress=progress) as read:
+        return explain_model(read.bundle, read.store, read.graph, ids, choose_device(resources.device))
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,14 @@ from gamlp.run.prepare import (
     without_folds,
 )
 from gamlp.spark.session import session
+from gamlp.spark.training import launch_spark
 from gamlp.training.batches import Batches
 from gamlp.training.bundle import Bundle, best_seed, make_model
 from gamlp.training.checks import check_store
 from gamlp.training.device import choose_device
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
 from gamlp.training.ranks.job import TrainingJob, fitted_of
-from gamlp.training.ranks.launch import launch_processes, launch_spark
+from gamlp.training.ranks.launch import launch_processes
 from gamlp.training.run_folder import RunFolder
 from gamlp.training.scores import Watch, full_report, summary
 

@@ -25,13 +25,14 @@ from gamlp.run.source import check_one_model
 from gamlp.run.train import Resources, best_seed, bundle_of, evaluate_rows, hops_for, prepare
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.params import GAMLPParams
-from gamlp.spark.prediction import bytes_of, importable, loaded
+from gamlp.spark.prediction import bytes_of, loaded
 from gamlp.spark.session import SparkSettings, is_here
 from gamlp.spark.tasks import run_tasks
+from gamlp.spark.training import launch_spark
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
-from gamlp.training.ranks.job import TrainingJob, fitted_of, sources_of
-from gamlp.training.ranks.launch import launch_spark
+from gamlp.training.ranks.job import TrainingJob, fitted_of
+from gamlp.training.ranks.sources import sources_of, unpacked
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _test_scores(spark: Any, bundle: Bundle, store: HopStore) -> dict[str, float
     sources = sources_of(name)
 
     def score(_: int) -> dict[str, Any]:
-        with importable(sources):
+        with unpacked(sources):
             opened = HopStore.open(place, copies=False)
             labels, split = opened.labels, opened.split
             assert labels is not None and split is not None

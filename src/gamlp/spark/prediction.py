@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +24,7 @@ from gamlp.run.predictions import asked_for, chances, no_rows, not_kept, row_set
 from gamlp.run.prepare import plan_of, rows_of, without_folds
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
-from gamlp.training.ranks.job import Sources, sources_of, unpacked
+from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 
 RANGE_BYTES = 32 << 20  # of hops that a task reads at a time
 _RANGES_OF_TASK = 16  # where there are many: a task opens the model once
@@ -92,7 +90,7 @@ class PredictionTask:
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Numbers of ranges → rows of predictions."""
-        with importable(self.sources):
+        with unpacked(self.sources):
             bundle = loaded(self.bundle, self.model)  # whoever asked has named it on the driver
             store = self.opened()
             schema, take = self.schema(bundle), self.ids.reader()
@@ -244,20 +242,3 @@ def loaded(data: bytes, trust: str | None) -> Bundle:
         path = Path(folder) / "bundle.safetensors"
         path.write_bytes(data)
         return Bundle.load(path, trust)
-
-
-@contextmanager
-def importable(sources: Sources) -> Iterator[None]:
-    """Modules as they were sent: a worker serves one task after the other, and may know older ones."""
-    tops = {PurePosixPath(name).parts[0].removesuffix(".py") for name in sources}
-
-    def forget() -> None:
-        for name in [name for name in sys.modules if name.partition(".")[0] in tops]:
-            del sys.modules[name]
-
-    with unpacked(sources):
-        forget()
-        try:
-            yield
-        finally:
-            forget()

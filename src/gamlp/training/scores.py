@@ -123,7 +123,7 @@ def report_of(chance: Array, target: Array) -> dict[str, float]:
 
 
 def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, float]:
-    counts = Counts(target.ndim == 2)
+    counts = ScoreCounts(target.ndim == 2)
     kept: list[Array] = []
     for chance, answers in parts:
         counts.add(chance, answers)
@@ -136,7 +136,7 @@ def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, fl
     return report
 
 
-class Counts:
+class ScoreCounts:
     """What every score is made of, batch by batch. By class: rightly chosen, wrongly chosen, missed."""
 
     def __init__(self, many: bool, classes: int = 1) -> None:

@@ -13,7 +13,7 @@ pytest.importorskip("torch_geometric")
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
-from gamlp.peers.contract import Place, Task
+from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.registry import METHODS, recipe_for, run
 from gamlp.peers.typed_views import typed_view
 from gamlp.recipe import Recipe
@@ -53,8 +53,8 @@ def _relation(name: str, source: str, target: str, ends: Any, count: int, revers
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path, ONE_THREAD, chances=True)
+def place(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, ONE_THREAD, chances=True)
 
 
 def quick(name: str, **changes: Any) -> Recipe:
@@ -64,7 +64,7 @@ def quick(name: str, **changes: Any) -> Recipe:
 
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("name", ALL)
-def test_a_run_learns_what_only_nodes_without_features_tell(name: str, many: bool, place: Place) -> None:
+def test_a_run_learns_what_only_nodes_without_features_tell(name: str, many: bool, place: Workspace) -> None:
     graph = planted(many)
     report = run(graph, quick(name, learning_rate=0.05), 0, place)
     assert report.test["score"] > 0.85 and report.test["macro_f1"] > 0.85  # features alone are noise
@@ -89,7 +89,7 @@ def f1(graph: Graph, chances: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_test_labels_change_nothing_but_the_test_score(name: str, place: Place) -> None:
+def test_test_labels_change_nothing_but_the_test_score(name: str, place: Workspace) -> None:
     graph = planted()
     assert graph.nodes.labels is not None and graph.nodes.split is not None
     values = graph.nodes.labels.values.copy()
@@ -101,7 +101,7 @@ def test_test_labels_change_nothing_but_the_test_score(name: str, place: Place) 
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_target_without_features_and_completed_ones_both_run(name: str, place: Place) -> None:
+def test_a_target_without_features_and_completed_ones_both_run(name: str, place: Workspace) -> None:
     bare = planted(features=False)
     full = planted().with_features(author=Features(np.random.default_rng(1).normal(size=(30, 7)).astype(np.float32)))
     for graph in (bare, full):
@@ -123,7 +123,7 @@ def _each(relation: Relation) -> Any:
         yield from zip(rows, near, [None] * len(rows) if weights is None else weights)
 
 
-def test_what_cannot_be_trained_is_told(place: Place) -> None:
+def test_what_cannot_be_trained_is_told(place: Workspace) -> None:
     graph = planted()
     with pytest.raises(GamlpError, match="trains on the whole graph"):
         run(graph, quick("hgt", setting="inductive"), 0, place)

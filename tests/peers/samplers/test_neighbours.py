@@ -19,11 +19,18 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels, Split
 from gamlp.models.shape import Shape
 from gamlp.peers import whole_graph
-from gamlp.peers.contract import Place, Task
-from gamlp.peers.message_passing.sampled import ClusterGCN, GraphSAINT, SampledSAGE
+from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.registry import METHODS, recipe_for
-from gamlp.peers.samplers.clusters import ClusterSampler, clusters, partition
-from gamlp.peers.samplers.neighbours import NeighbourSampler, Part, induced_part, neighbourhood, neighbours, take_rows
+from gamlp.peers.samplers.clusters import ClusterSampler, cluster_sampler, partition
+from gamlp.peers.samplers.neighbours import (
+    NeighbourSampler,
+    SampledPart,
+    induced_part,
+    neighbour_sampler,
+    neighbourhood,
+    take_rows,
+)
+from gamlp.peers.samplers.networks import ClusterGCN, GraphSAINT, SampledSAGE
 from gamlp.peers.views import GraphRows, Sampler, View
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources
@@ -221,11 +228,11 @@ def test_an_option_that_no_sampler_has_is_refused() -> None:
     view, _ = make_view(0)
     rows = GraphRows(view, np.zeros(30, np.int64), np.arange(10), 2)
     for name, options, make in (
-        ("graphsage-sampled", {"fanout": [2, 2]}, neighbours),
-        ("graphsage-sampled", {"fanouts": [2]}, neighbours),
-        ("graphsage-sampled", {"fanouts": [2, 0]}, neighbours),
-        ("cluster-gcn", {"clusters": "many"}, clusters),
-        ("cluster-gcn", {"together": -1}, clusters),
+        ("graphsage-sampled", {"fanout": [2, 2]}, neighbour_sampler),
+        ("graphsage-sampled", {"fanouts": [2]}, neighbour_sampler),
+        ("graphsage-sampled", {"fanouts": [2, 0]}, neighbour_sampler),
+        ("cluster-gcn", {"clusters": "many"}, cluster_sampler),
+        ("cluster-gcn", {"together": -1}, cluster_sampler),
     ):
         recipe = Recipe.of({"model": {"name": name, "layers": 2, "options": options}})
         with pytest.raises(GamlpError, match=next(iter(options))):
@@ -236,7 +243,7 @@ def test_an_option_that_no_sampler_has_is_refused() -> None:
 def test_a_run_is_decided_by_its_seed(name: str, tmp_path: Path) -> None:
     pytest.importorskip("pymetis")
     task, recipe = Task(_graph()), _short(name)
-    place = Place(tmp_path, Resources(threads=1, device="cpu"), chances=True)
+    place = Workspace(tmp_path, Resources(threads=1, device="cpu"), chances=True)
     first, again, other = (METHODS[name].run(task, recipe, seed, place) for seed in (4, 4, 5))
     assert first.chances is not None and again.chances is not None and other.chances is not None
     np.testing.assert_array_equal(first.chances, again.chances)
@@ -260,7 +267,7 @@ def test_inductive_training_sees_training_rows_and_edges_between_them_alone(
 
     monkeypatch.setattr(whole_graph, "fit", spying)
     recipe = _short(name).changed({"training.setting": "inductive", "training.keep": "last"})
-    place = Place(tmp_path, Resources(threads=1, device="cpu"), chances=True)
+    place = Workspace(tmp_path, Resources(threads=1, device="cpu"), chances=True)
     graph = _graph()
     split = graph.nodes.split
     assert split is not None
@@ -278,9 +285,9 @@ def test_inductive_training_sees_training_rows_and_edges_between_them_alone(
     assert torch.equal(seen[first].edges, view.edges) and torch.equal(seen[first].x, view.x)
 
 
-def _epoch(sampler: Sampler, seed: int) -> list[Part]:
+def _epoch(sampler: Sampler, seed: int) -> list[SampledPart]:
     parts = list(sampler(shuffled(seed)))
-    assert all(isinstance(part, Part) for part in parts)
+    assert all(isinstance(part, SampledPart) for part in parts)
     return parts  # type: ignore[return-value]
 
 

@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from gamlp.errors import GamlpError
-from gamlp.peers.message_passing.sampled import mean_matrix
-from gamlp.peers.samplers.neighbours import Part, incoming
-from gamlp.peers.samplers.saint import DrawNodes, SaintSampler, edges_by_degree, estimate, nodes_by_norm, saint, walks
+from gamlp.peers.samplers.neighbours import SampledPart, incoming
+from gamlp.peers.samplers.networks import mean_matrix
+from gamlp.peers.samplers.saint import (
+    DrawNodes,
+    SaintSampler,
+    edges_by_degree,
+    estimate,
+    nodes_by_norm,
+    saint_sampler,
+    walks,
+)
 from gamlp.peers.views import GraphRows, View
 from gamlp.recipe import Recipe
 from gamlp.training.scores import loss_of
@@ -58,7 +66,7 @@ def test_the_corrected_mean_and_loss_of_parts_are_the_whole_graphs_on_average(ki
     heard, plain, held, lost, parts = np.zeros((NODES, 3)), np.zeros((NODES, 3)), np.zeros(NODES), 0.0, 0
     while parts < 1200:
         for part in sampler(generator):
-            assert isinstance(part, Part) and part.origin is not None and part.share is not None
+            assert isinstance(part, SampledPart) and part.origin is not None and part.share is not None
             nodes = part.origin.numpy()
             heard[nodes] += torch.sparse.mm(mean_matrix(part), part.x).numpy()
             block = dense[np.ix_(nodes, nodes)]
@@ -98,7 +106,7 @@ def test_corrections_are_counts_of_the_parts_that_were_drawn(seed: int, nodes: i
     np.testing.assert_allclose(found.share, parts / (alone * len(rows)), rtol=1e-5)
     assert found.parts == max(1, round(parts * len(rows) / held))
     for part in SaintSampler(view, rows, draw, found)(generator):
-        assert isinstance(part, Part) and part.origin is not None and part.weights is not None
+        assert isinstance(part, SampledPart) and part.origin is not None and part.weights is not None
         origin = part.origin.numpy()
         block = np.zeros((len(origin), len(origin)))
         block[part.edges[1].numpy(), part.edges[0].numpy()] = part.weights.numpy()
@@ -164,7 +172,7 @@ def test_the_draws_that_estimate_are_not_those_of_training_and_both_hang_on_the_
     view, _ = make_view(2)
     rows = GraphRows(view, np.zeros(NODES, np.int64), np.arange(0, NODES, 3), 2)
     recipe = Recipe.of({"model": {"name": "graphsaint", "options": {"roots": 4, "coverage": 6}}})
-    first, again, other = (saint(rows, recipe, seed) for seed in (0, 0, 1))
+    first, again, other = (saint_sampler(rows, recipe, seed) for seed in (0, 0, 1))
     assert all(isinstance(one, SaintSampler) for one in (first, again, other))
     shares = [one.corrections.share for one in (first, again, other)]  # type: ignore[attr-defined]
     np.testing.assert_array_equal(shares[0], shares[1])
@@ -178,11 +186,11 @@ def test_what_cannot_be_drawn_is_said() -> None:
     view, _ = make_view()
     rows = GraphRows(view, np.zeros(NODES, np.int64), np.array([0]), 2)
     with pytest.raises(GamlpError, match="sampler"):
-        saint(rows, Recipe.of({"model": {"name": "graphsaint", "options": {"sampler": "star"}}}), 0)
+        saint_sampler(rows, Recipe.of({"model": {"name": "graphsaint", "options": {"sampler": "star"}}}), 0)
     apart = View(torch.eye(3), torch.tensor([[0, 1], [1, 0]]))
     lonely = GraphRows(apart, np.zeros(3, np.int64), np.array([2]), 2)
     with pytest.raises(GamlpError, match="no row to train on"):
-        saint(lonely, Recipe.of({"model": {"name": "graphsaint", "options": {"sampler": "edge"}}}), 0)
+        saint_sampler(lonely, Recipe.of({"model": {"name": "graphsaint", "options": {"sampler": "edge"}}}), 0)
     empty = View(torch.eye(3), torch.zeros((2, 0), dtype=torch.int64))
     with pytest.raises(GamlpError, match="without edges"):
         nodes_by_norm(incoming(empty), 2)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.training.batches import OwnBatches
 from gamlp.training.checkpoint import Weights, read_tensors
 from gamlp.training.ranks.batch_norm import SharedBatchNorm1d, share_batch_norms
+from gamlp.training.ranks.launch import run_ranks
 from gamlp.training.ranks.world import ALONE, World
 from tests.training.ranks.ranks import CASES, CPU, digits_of, digits_scores, prepared_cases, trained_cases
 from tests.training.small import RECIPE, hop_rows, make_graph, same_weights, store_of
@@ -26,15 +25,12 @@ ROOT = Path(__file__).parents[3]
 HOW = ["held", "read"]
 
 
-def torchrun(processes: int, *command: str) -> None:
-    """Real processes on this machine, ended with the test if they hang."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
-    done = subprocess.run(
-        [*launcher, f"--nproc-per-node={processes}", *command],
-        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+def run_with(processes: int, out: Path, *words: str) -> None:
+    """Real processes on this machine."""
+    command = [sys.executable, "-m", "tests.training.ranks.ranks", *words]
+    with (out / "log").open("wb") as log:
+        ended_well = run_ranks(command, processes, {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}, log)
+    assert ended_well, (out / "log").read_text()[-3000:]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +54,7 @@ def one_of_digits(hops: Path) -> list[float]:
 @pytest.fixture(scope="module", params=[2, 3])
 def several(request: pytest.FixtureRequest, hops: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path]:
     out = tmp_path_factory.mktemp("ranks")
-    torchrun(request.param, "-m", "tests.training.ranks.ranks", str(hops), str(out))
+    run_with(request.param, out, str(hops), str(out))
     return request.param, out
 
 

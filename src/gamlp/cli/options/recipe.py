@@ -116,7 +116,7 @@ def recipe_of(
     name = recipe or default_recipe(source)
     values = parse_changes(changes or [])
     if model is not None and model != "gamlp":
-        from gamlp.peers.registry import recipe_name
+        from gamlp.peers import recipe_name
 
         if (name := recipe_name(model, source.name)) is None:
             values = {"model.name": model, **values}

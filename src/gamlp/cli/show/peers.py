@@ -8,7 +8,7 @@ from gamlp.cli.show import display
 from gamlp.cli.show.scores import say, show_scores
 
 if TYPE_CHECKING:
-    from gamlp.peers.single import Single
+    from gamlp.peers import Single
 
 
 def show_single(single: Single, name: str, seconds: float, as_json: bool) -> None:

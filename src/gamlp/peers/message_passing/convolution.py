@@ -11,9 +11,9 @@ from torch_geometric.nn import JumpingKnowledge
 
 from gamlp.errors import GamlpError
 from gamlp.models.shape import Shape
+from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import Convolution, InitialisedLinear, Mean, Softmaxed, dropout
 from gamlp.peers.message_passing.sparse import adjacency, features_of
-from gamlp.peers.samplers.neighbours import options_of
 from gamlp.peers.views import View
 from gamlp.recipe import Recipe
 

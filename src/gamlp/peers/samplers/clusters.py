@@ -11,7 +11,8 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.peers.samplers.neighbours import induced_part, options_of
+from gamlp.peers.contract import options_of
+from gamlp.peers.samplers.neighbours import induced_part
 from gamlp.peers.views import GraphRows, Sampler, View
 from gamlp.recipe import Recipe
 
@@ -71,7 +72,7 @@ def partition(view: View, count: int, seed: int = 0) -> list[Array]:
     return [members for members in found if len(members)]
 
 
-def clusters(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
+def cluster_sampler(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
     """Clusters by the recipe: how many, and how many of them together."""
     options = options_of(recipe, CLUSTERS)
     members = partition(train.view, max(1, options["clusters"]), seed)

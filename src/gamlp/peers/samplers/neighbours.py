@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.peers.contract import options_of
 from gamlp.peers.views import GraphRows, Sampler, View
 from gamlp.recipe import Recipe
 
@@ -45,7 +46,7 @@ class Incoming:
 
 
 @dataclass(frozen=True)
-class Part(View):
+class SampledPart(View):
     """A sampled part; its edges are sorted by target.
 
     `within[k]` counts its first nodes, those at most k steps from the rows asked for (empty: in no order): a layer
@@ -83,7 +84,7 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     )
 
 
-def induced_part(view: View, nodes: Array, rows: Array) -> tuple[Part, Array]:
+def induced_part(view: View, nodes: Array, rows: Array) -> tuple[SampledPart, Array]:
     """Nodes (ascending) with every edge between them, rows among them asked for; and where these edges stood."""
     near = incoming(view)
     local = np.full(view.nodes, -1)
@@ -100,7 +101,7 @@ def induced_part(view: View, nodes: Array, rows: Array) -> tuple[Part, Array]:
 
 def neighbourhood(
     view: View, rows: Array, fanouts: Sequence[int | None], generator: torch.Generator | None = None
-) -> Part:
+) -> SampledPart:
     """Rows, and step by step the neighbours that they hear: at step k at most `fanouts[k]` a node (None: all).
 
     Each node draws its neighbours once, without replacement, when it is first reached; all layers use them.
@@ -130,9 +131,9 @@ def whole_neighbourhood(view: View, steps: int) -> View:
 
     Exact for nets that weigh what a node hears by what that node alone hears.
     """
-    if view.rows is None or (isinstance(view, Part) and view.within):
+    if view.rows is None or (isinstance(view, SampledPart) and view.within):
         return view
-    made: list[tuple[Tensor, int, Part]] = view.kept.setdefault("neighbourhoods", [])
+    made: list[tuple[Tensor, int, SampledPart]] = view.kept.setdefault("neighbourhoods", [])
     for rows, depth, part in made:
         if rows is view.rows and depth == steps:
             return part
@@ -143,17 +144,17 @@ def whole_neighbourhood(view: View, steps: int) -> View:
 
 def _part(
     view: View, nodes: Array, edges: Array, places: Array, rows: Array, within: tuple[int, ...] = ()
-) -> Part:  # fmt: skip
+) -> SampledPart:  # fmt: skip
     weights = incoming(view).weights
     origin = torch.from_numpy(nodes)
-    return Part(
+    return SampledPart(
         take_rows(view.x, origin),
         torch.from_numpy(edges),
         None if weights is None else torch.from_numpy(weights[places]),
         torch.from_numpy(rows),
         origin if view.origin is None else view.origin[origin],
         within=within,
-        normalised=isinstance(view, Part) and view.normalised,
+        normalised=isinstance(view, SampledPart) and view.normalised,
     )
 
 
@@ -197,7 +198,7 @@ class NeighbourSampler:
             yield neighbourhood(self.view, self.rows[order[start : start + self.batch]], self.fanouts, generator)
 
 
-def neighbours(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
+def neighbour_sampler(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
     """Neighbour sampling by the recipe's `fanouts`, one a layer."""
     fanouts = options_of(recipe, NEIGHBOURS)["fanouts"]
     if not all(isinstance(one, int) and one > 0 for one in fanouts) or len(fanouts) != recipe.model.layers:
@@ -206,15 +207,3 @@ def neighbours(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
             hint="give one number of neighbours a layer, such as [25, 10]",
         )
     return NeighbourSampler(train.view, np.asarray(train.rows, np.int64), fanouts, recipe.training.batch_size)
-
-
-def options_of(recipe: Recipe, defaults: dict[str, Any]) -> dict[str, Any]:
-    """The recipe's `model.options` over these defaults; a name or a kind of value that they do not have is refused."""
-    given, name = recipe.model.options, recipe.model.name
-    for key, value in given.items():
-        if key not in defaults:
-            raise GamlpError(f"'{name}' has no option '{key}'", hint=f"it takes {', '.join(defaults)}")
-        kind = (int, float) if isinstance(defaults[key], float) else type(defaults[key])
-        if not isinstance(value, kind) or (isinstance(value, (int, float)) and value < 0):
-            raise GamlpError(f"'model.options.{key}' of '{name}' is {value!r}", hint=f"such as {defaults[key]!r}")
-    return defaults | given

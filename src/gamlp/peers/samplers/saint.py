@@ -11,7 +11,8 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.peers.samplers.neighbours import Incoming, incoming, induced_part, options_of
+from gamlp.peers.contract import options_of
+from gamlp.peers.samplers.neighbours import Incoming, incoming, induced_part
 from gamlp.peers.views import GraphRows, Sampler, View
 from gamlp.recipe import Recipe
 
@@ -145,7 +146,7 @@ def _by_weight(weights: Array, count: int) -> DrawNodes:
     return draw
 
 
-def saint(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
+def saint_sampler(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
     """GraphSAINT by the recipe. Walks begin at rows to train on: of a training graph, these are all its nodes."""
     options = options_of(recipe, SAINT)
     near, rows = incoming(train.view), np.unique(np.asarray(train.rows, np.int64))

@@ -1,19 +1,14 @@
-"""A training job as plain JSON, and the worker that runs it: the same under torchrun and inside Spark."""
+"""A training job as plain JSON, and the worker that runs it: the same in processes here and in tasks of Spark."""
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import json
 import os
 import sys
-import sysconfig
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path, PurePosixPath
+from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +19,6 @@ from torch import distributed
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place, available_memory, usable_cores
-from gamlp.models.registry import is_own
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared, reopened
@@ -32,96 +26,8 @@ from gamlp.training.bundle import make_model
 from gamlp.training.checkpoint import Weights, read_tensors, save_tensors, sealed
 from gamlp.training.device import choose_device
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, fit
+from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import World
-
-MOST_BYTES = 16 << 20
-Sources = dict[str, str]  # path below a folder of Python's search path → text
-
-
-def sources_of(model: str) -> Sources:
-    """The module that a model's name leads to, or all of its package, and what these import from the same folder.
-
-    What is installed (in Python's own folders) is not sent: it must be installed on the other side too.
-    """
-    found: Sources = {}
-    if not is_own(model):
-        return found
-    wanted, home = [model.partition(":")[0].partition(".")[0]], None
-    while wanted:
-        name = wanted.pop()
-        files = _files_of(name)
-        if not files or name == "gamlp" or _installed(files[0][1]):
-            continue
-        folder = files[0][1].parents[len(files[0][0].parts) - 1]
-        if home not in (None, folder) or files[0][0].as_posix() in found:
-            continue
-        home = folder
-        for relative, path in files:
-            found[relative.as_posix()] = text = path.read_text(encoding="utf-8")
-            wanted += _imports(text)
-        if sum(map(len, found.values())) > MOST_BYTES:
-            raise GamlpError(f"the package of model '{model}' is too large to be sent", hint="install it everywhere")
-    return found
-
-
-def _files_of(name: str) -> list[tuple[PurePosixPath, Path]]:
-    """Every .py file of a top module or package, with its path from the folder that is searched."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError, AttributeError):
-        return []
-    if spec is None:
-        return []
-    if spec.submodule_search_locations is None:
-        path = Path(spec.origin or "")
-        return [(PurePosixPath(path.name), path)] if path.suffix == ".py" else []
-    folders = [Path(place) for place in spec.submodule_search_locations]
-    return [
-        (PurePosixPath(name, *path.relative_to(folder).parts), path)
-        for folder in folders[:1]
-        for path in sorted(folder.rglob("*.py"))
-    ]
-
-
-def _installed(path: Path) -> bool:
-    if {"site-packages", "dist-packages"} & set(path.parts):
-        return True
-    places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(place is not None and path.resolve().is_relative_to(Path(place).resolve()) for place in places)
-
-
-def _imports(text: str) -> list[str]:
-    """Top names of what a module imports."""
-    names = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names += [alias.name.partition(".")[0] for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.append(node.module.partition(".")[0])
-    return names
-
-
-@contextmanager
-def unpacked(sources: Sources) -> Iterator[None]:
-    """Importable while the block runs, from a folder that only this process knows."""
-    if not sources:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="gamlp-code-") as folder:
-        for name, text in sources.items():
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts:
-                raise GamlpError(f"'{name}' is no path of a module")
-            place = Path(folder, *path.parts)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8")
-        sys.path.insert(0, folder)  # before an older copy of the same module
-        importlib.invalidate_caches()
-        try:
-            yield
-        finally:
-            sys.path.remove(folder)
-
 
 DRIVER = "GAMLP_DRIVER"  # the process whose end ends the workers it started on the same machine
 _BETWEEN_PUTS = 1.0  # seconds
@@ -211,9 +117,8 @@ def run_job(job: TrainingJob, world: World) -> None:
 
 
 def _train(job: TrainingJob, world: World, device: torch.device) -> None:
-    here = world.neighbours(device)
-    torch.set_num_threads(job.threads or max(1, usable_cores() // here))
-    memory = available_memory() // 2 // here if job.memory is None else job.memory
+    torch.set_num_threads(job.threads or max(1, usable_cores() // world.local_size))
+    memory = available_memory() // 2 // world.local_size if job.memory is None else job.memory
     prepared = job.prepared()
     checkpoint = Place.of(job.checkpoint)
     machine = Machine(device, memory, checkpoint, job.checkpoint_seconds, world)
@@ -277,14 +182,15 @@ def fitted_of(prepared: Prepared, facts: dict[str, Any], weights: Weights) -> Fi
 def device_of(name: str, world: World) -> torch.device:
     """Each rank of a machine has a GPU of its own, or none has: gloo and nccl are of one kind of device each."""
     device = choose_device(name)
+    if device.type == "cuda" and ":" not in name and torch.cuda.device_count() >= world.local_size:
+        return torch.device("cuda", world.local_rank)
     if world.size == 1 or device.type == "cpu":
         return device
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    if device.type == "cuda" and ":" not in name and torch.cuda.device_count() >= local:
-        return torch.device("cuda", world.local_rank)
     if name == "auto":
         return torch.device("cpu")
-    raise GamlpError(f"{local} processes cannot share device '{name}'", hint="one GPU for each, or --device cpu")
+    raise GamlpError(
+        f"{world.local_size} processes cannot share device '{name}'", hint="one GPU for each, or --device cpu"
+    )
 
 
 class _Lines:
@@ -337,7 +243,7 @@ def _end_with(driver: int) -> None:
 
 
 def main(path: str) -> int:
-    """`python -m gamlp.training.ranks.job JOB.json`, as one of torchrun's workers."""
+    """`python -m gamlp.training.ranks.job JOB.json`, as one of the processes that `launch_processes` starts."""
     if driver := os.environ.get(DRIVER):
         _end_with(int(driver))
     job = TrainingJob.model_validate_json(Path(path).read_bytes())

@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
-import hashlib
+import fcntl
 import os
-import platform
 import socket
+import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
-from torch._C._distributed_c10d import PrefixStore
-from torch.distributed.rendezvous import rendezvous
+from torch._C._distributed_c10d import TCPStore
 
 from gamlp.errors import GamlpError
 
 # A rank that waits longer for the others gives up; within it rank 0 may write a checkpoint and all read a batch.
 PATIENCE = timedelta(minutes=10)
+LOOPBACK = "127.0.0.1"
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+_LISTENING = "GAMLP_LISTENING"  # the number of rank 0's socket, which its launcher opened
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where ranks meet: rank 0 answers at host:port, on the open socket `listening`; `own` is a rank's own address."""
+
+    host: str = LOOPBACK
+    port: int = 0
+    own: str = LOOPBACK
+    listening: int | None = None
+
+    def store(self, patience: timedelta) -> TCPStore:
+        """What ranks know of each other; a socket of torch's own making would listen on every interface."""
+        if self.listening is None:
+            return TCPStore(self.host, self.port, timeout=patience)
+        return TCPStore(
+            self.host, self.port, is_master=True, timeout=patience, wait_for_workers=False,
+            master_listen_fd=os.dup(self.listening), use_libuv=False,
+        )  # fmt: skip
+
+    def environment(self) -> dict[str, str]:
+        """As `World.from_environment` reads it."""
+        listening = {} if self.listening is None else {_LISTENING: str(self.listening)}
+        return {"MASTER_ADDR": self.host, "MASTER_PORT": str(self.port), **listening}
 
 
 @dataclass(frozen=True)
 class World:
     """Rank of size. A world of one exchanges nothing: every method gives back what it was given.
+
+    `local_rank` of `local_size` is the same among the ranks of this machine.
 
     >>> World().share(10), World(1, 3).share(10)
     ((0, 10), (3, 6))
@@ -34,14 +62,25 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1
+    meeting: Meeting = Meeting()
 
     @classmethod
     def from_environment(cls) -> World:
-        """As torchrun and TorchDistributor say it: RANK, WORLD_SIZE, LOCAL_RANK."""
-        found = [
-            int(os.environ.get(name, usual)) for name, usual in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
-        ]
-        return cls(*found)
+        """As a launcher says it: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT."""
+        names = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_PORT": 0}
+        rank, size, local, here, port = (int(os.environ.get(name, usual)) for name, usual in names.items())
+        listening = os.environ.get(_LISTENING)
+        host = os.environ.get("MASTER_ADDR", LOOPBACK)
+        return cls(
+            rank, size, local, here, Meeting(host, port, listening=None if listening is None else int(listening))
+        )
+
+    def environment(self) -> dict[str, str]:
+        """What `from_environment` reads."""
+        ranks = {"RANK": self.rank, "WORLD_SIZE": self.size}
+        ranks |= {"LOCAL_RANK": self.local_rank, "LOCAL_WORLD_SIZE": self.local_size}
+        return {name: str(value) for name, value in ranks.items()} | self.meeting.environment()
 
     @contextmanager
     def joined(self, device: torch.device, patience: timedelta = PATIENCE) -> Iterator[World]:
@@ -51,16 +90,11 @@ class World:
             return
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        if os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost") and "lo" in dict(socket.if_nameindex()).values():
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are here: listen to nobody else
-        store, *_ = next(rendezvous("env://", self.rank, self.size, timeout=patience))
-        # torchrun keeps its store when it restarts workers: without a name of their own, new ones would find the
-        # addresses of the dead there, and wait for them.
-        store = PrefixStore(f"gamlp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        distributed.init_process_group(
-            "nccl" if device.type == "cuda" else "gloo",
-            store=store, rank=self.rank, world_size=self.size, timeout=patience,
-        )  # fmt: skip
+        with _speaking_from(self.meeting.own):
+            distributed.init_process_group(
+                "nccl" if device.type == "cuda" else "gloo",
+                store=self.meeting.store(patience), rank=self.rank, world_size=self.size, timeout=patience,
+            )  # fmt: skip
         try:
             yield self
         finally:
@@ -128,12 +162,6 @@ class World:
         for value, total, some in zip(parameters, sums, (anywhere > 0).tolist()):
             value.grad = total.view_as(value).to(value.dtype) if some else None
 
-    def neighbours(self, device: torch.device) -> int:
-        """How many ranks share this machine."""
-        name = int.from_bytes(hashlib.sha256(platform.node().encode()).digest()[:7], "big")
-        names = torch.stack(self.gathered(torch.tensor(name, device=device))).tolist()
-        return names.count(name)
-
     def random_seed(self, *numbers: int) -> int:
         """Of this rank's dropout: other masks than on the other ranks."""
         high, low = np.random.SeedSequence((self.rank, *numbers)).generate_state(2)
@@ -141,3 +169,28 @@ class World:
 
 
 ALONE = World()
+
+
+@contextmanager
+def _speaking_from(address: str) -> Iterator[None]:
+    """Let gloo listen on the interface of this address alone; one that a person chose stays."""
+    name = None if _INTERFACE in os.environ else _interface(address)
+    if name is not None:
+        os.environ[_INTERFACE] = name
+    try:
+        yield
+    finally:
+        if name is not None:
+            del os.environ[_INTERFACE]
+
+
+def _interface(address: str) -> str | None:
+    """The network interface with this address, where the system tells."""
+    asked = 0x8915  # SIOCGIFADDR, of Linux
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):
+                found = fcntl.ioctl(probe, asked, struct.pack("256s", name.encode()))
+                if socket.inet_ntoa(found[20:24]) == address:
+                    return name
+    return None

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gamlp.errors import GamlpError
+from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import InitialisedLinear, dropout
 from gamlp.peers.message_passing.sparse import Matrix, Pattern, dropped, from_triples, softmax, sparse, weighted
-from gamlp.peers.samplers.neighbours import options_of
 from gamlp.peers.typed_views import TypedShape, TypedView
 from gamlp.recipe import Recipe
 

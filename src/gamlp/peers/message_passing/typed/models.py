@@ -1,8 +1,4 @@
-"""Peers that pass messages over several node types and relations: R-GCN, HGT, HGConv and R-HGNN.
-
-R-GSN (Wu et al., 2021) stays unwritten: its published result rests on adversarial perturbation of features in training
-(FLAG) and on weights of relations that are means over a sampled batch; the one training loop has neither.
-"""
+"""R-GCN and HGT: messages by relation, summed at every node or weighed by attention over all of them at once."""
 
 from __future__ import annotations
 
@@ -13,16 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import HGTConv
 
+from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import InitialisedLinear
 from gamlp.peers.message_passing.sparse import Pattern, dropped, from_triples, scores, softmax, weighted
 from gamlp.peers.message_passing.typed.layers import States, TypedInput, heads_of, relation_matrix
-from gamlp.peers.message_passing.typed.macro import HGConv
-from gamlp.peers.message_passing.typed.relations import RHGNN
-from gamlp.peers.samplers.neighbours import options_of
 from gamlp.peers.typed_views import Heard, TypedShape, TypedView
 from gamlp.recipe import ModelSettings, Recipe
-
-__all__ = ["HGT", "RGCN", "RHGNN", "HGConv"]
 
 
 class RGCN(nn.Module):

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gamlp.models.shape import Shape
+from gamlp.peers.contract import options_of
 from gamlp.peers.samplers.clusters import CLUSTERS
-from gamlp.peers.samplers.neighbours import Part, incoming, options_of, whole_neighbourhood
+from gamlp.peers.samplers.neighbours import SampledPart, incoming, whole_neighbourhood
 from gamlp.peers.views import View
 from gamlp.recipe import Recipe
 
@@ -26,7 +27,7 @@ def mean_matrix(view: View) -> Tensor:
     """
     if "mean" not in view.kept:
         near = incoming(view)
-        given = near.weights if isinstance(view, Part) and view.normalised else near.mean_weights()
+        given = near.weights if isinstance(view, SampledPart) and view.normalised else near.mean_weights()
         assert given is not None
         offsets, sources = torch.from_numpy(near.offsets), torch.from_numpy(near.sources)
         view.kept["mean"] = torch.sparse_csr_tensor(
@@ -58,7 +59,7 @@ def head(values: Tensor, rows: int, columns: int | None = None) -> Tensor:
 
 def reach(view: View, layers: int) -> list[int]:
     """How many nodes each layer is computed for: fewer from layer to layer where the part knows its steps."""
-    if not isinstance(view, Part) or not view.within:
+    if not isinstance(view, SampledPart) or not view.within:
         return [view.nodes] * layers
     return [view.within[layers - 1 - layer] for layer in range(layers)]
 

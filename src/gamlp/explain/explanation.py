@@ -1,4 +1,4 @@
-"""A run or bundle explained: weights over hops by degree and class, and chosen nodes; as JSON, CSV or picture."""
+"""What is explained of a model: weights over hops by degree and class, and chosen nodes; as JSON, CSV or picture."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from gamlp.errors import GamlpError
 from gamlp.explain.nodes import NodeExplanation, check_kept, explain_nodes
@@ -19,10 +20,9 @@ from gamlp.explain.weights import WeightsByClass, WeightsByDegree, weights_by_cl
 from gamlp.graph.finding import rows_by_id
 from gamlp.graph.graph import Graph
 from gamlp.io import write_json, write_text
-from gamlp.progress import Progress, silent
-from gamlp.run.runs import Opened, opened
-from gamlp.run.train import HERE, Resources, rows_of
-from gamlp.training.device import choose_device
+from gamlp.propagation import HopStore
+from gamlp.run.prepare import rows_of
+from gamlp.training.bundle import Bundle
 
 PICTURES = (".png", ".svg")
 SUFFIXES = (".json", ".csv", *PICTURES)
@@ -44,12 +44,12 @@ class Explanation:
     @property
     def notes(self) -> list[str]:
         """What the model cannot tell."""
-        said = []
+        sentences = []
         if self.degree is None:
-            said.append(f"model '{self.model}' weighs no hops: it mixes them by matrices of its own")
+            sentences.append(f"model '{self.model}' weighs no hops: it mixes them by matrices of its own")
         if any(part.alone is None for node in self.nodes for part in node.hops):
-            said.append(f"model '{self.model}' reads all hops at once: none has a prediction of its own")
-        return said
+            sentences.append(f"model '{self.model}' reads all hops at once: none has a prediction of its own")
+        return sentences
 
     def content(self) -> dict[str, Any]:
         """For JSON."""
@@ -77,15 +77,15 @@ class Explanation:
                     yield [by, part.told, part.rows, signal, hop, weight, "", ""]
         for signal in ("features", "labels") if self.subsets is not None else ():
             for channel in getattr(self.subsets, signal) or ():
-                told = channel.subset if channel.kind is None else f"{channel.subset} ({channel.kind})"
+                named = channel.subset if channel.kind is None else f"{channel.subset} ({channel.kind})"
                 for hop, share in enumerate(channel.shares):
-                    yield ["subset", told, self.subsets.rows, signal, hop, share, "", ""]  # type: ignore[union-attr]
+                    yield ["subset", named, self.subsets.rows, signal, hop, share, "", ""]  # type: ignore[union-attr]
         for node in self.nodes:
             for hop_part in node.hops:
                 alone = hop_part.alone
-                said = ["", ""] if alone is None else [alone.told, alone.probability]
+                prediction = ["", ""] if alone is None else [alone.told, alone.probability]
                 weight = "" if hop_part.weight is None else hop_part.weight
-                yield ["node", node.id, 1, "features", hop_part.hop, weight, *said]
+                yield ["node", node.id, 1, "features", hop_part.hop, weight, *prediction]
             for hop, share in enumerate(node.label_weights or (), node.first_label_hop):
                 yield ["node", node.id, 1, "labels", hop, share, "", ""]
 
@@ -114,44 +114,23 @@ def check_file(path: Path) -> None:
         check_matplotlib()
 
 
-def explain(
-    place: Path,
-    ids: Sequence[str] = (),
-    *,
-    graph: Graph | None = None,
-    beside: Path | None = None,
-    trust: str | None = None,
-    resources: Resources = HERE,
-    progress: Progress = silent,
+def explain_model(
+    bundle: Bundle, store: HopStore, graph: Graph, ids: Sequence[str] = (), device: torch.device | None = None
 ) -> Explanation:
-    """Explain a run folder, or a bundle on a graph, and the nodes of these ids.
-
-    Hops of another graph are made in `beside` for as long as they are needed. (default: where the run or bundle is)
-    """
-    folder = beside or (place.parent if place.is_file() else place)
-    if graph is not None:
-        rows_by_id(graph, ids)  # a misspelt id is told before hops are made
-    with opened(place, graph, folder, trust=trust, resources=resources, progress=progress) as read:
-        return explain_opened(read, ids, resources)
-
-
-def explain_opened(read: Opened, ids: Sequence[str] = (), resources: Resources = HERE) -> Explanation:
-    """The same for what is open already."""
-    bundle, store, nodes = read.bundle, read.store, read.graph.nodes
-    device = choose_device(resources.device)
-    degrees = read.graph.degrees()
-    chosen = rows_by_id(read.graph, ids)
+    """Explain a trained model on the hops of a graph, and the nodes of these ids."""
+    nodes, degrees = graph.nodes, graph.degrees()
+    chosen = rows_by_id(graph, ids)
     check_kept(store, chosen, nodes.ids)
     kept = store.kept
     source = rows_of(store, bundle.recipe, np.arange(nodes.count) if kept is None else np.asarray(kept))
-    model = bundle.model().to(device)
+    model = bundle.model().to(device or torch.device("cpu"))
 
     def by_class(by: Any) -> WeightsByClass | None:
         return weights_by_class(model, source, bundle.classes, by=by, many=bundle.many, device=device)
 
     return Explanation(
         model=bundle.recipe.model.name,
-        graph=read.graph.name,
+        graph=graph.name,
         degree=weights_by_degree(model, source, degrees, device=device),
         predicted=by_class("predicted"),
         true=by_class("true"),

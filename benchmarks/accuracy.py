@@ -23,9 +23,8 @@ import torch
 import yaml
 
 import accuracy_page
+from gamlp.graph import Graph, digest
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
 from gamlp.io import write_json
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe

@@ -19,10 +19,8 @@ from torch_geometric.transforms import SIGN
 from gamlp.graph import Features, Graph
 from gamlp.io import usable_cores
 from gamlp.progress import silent
-from gamlp.propagation import FeatureSignal, Operator, hops_in_memory
+from gamlp.propagation import FeatureSignal, Operator, allocate, factors, hops_in_memory
 from gamlp.propagation.local.hops import PassRun
-from gamlp.propagation.local.slabs import allocate
-from gamlp.propagation.operator import factors
 from gamlp.propagation.passes import Pass, Piece
 from gamlp.propagation.signals import feature_signal
 from machine import reader

@@ -14,7 +14,7 @@ import numpy as np
 
 from gamlp.io import DirectWriter, usable_cores
 from gamlp.kernel import instructions
-from gamlp.propagation.local.slabs import allocate
+from gamlp.propagation import allocate
 
 
 def describe() -> str:

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import jobs
-from gamlp.graph import Graph
+from gamlp.graph import Graph, union_graphs, view_of
 from gamlp.graph.datasets.synthetic.heterogeneous import mag_like
-from gamlp.graph.union import union_graphs
-from gamlp.graph.views import view_of
-from gamlp.propagation.subsets import Reach, choose
+from gamlp.propagation import Reach, choose_subsets
 from gamlp.recipe import RelationsSettings
 from machine import best, reader, write_seconds
 
@@ -45,7 +43,7 @@ def over_subsets(work: Path, scale: float, dtype: str, memory: int = LIMIT // 2)
     """The whole job beside its bound: rows that neighbours ask for ÷ read bandwidth, and writing as many bytes."""
     graph = _graph(work, scale)
     reach = Reach(HOPS, columns=False)
-    chosen = choose(graph, RelationsSettings(subsets="sample", count=SUBSETS), reach).subsets
+    chosen = choose_subsets(graph, RelationsSettings(subsets="sample", count=SUBSETS), reach).subsets
     views = [view_of(graph, subset) for subset in chosen]
     sweeps = _sweeps(graph, views, work)
     entries = {view.name: _entries(graph, view) for view in views}

@@ -16,9 +16,8 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
 from gamlp import GamlpError, Graph, NodeClassifier, Recipe
-from gamlp.graph import Split
+from gamlp.graph import Split, random_split
 from gamlp.graph.datasets.load import load
-from gamlp.graph.splits import random_split
 
 QUICK = {
     "propagation": {"hops": 3, "label_hops": 2},

@@ -14,12 +14,15 @@ import pytest
 import torch
 
 from gamlp.explain.weights import weights_by_degree
+from gamlp.graph import Graph, Split
 from gamlp.graph.datasets.synthetic.planted import Group, Planted
-from gamlp.graph.graph import Array, Graph, Split
+from gamlp.graph.graph import Array
 from gamlp.recipe import Recipe
 from gamlp.run.train import fit_seed, prepare, rows_of
 from gamlp.training.bundle import make_model
 from gamlp.training.loop import Machine
+
+pytestmark = pytest.mark.slow
 
 VIDEOS, USERS, CLASSES = 6_000, 4_000, 10
 FAR = 2  # hops from here on: what lies beyond a video's own users

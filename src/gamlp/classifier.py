@@ -17,10 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph, Split
-from gamlp.graph.pyg import as_graph
-from gamlp.graph.splits import random_split
+from gamlp.graph import Graph, Split, as_graph, fingerprint, random_split
 from gamlp.io import parse_size
 from gamlp.models.shape import HopWeights
 from gamlp.progress import Progress, silent

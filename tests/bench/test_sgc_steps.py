@@ -15,8 +15,8 @@ from gamlp.bench.figures import write_figures
 from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
+from gamlp.graph import Labels, Split
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Labels, Split
 from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.registry import recipe_named, run
 

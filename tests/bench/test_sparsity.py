@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from gamlp.bench.sparsity import changed_graph
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
+from gamlp.graph import Graph, Split, fingerprint
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Graph, Split
 
 EDGES, LABELS = "graph.edges_removed", "graph.labels_per_class"
 

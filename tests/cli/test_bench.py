@@ -11,8 +11,8 @@ import pytest
 
 from gamlp.bench import tables
 from gamlp.errors import GamlpError
+from gamlp.graph import Split
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Split
 from gamlp.peers.registry import recipe_for
 from gamlp.peers.single import run_method
 from tests.cli.people import Call

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.graph.graph import Graph, Labels, Split
+from gamlp.graph import Graph, Labels, Split
 from gamlp.training.bundle import Bundle
 from tests.cli.people import Call
 

@@ -12,7 +12,7 @@ from typing import Any
 from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import LocalEngine, Propagator
-from gamlp.propagation.blocks.engine import BlockEngine
+from gamlp.propagation.blocks import BlockEngine
 from gamlp.propagation.passes import FIXED
 
 # Room for eight columns of a small graph: everything else must go through several column blocks.

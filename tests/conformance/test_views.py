@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gamlp.graph.views import view_of
+from gamlp.graph import view_of
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan, Propagator
 from tests.conformance.test_hops import close
 from tests.conformance.typed_graphs import TARGET, TypedCase, typed_cases

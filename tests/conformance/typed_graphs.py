@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from gamlp.graph import Graph, Split
-from gamlp.graph.csr import csr_block
-from gamlp.graph.graph import Features, Ids, Labels, Nodes, Relation
+from gamlp.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 from tests.conformance import dense
 
 TARGET = "paper"
@@ -54,7 +52,7 @@ class TypedCase:
                 (f"rev-{link.name}", link.name, pairs[:, 0], pairs[:, 1], link.target, link.source),
             ):
                 loops = link.source == link.target
-                block = csr_block(
+                block = Block.from_edges(
                     rows, columns, weights, start=0, stop=self.counts[target], symmetric=False, drop_loops=loops
                 )
                 relations[name] = Relation(name, source, target, True, (block,), reverse)

@@ -14,7 +14,7 @@ from torch import nn
 
 from gamlp.errors import GamlpError
 from gamlp.explain.nodes import NodeExplanation, explain_nodes
-from gamlp.graph.graph import Graph, Ids, Labels, Split
+from gamlp.graph import Graph, Ids, Labels, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.explain.weights import degree_bounds, grouped_hops, weights_by_class, weights_by_degree
-from gamlp.graph.graph import Graph, Labels, Split
+from gamlp.graph import Graph, Labels, Split
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.shape import HopWeights, Shape
 from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Plan

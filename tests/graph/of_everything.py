@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from gamlp.graph import Features, Graph, Ids, Labels, Nodes, Relation, Split
-from gamlp.graph.graph import Block
+from gamlp.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
 
 def everything() -> Graph:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph.finding import ids_in_file, rows_by_id, split_ids
-from gamlp.graph.graph import Array, Graph, Ids
+from gamlp.graph import Graph, Ids, ids_in_file, rows_by_id, split_ids
+from gamlp.graph.graph import Array
 
 ODD = ["a,b", 'say "hi"', " spaced ", "$x^2$", "ünï→中", "<script>", "[red]x[/red]", "p\t1", "007", "7"]
 

@@ -12,8 +12,7 @@ import scipy.sparse
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Split
-from gamlp.graph.folder import damaged_files
+from gamlp.graph import Graph, Split, damaged_files
 from tests.graph.of_everything import everything
 
 Array = np.ndarray[Any, Any]

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
-from gamlp.graph.folder import damaged_files
+from gamlp.graph import Graph, damaged_files
 from tests.graph.of_everything import everything
 
 PARTS = [

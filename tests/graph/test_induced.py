@@ -15,10 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Features, Graph, Ids, Labels, Relation, Split, induced
-from gamlp.graph.folder import damaged_files
-from gamlp.graph.graph import Block
-from gamlp.graph.precision import store_as
+from gamlp.graph import Block, Features, Graph, Ids, Labels, Relation, Split, damaged_files, induced
+from gamlp.kernel import store_as
 from tests.conformance import dense
 from tests.conformance.graphs import Case, cases
 
@@ -76,7 +74,7 @@ def test_edges_are_the_dense_submatrix(case: Case, data: st.DataObject, tmp_path
     with pytest.MonkeyPatch.context() as patch:
         for size in ("_ROWS", "_READ", "_COPY", "_MOST"):  # so small that every limit is met
             patch.setattr(induced, size, data.draw(st.sampled_from([1, 5, 64, 1 << 20]), size))
-        found = induced.induced(graph, rows, place(tmp_path))
+        found = induced.induce(graph, rows, place(tmp_path))
     expected = dense.adjacency(case.count, case.edges, case.weights, directed=case.directed)[np.ix_(rows, rows)]
     assert np.allclose(matrix(found.relation, len(rows)), expected)
     assert np.array_equal(stored(found.relation, len(rows)), stored(graph.relation, case.count)[np.ix_(rows, rows)])
@@ -121,7 +119,7 @@ def test_nothing_outside_the_rows_changes_a_byte(case: Case, seed: int, most: in
         for one, folder in zip((case, changed), folders):
             graph = one.graph()
             graph = with_nodes(graph, labels=Labels(graph.nodes.labels.values, tuple("01234")))  # the names of all
-            induced.induced(graph, np.flatnonzero(inside), folder)
+            induced.induce(graph, np.flatnonzero(inside), folder)
     assert contents(folders[0]) == contents(folders[1])
 
 
@@ -141,27 +139,27 @@ def test_half_precision_many_labels_and_ids_are_kept(tmp_path: Path, dtype: Any)
     labels = Labels(np.random.default_rng(1).integers(0, 2, (30, 7)).astype(np.int8), tuple("abcdefg"))
     for ids in (np.arange(30) * 10 - 7, pa.array([f"node {i} ä" for i in range(30)], pa.large_string())):
         changed = with_nodes(graph, features=features, labels=labels, ids=Ids(30, ids)).save(place(tmp_path))
-        nodes = induced.induced(changed, rows, place(tmp_path)).nodes
+        nodes = induced.induce(changed, rows, place(tmp_path)).nodes
         assert nodes.features.dtype == dtype and np.array_equal(nodes.features.values, features.values[rows])
         assert nodes.labels.classes == labels.classes and np.array_equal(nodes.labels.values, labels.values[rows])
         assert nodes.ids.take(np.arange(4)) == changed.nodes.ids.take(rows)
 
 
 def test_features_labels_and_split_may_be_absent(tmp_path: Path) -> None:
-    nodes = induced.induced(Graph.from_arrays([[0, 1], [1, 2]]), np.array([0, 2]), tmp_path / "graph").nodes
+    nodes = induced.induce(Graph.from_arrays([[0, 1], [1, 2]]), np.array([0, 2]), tmp_path / "graph").nodes
     assert (nodes.features, nodes.labels, nodes.split) == (None, None, None)
 
 
 def test_the_same_graph_is_opened_and_another_refused(tmp_path: Path) -> None:
     graph, rows = make_graph().save(tmp_path / "source"), np.arange(4, 20)
-    induced.induced(graph, rows, tmp_path / "graph")
+    induced.induce(graph, rows, tmp_path / "graph")
     manifest = tmp_path / "graph" / "graph.json"
     before = manifest.stat()
-    again = induced.induced(graph, rows, tmp_path / "graph")
+    again = induced.induce(graph, rows, tmp_path / "graph")
     assert again.nodes.count == 16 and manifest.stat() == before
     roles = graph.nodes.split.roles.copy()
     roles[25] = (roles[25] + 1) % 4  # not one of the rows
-    induced.induced(with_nodes(graph, split=Split(roles)), rows, tmp_path / "graph")
+    induced.induce(with_nodes(graph, split=Split(roles)), rows, tmp_path / "graph")
     roles[5] = (roles[5] + 1) % 4
     ids = Ids(30, pa.array([f"node {i}" for i in range(30)]))
     others = {
@@ -172,11 +170,11 @@ def test_the_same_graph_is_opened_and_another_refused(tmp_path: Path) -> None:
     }
     for other, numbers in others.values():
         with pytest.raises(GamlpError, match=r"graph: holds another graph \('arrays-induced'\); remove it or choose"):
-            induced.induced(other, numbers, tmp_path / "graph")
+            induced.induce(other, numbers, tmp_path / "graph")
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mother.txt").write_text("dear")
     with pytest.raises(GamlpError, match="not a graph folder"):
-        induced.induced(graph, rows, tmp_path / "letters")
+        induced.induce(graph, rows, tmp_path / "letters")
     assert manifest.stat() == before
 
 
@@ -191,21 +189,21 @@ def test_an_interrupted_run_leaves_nothing(
     monkeypatch.setattr(induced, "_READ", 8)
     monkeypatch.setattr(induced, "_MOST", 8)
     with pytest.raises(error):
-        induced.induced(make_graph(), np.arange(25), tmp_path / "made" / "graph", progress=interrupt)
+        induced.induce(make_graph(), np.arange(25), tmp_path / "made" / "graph", progress=interrupt)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("rows", [[], [1, 1], [2, 1], [-1, 3], [3, 30], [0.5], [True, False], [[1, 2]]])
 def test_rows_that_are_not_ascending_numbers_are_told(tmp_path: Path, rows: Any) -> None:
     with pytest.raises(GamlpError, match=r"rows (are|do not ascend)"):
-        induced.induced(make_graph(), np.array(rows), tmp_path / "graph")
+        induced.induce(make_graph(), np.array(rows), tmp_path / "graph")
 
 
 def test_several_relations_are_told(tmp_path: Path) -> None:
     graph = make_graph()
     graph = replace(graph, relations={**graph.relations, "cites": replace(graph.relation, name="cites")})
     with pytest.raises(GamlpError, match="has 1 node types and 2 relations; rows induce a graph where there is one"):
-        induced.induced(graph, np.arange(3), tmp_path / "graph")
+        induced.induce(graph, np.arange(3), tmp_path / "graph")
 
 
 @pytest.mark.parametrize("part", ["offsets", "neighbours"])
@@ -215,5 +213,5 @@ def test_a_damaged_source_is_told(tmp_path: Path, part: str) -> None:
     values[7] = 1 << 20
     np.save(folder / "relations/edge/00000" / f"{part}.npy", values)
     with pytest.raises(GamlpError, match="relation 'edge' is damaged"):
-        induced.induced(Graph.open(folder), np.arange(20), tmp_path / "graph")
+        induced.induce(Graph.open(folder), np.arange(20), tmp_path / "graph")
     assert not (tmp_path / "graph").exists()

@@ -9,10 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Split
-from gamlp.graph.folder import damaged_files
-from gamlp.graph.graph import Ids, Labels
-from gamlp.graph.induced import induced
+from gamlp.graph import Graph, Ids, Labels, Split, damaged_files, induce
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources, prepare
 from tests.conformance.engines import BlocksHere
@@ -51,7 +48,7 @@ def test_tasks_cut_out_the_same_graph(tmp_path: Path, weighted: bool, directed: 
     graph = graph_of(tmp_path / "graph", weighted=weighted, directed=directed, ids=ids, many=weighted)
     assert graph.nodes.split is not None
     rows = graph.nodes.split.train
-    local = induced(graph, rows, tmp_path / "local")
+    local = induce(graph, rows, tmp_path / "local")
     found = BlocksHere(blocks=blocks).induce(graph, rows, tmp_path / "tasks")
     assert len(found.relation.blocks) == blocks and damaged_files(found) == []
     for ours, theirs in zip(_edges(found), _edges(local)):

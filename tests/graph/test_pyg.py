@@ -12,9 +12,9 @@ import pytest
 import scipy.sparse
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Labels, fingerprint
+from gamlp.graph import Graph, Labels, as_graph, fingerprint
 from gamlp.graph.datasets.load import load
-from gamlp.graph.pyg import as_graph, from_pyg
+from gamlp.graph.pyg import from_pyg
 
 torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.data")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Labels
-from gamlp.graph.splits import classes_without_training, per_class_split, random_split
+from gamlp.graph import Labels, random_split
+from gamlp.graph.splits import classes_without_training, per_class_split
 
 UNEVEN = Labels(np.repeat(np.array([0, 1, 2, -1], np.int32), [500, 50, 10, 40]), ("a", "b", "c"))
 

@@ -11,11 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
-from gamlp.graph.csr import csr_block
-from gamlp.graph.graph import Block, Relation
-from gamlp.graph.union import contained, union_graphs
-from gamlp.graph.views import View, view_of
+from gamlp.graph import Block, Graph, Relation, View, contained, union_graphs, view_of
 from tests.conformance.typed_graphs import TARGET, TypedCase, typed_cases
 
 some = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -100,7 +96,7 @@ def small() -> Graph:
         np.zeros(3, np.int32),
         np.ones(3, np.int8),
     )
-    block = csr_block(
+    block = Block.from_edges(
         np.array([0, 1, 2]), np.array([0, 1, 1]), None, start=0, stop=3, symmetric=False, drop_loops=False
     )
     return dataclasses.replace(
@@ -142,7 +138,7 @@ def test_edges_of_one_relation_are_found_in_another() -> None:
 
     def relation(pairs: list[tuple[int, int]]) -> Relation:
         rows, neighbours = np.array(pairs, np.int64).reshape(-1, 2).T
-        block = csr_block(rows, neighbours, None, start=0, stop=3, symmetric=False, drop_loops=False)
+        block = Block.from_edges(rows, neighbours, None, start=0, stop=3, symmetric=False, drop_loops=False)
         return Relation("some", "author", TARGET, True, (block,), None)
 
     whole = graph.relations["writes"]  # (0, 0), (1, 1), (2, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.kernel import NUMPY, HopTask, build_csr, hop, scale
+from gamlp.kernel import NUMPY_DTYPES, HopTask, build_csr, hop, scale
 from gamlp.kernel.native import native
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +34,7 @@ def narrow(values: Array, storage: str) -> Array:
     if storage == "float32":
         return values
     half = torch.from_numpy(values).to(getattr(torch, storage))
-    return half.view(torch.int16).numpy().view(np.uint16)
+    return half.view(torch.int16).numpy().view(NUMPY_DTYPES[storage])
 
 
 def make_task(
@@ -58,7 +58,7 @@ def make_task(
         START,
         loops,
         narrow(random.normal(size=(NODES, width)).astype(np.float32), storage),
-        np.full((NODES, width), 7, NUMPY[storage]),
+        np.full((NODES, width), 7, NUMPY_DTYPES[storage]),
         storage,
     )
 
@@ -132,7 +132,7 @@ def test_the_baseline_loop_gives_the_same_bytes(storage: str, width: int) -> Non
 @pytest.mark.parametrize("storage", STORAGES)
 def test_matrices_may_be_columns_of_wider_ones(storage: str) -> None:
     task = make_task(48, storage)
-    wide_src, wide_dst = np.zeros((NODES, 80), NUMPY[storage]), np.full((NODES, 64), 9, NUMPY[storage])
+    wide_src, wide_dst = np.zeros((NODES, 80), NUMPY_DTYPES[storage]), np.full((NODES, 64), 9, NUMPY_DTYPES[storage])
     wide_src[:, 16:64] = task.src
     strided = replace(task, src=wide_src[:, 16:64], dst=wide_dst[:, 8:56])
     hop(task, 0, STOP - START)
@@ -204,7 +204,7 @@ def test_every_value_is_converted_as_torch_does(storage: str, into: str, baselin
     values = special_values(storage)
     values = values[: len(values) // 13 * 13].reshape(-1, 13)  # 13: one vector of eight and a rest of five
     expected = narrow(widen(values, storage), into)
-    found = np.zeros(values.shape, NUMPY[into])
+    found = np.zeros(values.shape, NUMPY_DTYPES[into])
     lost = scale(values, storage, found, into, baseline=baseline)
     assert found.tobytes() == expected.tobytes()
     assert lost == (np.isinf(widen(expected, "float16")).sum() if into == "float16" else 0)
@@ -239,7 +239,7 @@ def test_rows_are_picked_and_multiplied(storage: str, into: str, width: int) -> 
     }
     for name, (given, expected) in options.items():
         for baseline in (False, True):
-            around = np.full((len(expected), width + 4), 9, NUMPY[into])
+            around = np.full((len(expected), width + 4), 9, NUMPY_DTYPES[into])
             assert scale(values, storage, around[:, 2:-2], into, **given, baseline=baseline) == 0
             assert np.array_equal(around[:, 2:-2], narrow(expected, into)), name
             assert (around[:, :2] == 9).all() and (around[:, -2:] == 9).all(), name

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
+from gamlp.kernel import id_table
 from gamlp.kernel import ids as module
-from gamlp.kernel.ids import _ArrowStrings, _HashedIntegers, _HashedStrings, _parts, _SortedIntegers, id_table
+from gamlp.kernel.ids import _ArrowStrings, _HashedIntegers, _HashedStrings, _parts, _SortedIntegers
 from gamlp.kernel.native import native
 
 Make = Callable[[Any], Any]

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from gamlp.graph import Graph
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Graph
 from gamlp.peers.contract import Workspace
 from gamlp.peers.registry import METHODS, recipe_for, recipe_named, run
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources
+
+pytestmark = pytest.mark.slow
 
 ABOVE_MAJORITY = 0.30
 ABOVE_MLP = 0.05

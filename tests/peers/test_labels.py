@@ -12,8 +12,8 @@ import torch
 
 from gamlp.classifier import NodeClassifier
 from gamlp.errors import GamlpError
+from gamlp.graph import Features, Graph, Labels, Split
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Features, Graph, Labels, Split
 from gamlp.peers.contract import Report, Task, Workspace
 from gamlp.peers.hops import chances_of, prepare_task
 from gamlp.peers.labels import _said, _told_again

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Graph, Labels, Split
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Graph, Labels, Split
 from gamlp.peers.smoothing import check_room, correct, correct_and_smooth, label_propagation, smooth, spread
 from gamlp.propagation import Operator
 from gamlp.recipe import Recipe, SmoothingSettings, described

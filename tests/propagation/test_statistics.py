@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Features, Graph, fingerprint
-from gamlp.graph.manifest import digest
+from gamlp.graph import Features, Graph, digest, fingerprint
 from gamlp.propagation import FeatureSignal, LocalEngine, Plan, Statistics, feature_statistics, hops_in_memory
 from gamlp.propagation.signals import resolve
 

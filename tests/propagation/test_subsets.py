@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
-from gamlp.propagation.subsets import FEW, Reach, choose
+from gamlp.graph import Graph
+from gamlp.propagation import Reach, choose_subsets
+from gamlp.propagation.subsets import FEW
 from gamlp.recipe import RelationsSettings
 from tests.conformance.typed_graphs import TARGET, Link, TypedCase, typed_cases
 
@@ -36,7 +37,8 @@ LIES = Link("lies-in", "field", "place", [(0, 0), (1, 1)])
 
 
 def subsets_of(graph: Graph, subsets: object = "all", reach: Reach = FAR, **said: int) -> list[str]:
-    return ["+".join(subset) for subset in choose(graph, RelationsSettings(subsets=subsets, **said), reach).subsets]  # type: ignore[arg-type]
+    wanted = RelationsSettings(subsets=subsets, **said)  # type: ignore[arg-type]
+    return ["+".join(subset) for subset in choose_subsets(graph, wanted, reach).subsets]
 
 
 def many(count: int) -> TypedCase:
@@ -49,7 +51,7 @@ def test_all_are_those_that_touch_the_target() -> None:
     graph = case_of(CITES, WORKS, WRITES).graph()
     expected = ["cites", "writes", "cites+writes", "works-on+writes", "cites+works-on+writes"]
     assert subsets_of(graph) == subsets_of(graph, "auto") == expected
-    notes = choose(graph, RelationsSettings(subsets="all"), FAR).notes
+    notes = choose_subsets(graph, RelationsSettings(subsets="all"), FAR).notes
     assert notes == ("cites+works-on gives paper the same hops as cites: 1 left out",)
 
 
@@ -99,30 +101,30 @@ def test_a_list_is_kept_in_its_order_by_names_of_relations_or_their_reverses() -
 def test_a_list_is_refused_where_it_names_no_relation_or_leaves_the_target_aside() -> None:
     graph = case_of(CITES, WRITES, WORKS).graph()
     with pytest.raises(GamlpError, match="no relation 'writs': did you mean 'writes'"):
-        choose(graph, RelationsSettings(subsets=(("cites", "writs"),)), FAR)
+        choose_subsets(graph, RelationsSettings(subsets=(("cites", "writs"),)), FAR)
     with pytest.raises(GamlpError, match="works-on does not touch paper"):
-        choose(graph, RelationsSettings(subsets=(("cites",), ("works-on",))), FAR)
+        choose_subsets(graph, RelationsSettings(subsets=(("cites",), ("works-on",))), FAR)
 
 
 def test_relations_without_edges_are_left_out_and_told() -> None:
     graph = case_of(CITES, Link("empty", TARGET, "venue", [])).graph()
-    found = choose(graph, RelationsSettings(subsets="all"), FAR)
+    found = choose_subsets(graph, RelationsSettings(subsets="all"), FAR)
     assert found.subsets == (("cites",),)
     assert found.notes == (
         "empty holds no edge that leads to paper: left out",
         "cites+empty gives paper the same hops as cites: 1 left out",
     )
-    listed = choose(graph, RelationsSettings(subsets=(("empty", "cites"), ("empty",))), FAR)
+    listed = choose_subsets(graph, RelationsSettings(subsets=(("empty", "cites"), ("empty",))), FAR)
     assert listed.subsets == (("cites", "empty"),) and "empty holds no edge" in listed.notes[0]
     with pytest.raises(GamlpError, match="no relation of graph 'typed' leads to paper"):
-        choose(case_of(Link("empty", TARGET, "venue", [])).graph(), RelationsSettings(), FAR)
+        choose_subsets(case_of(Link("empty", TARGET, "venue", [])).graph(), RelationsSettings(), FAR)
 
 
 def test_relations_that_hold_the_same_edges_are_one() -> None:
     copied = dataclasses.replace(WRITES, name="copied")
     turned = Link("written-by", TARGET, "author", [(paper, author) for author, paper in WRITES.edges])
     graph = case_of(WRITES, copied, turned).graph()
-    found = choose(graph, RelationsSettings(subsets="all"), FAR)
+    found = choose_subsets(graph, RelationsSettings(subsets="all"), FAR)
     assert found.subsets == (("writes",),)
     assert found.notes == ("copied, written-by … give paper the same hops as writes: 6 left out",)
 
@@ -130,7 +132,7 @@ def test_relations_that_hold_the_same_edges_are_one() -> None:
 def test_a_relation_whose_edges_another_holds_adds_nothing_to_it() -> None:
     first = dataclasses.replace(WRITES, name="writes-first", edges=WRITES.edges[:2])
     turned = Link("signed-by", TARGET, "author", [(WRITES.edges[2][1], WRITES.edges[2][0])])
-    found = choose(case_of(WRITES, first, turned).graph(), RelationsSettings(subsets="all"), FAR)
+    found = choose_subsets(case_of(WRITES, first, turned).graph(), RelationsSettings(subsets="all"), FAR)
     kept = ["+".join(subset) for subset in found.subsets]
     assert kept == ["writes", "writes-first", "signed-by", "writes-first+signed-by"]
     assert found.notes == ("writes+writes-first, writes+signed-by … give paper the same hops as writes: 3 left out",)
@@ -169,7 +171,8 @@ def test_relations_that_lie_beyond_the_hops_are_left_out(reach: Reach, kept: lis
 
 def test_many_repeats_are_told_in_few_notes() -> None:
     links = [Link(f"link{index}", "author", TARGET, [(index, index)]) for index in range(4)]
-    found = choose(case_of(*links, Link("empty", TARGET, "venue", [])).graph(), RelationsSettings(subsets="all"), FAR)
+    graph = case_of(*links, Link("empty", TARGET, "venue", [])).graph()
+    found = choose_subsets(graph, RelationsSettings(subsets="all"), FAR)
     assert len(found.subsets) == 15
     assert len(found.notes) == 6 and found.notes[-1].startswith("11 more")
 
@@ -229,7 +232,7 @@ def test_every_subset_that_is_dropped_gives_the_hops_of_one_that_is_kept(
     names = [link.name for link in case.links]
     touching = touching_of(case)
     assume(touching)
-    kept = choose(case.graph(), RelationsSettings(subsets="all"), reach).subsets
+    kept = choose_subsets(case.graph(), RelationsSettings(subsets="all"), reach).subsets
     assert len(set(kept)) == len(kept) and all(touching & set(subset) for subset in kept)
     r = 0.5 if reach.columns else 0.0
     known = {subset: felt(case, subset, reach, r, loops) for subset in kept}
@@ -253,7 +256,7 @@ def test_two_subsets_that_are_called_the_same_are(
     graph = case.graph()
     for _ in range(4):
         pair = tuple(tuple(sorted(data.draw(subsets))) for _ in range(2))
-        if len(choose(graph, RelationsSettings(subsets=pair), reach).subsets) == 1:
+        if len(choose_subsets(graph, RelationsSettings(subsets=pair), reach).subsets) == 1:
             assert same(felt(case, pair[0], reach, r, loops), felt(case, pair[1], reach, r, loops)), pair
 
 
@@ -284,5 +287,5 @@ def test_kept_are_exactly_the_subsets_that_differ(r: float, loops: bool) -> None
             mine = felt(case, subset, reach, r, loops)
             if {"cites", "writes"} & set(subset) and not any(same(mine, other) for other in different):
                 different.append(mine)
-        kept = choose(graph, RelationsSettings(subsets="all"), reach).subsets
+        kept = choose_subsets(graph, RelationsSettings(subsets="all"), reach).subsets
         assert len(kept) == len(different), (reach, kept)

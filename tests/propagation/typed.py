@@ -6,9 +6,7 @@ import itertools
 
 import numpy as np
 
-from gamlp.graph import Graph, Split
-from gamlp.graph.csr import csr_block
-from gamlp.graph.graph import Features, Ids, Labels, Nodes, Relation
+from gamlp.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
 COUNTS = {"author": 41, "paper": 53, "venue": 3, "field": 9}
 LINKS = {  # name: source, target, edges, whether it has weights
@@ -58,7 +56,6 @@ def _blocks(rows: np.ndarray, columns: np.ndarray, weights: np.ndarray | None, c
     for start, stop in itertools.pairwise(cuts):
         inside = (rows >= start) & (rows < stop)
         own = None if weights is None else weights[inside]
-        found.append(
-            csr_block(rows[inside], columns[inside], own, start=start, stop=stop, symmetric=False, drop_loops=loops)
-        )
+        options = {"start": start, "stop": stop, "symmetric": False, "drop_loops": loops}
+        found.append(Block.from_edges(rows[inside], columns[inside], own, **options))
     return tuple(found)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gamlp.graph import Graph, Labels, Split
-from gamlp.graph.graph import Ids
+from gamlp.graph import Graph, Ids, Labels, Split
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances
 

@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gamlp.graph import Graph, Labels
-from gamlp.graph.graph import Ids
+from gamlp.graph import Graph, Ids, Labels
 from gamlp.report import render
 from gamlp.run.runs import evaluate, train
 from gamlp.run.source import Source
 from tests.report.examples import IMAGE, SCRIPT, content_of, graph_of
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, with_nodes
+
+pytestmark = pytest.mark.slow
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PHONE, DESK = 390, 1200

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Graph, Ids, Split
 from gamlp.graph.datasets.synthetic.homogeneous import communities
-from gamlp.graph.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
 from gamlp.recipe import Recipe

@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from gamlp.graph import Graph
-from gamlp.graph.folder import damaged_files
-from gamlp.graph.graph import Nodes
+from gamlp.graph import Graph, Nodes, damaged_files
 
 WORDS = ["p", "q7", "Zürich", "zebra", "Ω", "日本", "a b", "ab", "a", "…", "\U0001f600", "\ufb01"]
 

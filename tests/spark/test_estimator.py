@@ -272,8 +272,8 @@ def test_work_behind_a_url(fitted: Any, answers: list[Any], s3_bucket: str) -> N
 
 
 def test_cora_as_tables(spark: Any, data_dir: Path, tmp_path: Path) -> None:
+    from gamlp.graph import ROLES
     from gamlp.graph.datasets.load import open_or_load
-    from gamlp.graph.graph import ROLES
 
     graph = open_or_load("cora", data_dir)
     labels, split, features = graph.nodes.labels, graph.nodes.split, graph.nodes.features

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
-from gamlp.graph.folder import damaged_files
+from gamlp.graph import Graph, building, damaged_files
 from gamlp.graph.ingest.build import IngestOptions, ingest
-from gamlp.graph.shared_folder import building
 from gamlp.io import Place, sole_writer
 from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
 from gamlp.spark.ingest.tables import read_table

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph, Ids, Split
+from gamlp.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe

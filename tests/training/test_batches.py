@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.models.shape import Shape
-from gamlp.propagation.store.store import StoredSignal
+from gamlp.propagation import StoredSignal
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.scores import loss_of
 from tests.training.small import (

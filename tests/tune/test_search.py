@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Graph, Labels
 from gamlp.graph.datasets.load import load
-from gamlp.graph.graph import Graph, Labels
 from gamlp.recipe import Recipe, load_space, named_spaces, starting_point, suggest
 from gamlp.run.train import fit_seed
 from gamlp.tune.search import Search

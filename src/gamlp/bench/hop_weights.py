@@ -16,7 +16,7 @@ from gamlp.bench.work import Options, Points, Work, chosen, missing_reason, task
 from gamlp.errors import GamlpError
 from gamlp.models.shape import HopWeights
 from gamlp.peers import Workspace, prepare_task, recipe_named
-from gamlp.propagation.store.store import StoredSignal
+from gamlp.propagation import StoredSignal
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Prepared
 from gamlp.run.train import fit_seed

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph, Split
+from gamlp.graph import Graph, Split
 from gamlp.peers import Report, Workspace, run
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import Resources

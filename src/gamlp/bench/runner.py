@@ -19,8 +19,8 @@ from gamlp.bench.sparsity import EDGES_REMOVED, changed_graph
 from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.bench.work import Options, Work, chosen, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
+from gamlp.graph import digest
 from gamlp.graph.datasets.load import load
-from gamlp.graph.manifest import digest
 from gamlp.io import locked, write_json
 from gamlp.peers import Task, Workspace, features_key, recipe_named, run
 from gamlp.recipe import Recipe

@@ -8,8 +8,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.csr import csr_block
-from gamlp.graph.graph import Graph, Relation, Split
+from gamlp.graph import Block, Graph, Relation, Split
 
 EDGES_REMOVED = "graph.edges_removed"
 LABELS_PER_CLASS = "graph.labels_per_class"
@@ -40,7 +39,7 @@ def _with_fewer_edges(graph: Graph, share: float, seed: int) -> Graph:
         return graph
     kept = np.ones(len(targets), bool)
     kept[gone] = False
-    block = csr_block(
+    block = Block.from_edges(
         targets[kept], sources[kept], None if weights is None else weights[kept],
         start=0, stop=relation.count, symmetric=not relation.directed,
     )  # fmt: skip

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Graph, digest
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.load import cache_folder, load, presence
 from gamlp.graph.datasets.synthetic import homogeneous as synthetic
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
 from gamlp.io import locked, write_json
 from gamlp.peers import Task
 from gamlp.progress import Progress, silent

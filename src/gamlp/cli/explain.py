@@ -78,8 +78,8 @@ def _explain(
       gamlp explain run --nodes p12,p40
     """
     from gamlp.explain import check_file
+    from gamlp.graph import ids_in_file, split_ids
     from gamlp.graph.datasets.load import open_or_load
-    from gamlp.graph.finding import ids_in_file, split_ids
     from gamlp.run.runs import explain
 
     files = out or []

@@ -13,8 +13,7 @@ from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
     from gamlp.graph import Graph
-    from gamlp.propagation import HopStore
-    from gamlp.propagation.store.store import StoreManifest
+    from gamlp.propagation import HopStore, StoreManifest
 
 
 def register(app: typer.Typer) -> None:
@@ -35,9 +34,7 @@ def _info(
 
     Damage ends with exit code 2 and the names of the damaged files.
     """
-    from gamlp.graph.folder import damaged_files
-    from gamlp.graph.graph import Graph
-    from gamlp.graph.manifest import MANIFEST
+    from gamlp.graph import MANIFEST, Graph, damaged_files
     from gamlp.propagation import HopStore
 
     if (folder / MANIFEST).exists():

@@ -17,8 +17,7 @@ from gamlp.explain.nodes import NodeExplanation, check_kept, explain_nodes
 from gamlp.explain.plots import check_matplotlib, save_figure, weights_figure
 from gamlp.explain.subsets import SubsetShares, shares_by_subset
 from gamlp.explain.weights import WeightsByClass, WeightsByDegree, weights_by_class, weights_by_degree
-from gamlp.graph.finding import rows_by_id
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph, rows_by_id
 from gamlp.io import write_json, write_text
 from gamlp.propagation import HopStore
 from gamlp.run.prepare import rows_of

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import ROLES, Ids
+from gamlp.graph import ROLES, Ids
 from gamlp.models.shape import Branches, HopWeights
 from gamlp.propagation import HopStore
 from gamlp.run.prepare import rows_of

@@ -1,5 +1,107 @@
-"""Graphs: the format, ways in (tables, arrays, datasets, generators)."""
+"""Graphs: nodes with features, labels and splits, joined by relations, in folders of memory-mapped arrays."""
 
-from gamlp.graph.graph import Features, Graph, Ids, Labels, Nodes, Relation, Split
+# Names that change with what a graph holds: fingerprint.structure(graph), .features, .training_labels, .targets
+from gamlp.graph import fingerprint
 
-__all__ = ["Features", "Graph", "Ids", "Labels", "Nodes", "Relation", "Split"]
+# Ids as people write them → rows
+from gamlp.graph.finding import ids_in_file, rows_by_id, split_ids
+
+# Graph folders
+from gamlp.graph.folder import check_name, damaged_files, open_strings
+
+# The graph and its parts
+from gamlp.graph.graph import ROLES, UNKNOWN, Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
+
+# The graph of some nodes alone
+from gamlp.graph.induced import induce
+from gamlp.graph.induced_blocks import induced_by_tasks
+
+# What a folder's manifest says; a short name for JSON content
+from gamlp.graph.manifest import (
+    MANIFEST,
+    BlockEntry,
+    FeaturesEntry,
+    FileEntry,
+    FileFacts,
+    FileName,
+    GraphManifest,
+    LabelsEntry,
+    NodesEntry,
+    RelationEntry,
+    block_folder,
+    digest,
+    features_files,
+    nodes_folder,
+)
+
+# PyG's Data and HeteroData → Graph
+from gamlp.graph.pyg import as_graph
+
+# Which types a relation joins
+from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, Join, Joins
+
+# A folder that several tasks write
+from gamlp.graph.shared_folder import Building, building
+
+# Splits at random
+from gamlp.graph.splits import check_fractions, random_split
+
+# Several relations as one
+from gamlp.graph.union import contained, union_graphs
+from gamlp.graph.union_blocks import union_by_tasks
+
+# Views: subsets of relations
+from gamlp.graph.views import View, touches_target, view_name, view_of, whole_view
+
+__all__ = [
+    "MANIFEST",
+    "ONE_RELATION",
+    "ONE_TYPE",
+    "ROLES",
+    "UNKNOWN",
+    "Block",
+    "BlockEntry",
+    "Building",
+    "Features",
+    "FeaturesEntry",
+    "FileEntry",
+    "FileFacts",
+    "FileName",
+    "Graph",
+    "GraphManifest",
+    "Ids",
+    "Join",
+    "Joins",
+    "Labels",
+    "LabelsEntry",
+    "Nodes",
+    "NodesEntry",
+    "Relation",
+    "RelationEntry",
+    "Split",
+    "View",
+    "as_graph",
+    "block_folder",
+    "building",
+    "check_fractions",
+    "check_name",
+    "contained",
+    "damaged_files",
+    "digest",
+    "features_files",
+    "fingerprint",
+    "ids_in_file",
+    "induce",
+    "induced_by_tasks",
+    "nodes_folder",
+    "open_strings",
+    "random_split",
+    "rows_by_id",
+    "split_ids",
+    "touches_target",
+    "union_by_tasks",
+    "union_graphs",
+    "view_name",
+    "view_of",
+    "whole_view",
+]

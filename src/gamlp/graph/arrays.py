@@ -9,8 +9,7 @@ import scipy.sparse
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.csr import csr_block
-from gamlp.graph.graph import Features, Graph, Ids, Labels, Nodes, Relation, Split
+from gamlp.graph.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
 
 def graph_from_arrays(
@@ -48,7 +47,7 @@ def graph_from_arrays(
         raise GamlpError(f"the split has {len(split.roles)} rows for {n} nodes", hint="give one role a node")
     if weights is not None:
         weights = _checked_weights(weights, edges.shape[1])
-    block = csr_block(edges[1], edges[0], weights, start=0, stop=n, symmetric=not directed)
+    block = Block.from_edges(edges[1], edges[0], weights, start=0, stop=n, symmetric=not directed)
     relation = Relation("edge", "node", "node", directed, (block,))
     nodes = Nodes("node", n, Ids(n), features, labels, split)
     return Graph(name, {"node": nodes}, {"edge": relation})

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Block, Features, FloatName, Graph, Ids, Labels, Nodes, Relation, Split
+from gamlp.graph.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 from gamlp.graph.manifest import (
     MANIFEST,
     BlockEntry,
@@ -28,7 +28,6 @@ from gamlp.graph.manifest import (
     nodes_folder,
     read_manifest,
 )
-from gamlp.graph.precision import STORED
 from gamlp.io import (
     Place,
     RowShards,
@@ -40,6 +39,7 @@ from gamlp.io import (
     save_array,
     write_json,
 )
+from gamlp.kernel import NUMPY_DTYPES, FloatName
 
 
 class GraphWriter:
@@ -62,7 +62,7 @@ class GraphWriter:
         """Reserve `[count, width]` and return it mapped for writing (bfloat16 as uint16 bits)."""
         entry = self._nodes[kind]
         entry.features = FeaturesEntry(width=width, dtype=dtype)
-        return create_array(self._nodes_file(kind, "features"), (entry.count, width), STORED[dtype])
+        return create_array(self._nodes_file(kind, "features"), (entry.count, width), NUMPY_DTYPES[dtype])
 
     def reserve_labels(self, many: bool, classes: Sequence[str], kind: str = "node") -> Array:
         """Reserve `[count]` int32 or, for many labels a node, `[count, classes]` int8, mapped for writing."""
@@ -235,7 +235,7 @@ def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
 
 def open_features(folder: Place, kind: str, count: int, entry: FeaturesEntry) -> Features:
     """Features of a node type: one file, mapped; several, or behind a URL, read where they are asked for."""
-    dtype = np.dtype(STORED[entry.dtype])
+    dtype = np.dtype(NUMPY_DTYPES[entry.dtype])
     places = [folder / name for name in features_files(kind, entry.shards)]
     if folder.local is None or entry.shards is not None:
         stops = [count] if entry.shards is None else entry.shards

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io import Place
-
-FloatName = Literal["float32", "float16", "bfloat16"]
+from gamlp.kernel import FloatName, build_csr
 
 ROLES = ("", "train", "valid", "test")
 UNKNOWN = -1
@@ -135,6 +134,14 @@ class Block:
     offsets: Array
     neighbours: Array
     weights: Array | None = None
+
+    @classmethod
+    def from_edges(
+        cls, targets: Array, sources: Array, weights: Array | None, *, start: int, stop: int, **options: Any
+    ) -> Block:
+        """The rows start..stop of a relation from its edges; see `gamlp.kernel.build_csr`."""
+        offsets, neighbours, merged = build_csr(targets, sources, weights, start=start, stop=stop, **options)
+        return cls(start, stop, offsets, neighbours, merged)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _COPY = 8 << 20  # bytes of features or labels copied together
 _MOST = 1 << 23  # entries of a block that is written; one row may have more
 
 
-def induced(graph: Graph, rows: Array, folder: Path, *, progress: Progress = silent) -> Graph:
+def induce(graph: Graph, rows: Array, folder: Path, *, progress: Progress = silent) -> Graph:
     """A[rows][:, rows] with the rows' features, labels, roles and ids, written as a graph folder.
 
     `rows` ascend, and row i of the result is node rows[i]. A folder that holds this graph already is opened as it is.

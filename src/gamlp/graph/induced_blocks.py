@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.block_files import FileFacts
 from gamlp.graph.folder import open_edges, open_features, open_graph
 from gamlp.graph.graph import Graph
 from gamlp.graph.induced import check_rows, inside, source_of
@@ -19,6 +18,7 @@ from gamlp.graph.manifest import (
     BlockEntry,
     FeaturesEntry,
     FileEntry,
+    FileFacts,
     GraphManifest,
     LabelsEntry,
     NodesEntry,

@@ -10,8 +10,10 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, StringConstraints, V
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place
+from gamlp.kernel import FloatName
 
 MANIFEST = "graph.json"
+FileFacts = dict[str, list[int]]  # name in the graph → bytes and CRC-32
 
 # One part of a path, and several: a manifest never leads out of its folder.
 _PART = r"[^./\\\x00][^/\\\x00]*"
@@ -27,7 +29,7 @@ class FeaturesEntry(_Strict):
     """In one file; with `shards` in several, as Spark writes them: `shards[i]` is the first row after file i."""
 
     width: NonNegativeInt
-    dtype: Literal["float32", "float16", "bfloat16"]
+    dtype: FloatName
     shards: list[NonNegativeInt] | None = None
 
 

@@ -11,11 +11,10 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.csr import csr_block
 from gamlp.graph.folder import writing
 from gamlp.graph.graph import Block, Graph, Relation
 from gamlp.graph.manifest import digest
-from gamlp.graph.views import View, directed, weighted
+from gamlp.graph.views import View
 from gamlp.progress import Progress, silent
 
 _ENTRY_BYTES = 64  # of one entry while a block is made: both ends, weight, and what sorting takes
@@ -49,7 +48,7 @@ def union_graphs(
             }
             for view in missing:
                 writers[view.name].nodes(view.count)
-                writers[view.name].relation(directed=directed(graph, view), weighted=weighted(graph, view))
+                writers[view.name].relation(directed=view.directed(graph), weighted=view.weighted(graph))
             # Blocks follow each other in the order of a view's rows, and types come in the same order in each.
             for kind in (graph.target, *(kind for kind in graph.node_types if kind != graph.target)):
                 for begin, end in row_ranges(graph, kind, missing, memory or _MEMORY):
@@ -77,8 +76,8 @@ def union_block(graph: Graph, view: View, kind: str, begin: int, end: int, read:
         rows.append(found.rows + np.int32(at))
         neighbours.append(found.neighbours + np.int32(view.start(relation.source)))
         weights.append(np.ones(len(found.rows), np.float32) if found.weights is None else found.weights)
-    values = np.concatenate(weights) if weighted(graph, view) else None
-    return csr_block(
+    values = np.concatenate(weights) if view.weighted(graph) else None
+    return Block.from_edges(
         np.concatenate(rows), np.concatenate(neighbours), values, start=at + begin, stop=at + end, symmetric=False
     )
 

@@ -25,7 +25,7 @@ from gamlp.graph.manifest import (
     read_manifest,
 )
 from gamlp.graph.union import entries_of, folder_name, union_block
-from gamlp.graph.views import View, directed, weighted
+from gamlp.graph.views import View
 from gamlp.io import Place, put_rows
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
@@ -245,8 +245,8 @@ def _manifest(graph: Graph, view: View, made: Sequence[dict[str, Any]]) -> Graph
     edge = RelationEntry(
         source="node",
         target="node",
-        directed=directed(graph, view),
-        weighted=weighted(graph, view),
+        directed=view.directed(graph),
+        weighted=view.weighted(graph),
         blocks=blocks,
     )
     files = {name: FileEntry(bytes=size, crc32=crc) for each in made for name, (size, crc) in each["files"].items()}

@@ -40,6 +40,21 @@ class View:
             return signal
         return f"{signal}@{self.name}" if kind is None else f"{signal}@{self.name}@{kind}"
 
+    def directed(self, graph: Graph) -> bool:
+        """Whether some edge leads one way alone: an undirected relation, or one with its reverse, does not."""
+        relations = [graph.relations[name] for name in self.relations]
+        return any(relation.directed and relation.reverse is None for relation in relations)
+
+    def weighted(self, graph: Graph) -> bool:
+        return any(graph.relations[name].weighted for name in self.relations)
+
+    def structure(self, graph: Graph) -> str:
+        """Changes with any edge of the view; of a homogeneous graph it is the graph's own."""
+        if not self.name:
+            return fingerprint.structure(graph)
+        relations = sorted(fingerprint.relation(graph, name) for name in self.relations)
+        return digest({"types": list(self.types), "starts": list(self.starts), "relations": relations})
+
 
 def whole_view(graph: Graph) -> View:
     """The one view of a homogeneous graph."""
@@ -58,7 +73,7 @@ def view_of(graph: Graph, links: Iterable[str]) -> View:
             break
         types |= reached
     kept = tuple(link for link in chosen if graph.relations[link].source in types)
-    if not touches(graph, kept):
+    if not touches_target(graph, kept):
         raise GamlpError(
             f"the subset {'+'.join(links)} does not touch {graph.target}", hint="choose relations that lead to it"
         )
@@ -67,32 +82,15 @@ def view_of(graph: Graph, links: Iterable[str]) -> View:
     for kind in ordered:
         starts.append(starts[-1] + graph.node_types[kind].count)
     relations = tuple(name for link in kept for name in graph.links[link])
-    return View(name_of(kept), kept, relations, ordered, tuple(starts))
+    return View(view_name(kept), kept, relations, ordered, tuple(starts))
 
 
-def touches(graph: Graph, links: Iterable[str]) -> bool:
+def touches_target(graph: Graph, links: Iterable[str]) -> bool:
     """Whether some link leads to the target."""
     return any(graph.relations[name].target == graph.target for link in links for name in graph.links[link])
 
 
-def name_of(links: tuple[str, ...]) -> str:
+def view_name(links: tuple[str, ...]) -> str:
     """`paper-author+paper-term`, or a short name where that would be too long for a file's."""
     name = "+".join(links)
     return name if len(name) <= _LONGEST else f"{len(links)}-links-{digest(list(links))}"
-
-
-def directed(graph: Graph, view: View) -> bool:
-    """Whether some edge leads one way alone: an undirected relation, or one with its reverse, does not."""
-    return any(graph.relations[name].directed and graph.relations[name].reverse is None for name in view.relations)
-
-
-def weighted(graph: Graph, view: View) -> bool:
-    return any(graph.relations[name].weighted for name in view.relations)
-
-
-def structure(graph: Graph, view: View) -> str:
-    """Changes with any edge of the view; of a homogeneous graph it is the graph's own."""
-    if not view.name:
-        return fingerprint.structure(graph)
-    relations = sorted(fingerprint.relation(graph, name) for name in view.relations)
-    return digest({"types": list(view.types), "starts": list(view.starts), "relations": relations})

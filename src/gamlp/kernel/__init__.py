@@ -1,10 +1,32 @@
-"""The hot loops: one hop, rows between storage types, edge list → CSR. In C++ where it could be built, else torch.
+"""The hot loops, in C++ where it could be built, else in torch and numpy."""
 
-Ids → rows are in `gamlp.kernel.ids`, which needs Arrow; propagation does not.
-"""
+# Edge list → CSR; sums by place; the most nodes that int32 neighbours can name
+from gamlp.kernel.csr import MOST_NODES, add_up, build_csr
 
-from gamlp.kernel.csr import add_up, build_csr
-from gamlp.kernel.dtypes import NUMPY, scale
-from gamlp.kernel.hop import LANES, HopTask, hop, instructions
+# Storage types: their names, numpy's types for them, values from one to another
+from gamlp.kernel.dtypes import NUMPY_DTYPES, FloatName, cannot_hold, scale, store_as, too_large
 
-__all__ = ["LANES", "NUMPY", "HopTask", "add_up", "build_csr", "hop", "instructions", "scale"]
+# One hop over a range of rows; columns come in multiples of LANES
+from gamlp.kernel.hop_task import LANES, HopTask, hop, instructions
+
+# Ids → rows
+from gamlp.kernel.ids import UNKNOWN_ROW, IdTable, id_table
+
+__all__ = [
+    "LANES",
+    "MOST_NODES",
+    "NUMPY_DTYPES",
+    "UNKNOWN_ROW",
+    "FloatName",
+    "HopTask",
+    "IdTable",
+    "add_up",
+    "build_csr",
+    "cannot_hold",
+    "hop",
+    "id_table",
+    "instructions",
+    "scale",
+    "store_as",
+    "too_large",
+]

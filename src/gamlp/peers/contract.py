@@ -11,7 +11,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run.prepare import HERE, Resources

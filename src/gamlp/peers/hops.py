@@ -11,9 +11,7 @@ import numpy as np
 import torch
 
 from gamlp.arrays import Array
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
+from gamlp.graph import Graph, digest, fingerprint
 from gamlp.io import PeakMemory, locked, write_json
 from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
 from gamlp.propagation import HopStore

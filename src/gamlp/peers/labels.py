@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Features, Graph
+from gamlp.graph import Features, Graph
 from gamlp.io import PeakMemory
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
 from gamlp.peers.hops import chances_of, prepare_task, probabilities_of, scores_of

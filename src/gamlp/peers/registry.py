@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.models.registry import is_own
 from gamlp.peers.contract import Peer, Report, Task, Workspace
 from gamlp.peers.hops import run_on_hops

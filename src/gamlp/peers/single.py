@@ -13,9 +13,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
+from gamlp.graph import Graph, digest, fingerprint
 from gamlp.io import atomic_file, save_array, write_json, write_text
 from gamlp.peers.contract import Report, Seconds, Task, Workspace
 from gamlp.peers.registry import method, run

@@ -9,14 +9,11 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph, Labels
+from gamlp.graph import Graph, Labels
 from gamlp.io import available_memory, each, even_ranges, format_size, usable_cores
 from gamlp.kernel import LANES, HopTask, hop
 from gamlp.progress import Progress, silent
-from gamlp.propagation import Operator
-from gamlp.propagation.checks import check_neighbours
-from gamlp.propagation.local.slabs import allocate
-from gamlp.propagation.operator import factors
+from gamlp.propagation import Operator, allocate, check_neighbours, factors
 from gamlp.recipe import SmoothingSettings
 
 _MATRICES = 6  # n × c at once: predictions, first values, two states, two for sums

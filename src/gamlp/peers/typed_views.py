@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph, Relation
+from gamlp.graph import Graph, Relation
 from gamlp.peers.views import feature_tensor
 from gamlp.propagation import Statistics, feature_statistics
 from gamlp.training.batches import Batch

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from gamlp.arrays import Array
-from gamlp.graph.graph import Graph, Nodes
-from gamlp.propagation import Statistics
-from gamlp.propagation.first_values import scaled
+from gamlp.graph import Graph, Nodes
+from gamlp.propagation import Statistics, scaled
 from gamlp.training.batches import Batch
 
 UNKNOWN = -1

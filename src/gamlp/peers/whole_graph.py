@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
-from gamlp.graph.induced import induced
+from gamlp.graph import Graph, induce
 from gamlp.io import PeakMemory
 from gamlp.models.shape import Shape
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
@@ -130,7 +129,7 @@ def _sides(
     inductive = recipe.training.setting == "inductive"
     alone = task.graph
     if inductive and task.graph.nodes.split is not None:
-        alone = induced(task.graph, task.graph.nodes.split.train, folder / "training-graph")
+        alone = induce(task.graph, task.graph.nodes.split.train, folder / "training-graph")
     # Rows that training must not see lend it no statistics either (docs/method.md, section 1).
     apart = recipe.propagation.scaling == "standard" and (inductive or task.valid is not None or bool(task.tests))
     side = reader(alone if apart else None)

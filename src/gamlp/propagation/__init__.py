@@ -1,11 +1,27 @@
-"""Propagation: what to propagate, the engine that does it, the store that holds it."""
+"""Propagation: what to propagate, the engines that do it, the store that holds the hops."""
 
-from gamlp.propagation.first_values import feature_statistics
+# A damaged graph ends in a sentence
+from gamlp.propagation.checks import check_neighbours
+
+# Features before the first hop: their scaling
+from gamlp.propagation.first_values import feature_statistics, scaled
+
+# On one machine: into a store, or in memory
 from gamlp.propagation.local.arrays import hops_in_memory
 from gamlp.propagation.local.engine import LocalEngine
-from gamlp.propagation.operator import Operator
+from gamlp.propagation.local.slabs import allocate
+
+# Â = D̃^(r-1) Ã D̃^(-r), and its diagonals for a relation
+from gamlp.propagation.operator import Operator, factors
+
+# What to propagate, and what every engine can do
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator, Statistics
-from gamlp.propagation.store.store import Hops, HopStore
+
+# Hops on disk: gather(rows) → Hops
+from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, StoreManifest, row_numbers, side_by_side
+
+# Which subsets of relations become views
+from gamlp.propagation.subsets import Reach, choose_subsets, link_of
 
 __all__ = [
     "FeatureSignal",
@@ -16,7 +32,18 @@ __all__ = [
     "Operator",
     "Plan",
     "Propagator",
+    "Reach",
     "Statistics",
+    "StoreManifest",
+    "StoredSignal",
+    "allocate",
+    "check_neighbours",
+    "choose_subsets",
+    "factors",
     "feature_statistics",
     "hops_in_memory",
+    "link_of",
+    "row_numbers",
+    "scaled",
+    "side_by_side",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Block, Relation
+from gamlp.graph import Block, Relation
 
 _CHUNK = 1 << 21
 _HINT = "verify the graph with gamlp info, and build it again"

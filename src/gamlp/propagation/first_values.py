@@ -9,8 +9,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Features, Graph
-from gamlp.graph.views import View
+from gamlp.graph import Features, Graph, View
 from gamlp.propagation.plan import FeatureSignal, Statistics
 
 _CHUNK = 1 << 14  # rows of features read at a time

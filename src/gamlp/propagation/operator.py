@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Block, Relation
+from gamlp.graph import Block, Relation
 from gamlp.kernel import add_up
 from gamlp.propagation.checks import check_neighbours, check_offsets
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gamlp.errors import GamlpError
-from gamlp.graph.views import View
+from gamlp.graph import View
 from gamlp.io import format_size
 from gamlp.kernel import LANES
 from gamlp.propagation.operator import Operator

@@ -11,16 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph, Labels
-from gamlp.graph.views import View, view_of, whole_view
+from gamlp.graph import Graph, Labels, View, view_of, whole_view
 from gamlp.io import Place
+from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
 from gamlp.propagation.operator import Operator
 
 if TYPE_CHECKING:
     from gamlp.propagation.store.store import HopStore
 
-Dtype = Literal["float32", "float16", "bfloat16"]
 Scaling = Literal["none", "row", "l2", "standard"]
 _CHUNK = 1 << 20  # rows looked at at a time
 ROW_SETS = ("all", "labelled", "split", "train", "valid", "test")
@@ -56,7 +55,7 @@ class FeatureSignal(_Frozen):
     hops: int = Field(default=5, ge=0, le=1000)
     operator: Operator = Operator()
     scaling: Scaling = "none"
-    dtype: Dtype = "float32"
+    dtype: FloatName = "float32"
     statistics: Statistics | None = None
     also: tuple[Operator, ...] = ()
 
@@ -75,7 +74,7 @@ class LabelSignal(_Frozen):
 
     hops: int = Field(default=5, ge=0, le=1000)
     operator: Operator = Operator()
-    dtype: Dtype = "float32"
+    dtype: FloatName = "float32"
     folds: int = Field(default=0, ge=0, le=100)
     fold_seed: int = 0
     soft: bool = False

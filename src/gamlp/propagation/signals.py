@@ -9,11 +9,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph, Split
-from gamlp.graph.manifest import digest
-from gamlp.graph.views import View, whole_view
-from gamlp.graph.views import structure as view_structure
+from gamlp.graph import Graph, Split, View, digest, fingerprint, whole_view
 from gamlp.propagation.first_values import FirstValues, Read, features_of, given_statistics, unread
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
@@ -66,7 +62,7 @@ def outline(graph: Graph, plan: Plan, rows: Array | None, *, readers: bool = Tru
     # Other types have no rows to keep: all target rows are some of a view's.
     own = np.arange(graph.nodes.count) if rows is None and graph.heterogeneous else rows
     for view in plan.views(graph):
-        structure = view_structure(graph, view)
+        structure = view.structure(graph)
         kept = rows if view.count == graph.nodes.count else own
         if plan.features is not None:
             signals += [

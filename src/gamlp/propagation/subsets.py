@@ -11,10 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph, Relation
-from gamlp.graph.union import contained
-from gamlp.graph.views import touches, view_of, weighted
+from gamlp.graph import Graph, Relation, contained, fingerprint, touches_target, view_of
 from gamlp.recipe import RelationsSettings
 
 FEW = 16  # subsets: as many as auto takes without choosing
@@ -42,8 +39,8 @@ class Reach:
     columns: bool = True
 
 
-def choose(graph: Graph, wanted: RelationsSettings, reach: Reach) -> Chosen:
-    """The subsets of a recipe for a graph; each touches the target, and no two give its rows the same hops."""
+def choose_subsets(graph: Graph, wanted: RelationsSettings, reach: Reach) -> Chosen:
+    """The subsets of a recipe for a graph; each touches_target the target, and no two give its rows the same hops."""
     same = _Sameness(graph, reach)
     if isinstance(wanted.subsets, tuple):
         return _listed(graph, wanted.subsets, same)
@@ -99,8 +96,8 @@ def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: in
     bare: dict[Subset, None] = {}
     for subset in subsets:
         ordered = tuple(link for link in graph.links if link in set(subset))
-        if not touches(graph, same.with_edges(ordered)):
-            bare |= {ordered: None} if touches(graph, ordered) else {}
+        if not touches_target(graph, same.with_edges(ordered)):
+            bare |= {ordered: None} if touches_target(graph, ordered) else {}
             continue
         alike.setdefault(same.key(ordered), {})[ordered] = None
         if len(alike) == most:
@@ -158,7 +155,7 @@ class _Sameness:
         felt = [self._graph.relations[name] for link in self._near(subset) for name in self._graph.links[link]]
         ends = {(relation.source, relation.target) for relation in felt}
         # A view with weights anywhere counts a pair once for every relation that has it (gamlp.graph.union).
-        adds_up = len(ends) < len(felt) and weighted(self._graph, view_of(self._graph, subset))
+        adds_up = len(ends) < len(felt) and view_of(self._graph, subset).weighted(self._graph)
         if adds_up:
             return True, frozenset(Counter(self._edges[relation.name] for relation in felt).items())
         # Pairs are merged: what a relation shares with a larger one adds nothing.

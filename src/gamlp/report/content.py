@@ -13,7 +13,7 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.explain import WeightsByDegree, grouped_hops, weights_of_rows
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.models.shape import HopWeights
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe

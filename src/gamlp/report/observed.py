@@ -11,7 +11,7 @@ import torch
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.explain import WeightsByDegree, degree_bounds, weights_by_degree
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.propagation import HopStore
 from gamlp.run.prepare import rows_of
 from gamlp.training.bundle import Bundle, best_seed

@@ -11,12 +11,9 @@ import torch
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.explain import weights_of_rows
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import ROLES, Graph, Labels, Split
-from gamlp.graph.manifest import digest
+from gamlp.graph import ROLES, Graph, Labels, Split, digest, fingerprint
 from gamlp.models.shape import HopWeights
-from gamlp.propagation import HopStore
-from gamlp.propagation.store.store import row_numbers
+from gamlp.propagation import HopStore, row_numbers
 from gamlp.run.prepare import rows_of
 from gamlp.training.bundle import Bundle
 

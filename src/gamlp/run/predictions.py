@@ -16,7 +16,7 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import ROLES, Ids, Labels, Split
+from gamlp.graph import ROLES, Ids, Labels, Split
 from gamlp.io import atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore

@@ -9,7 +9,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.io import Place
 from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent

@@ -9,7 +9,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.explain import WeightsByDegree
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, as_paths, ingest
 from gamlp.io import write_json
 from gamlp.progress import Progress, silent

@@ -14,11 +14,8 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.explain import Explanation, WeightsByDegree, explain_model
-from gamlp.graph import fingerprint
+from gamlp.graph import Graph, digest, fingerprint, rows_by_id
 from gamlp.graph.datasets.load import open_or_load
-from gamlp.graph.finding import rows_by_id
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
 from gamlp.io import PeakMemory
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Graph
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.load import data_folder, open_or_load
-from gamlp.graph.graph import Graph
 from gamlp.io import Place, is_url
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gamlp.io import Workers
-from gamlp.propagation.blocks.engine import BlockEngine
+from gamlp.propagation.blocks import BlockEngine
 from gamlp.spark.session import SparkSettings, session
 from gamlp.spark.tasks import run_tasks, slots
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph, fingerprint
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore

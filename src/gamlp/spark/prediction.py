@@ -13,13 +13,9 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.folder import open_strings
-from gamlp.graph.graph import Graph, Ids, Labels, Split
-from gamlp.graph.manifest import nodes_folder
+from gamlp.graph import Graph, Ids, Labels, Split, fingerprint, nodes_folder, open_strings
 from gamlp.io import Place, open_rows
-from gamlp.propagation import HopStore
-from gamlp.propagation.store.store import StoreManifest
+from gamlp.propagation import HopStore, StoreManifest
 from gamlp.run.predictions import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
 from gamlp.run.prepare import plan_of, rows_of, without_folds
 from gamlp.training.bundle import Bundle

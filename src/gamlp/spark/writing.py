@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore

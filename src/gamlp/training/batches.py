@@ -14,7 +14,7 @@ from torch import Tensor
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io import available_memory
-from gamlp.propagation.store.store import HopStore, StoredSignal, side_by_side
+from gamlp.propagation import HopStore, StoredSignal, side_by_side
 from gamlp.training.ranks.world import World
 
 PIECE = 1 << 18  # numbers

@@ -8,9 +8,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import UNKNOWN, Graph, Labels
-from gamlp.graph.views import name_of
+from gamlp.graph import UNKNOWN, Graph, Labels, fingerprint, view_name
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
@@ -137,7 +135,7 @@ def check_store(store: HopStore, wanted: Plan) -> None:
     """Whether a store holds what the recipe reads: the same operator, scaling and labels, and as deep."""
     views = [""]
     if wanted.subsets is not None:
-        views = [name_of(subset) for subset in wanted.subsets]
+        views = [view_name(subset) for subset in wanted.subsets]
         for view in views:
             if view not in store.manifest.views:
                 raise GamlpError(

@@ -6,14 +6,11 @@ import os
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
-from gamlp.graph.views import name_of, view_of
+from gamlp.graph import Graph, digest, fingerprint, view_name, view_of
 from gamlp.io import Place
 from gamlp.models.shape import Part, Shape
 from gamlp.progress import Progress, silent
-from gamlp.propagation.subsets import Reach, choose
+from gamlp.propagation import Reach, choose_subsets
 from gamlp.recipe import Recipe
 
 
@@ -35,7 +32,7 @@ def settled_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
     wanted = recipe.propagation
     label_r = wanted.r if wanted.label_r is None else wanted.label_r
     reach = Reach(wanted.hops, wanted.label_hops if recipe.labels_used else 0, max(wanted.r, label_r) > 0)
-    chosen = choose(graph, recipe.relations, reach)
+    chosen = choose_subsets(graph, recipe.relations, reach)
     subsets = [list(view_of(graph, subset).links) for subset in chosen.subsets]
     changes = {"relations.subsets": subsets, "relations.apart": _apart(graph, recipe)}
     return recipe.changed(changes), list(chosen.notes)
@@ -90,7 +87,7 @@ def ready(graph: Graph, recipe: Recipe, beside: Path | Place, progress: Progress
 def views_of(recipe: Recipe) -> tuple[str, ...] | None:
     """Names of a settled recipe's views; None on a graph of one relation."""
     subsets = recipe.relations.subsets
-    return tuple(name_of(subset) for subset in subsets) if isinstance(subsets, tuple) else None
+    return tuple(view_name(subset) for subset in subsets) if isinstance(subsets, tuple) else None
 
 
 def expected_shape(graph: Graph, recipe: Recipe) -> Shape:

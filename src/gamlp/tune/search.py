@@ -16,14 +16,10 @@ from typing import Any, Literal
 import numpy as np
 
 from gamlp.errors import GamlpError, MissingExtra
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Graph, Split
-from gamlp.graph.manifest import digest
-from gamlp.graph.views import name_of
+from gamlp.graph import Graph, Split, digest, fingerprint, view_name
 from gamlp.io import write_text
 from gamlp.progress import Progress, silent
-from gamlp.propagation import HopStore
-from gamlp.propagation.subsets import link_of
+from gamlp.propagation import HopStore, link_of
 from gamlp.recipe import Recipe, Space, starting_point, suggest
 from gamlp.run.source import check_one_model
 from gamlp.run.train import HERE, Prepared, Resources, fit_seed, plan_of, prepare, prepare_split
@@ -338,4 +334,4 @@ def starting_subsets(subsets: Sequence[Subset], inside: Sequence[Subset]) -> dic
 
 
 def _asked(subset: Subset) -> str:
-    return f"subset {name_of(subset)}"
+    return f"subset {view_name(subset)}"

@@ -9,12 +9,11 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
+from gamlp.graph import Graph, damaged_files
 from gamlp.graph.datasets import load as datasets
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.synthetic import planted
 from gamlp.graph.datasets.synthetic.heterogeneous import METAPATHS, hidden_classes, mag_like
-from gamlp.graph.folder import damaged_files
 
 SCALE, CLASSES = 0.01, 10
 EDGES = {

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
+from gamlp.graph import Graph, damaged_files
 from gamlp.graph.datasets.synthetic import planted
 from gamlp.graph.datasets.synthetic.homogeneous import communities, short_video
 from gamlp.graph.datasets.synthetic.planted import Group, Planted
-from gamlp.graph.folder import damaged_files
 
 
 @pytest.fixture(scope="module")

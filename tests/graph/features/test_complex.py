@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Labels, Split
+from gamlp.graph import Features, Graph, Labels, Relation, Split
 from gamlp.graph.datasets.load import load
 from gamlp.graph.features.complex import entity_starts, triples_of
 from gamlp.graph.features.missing import completed
-from gamlp.graph.graph import Features, Relation
 from gamlp.recipe import RelationsSettings
 from tests.graph.features.test_missing import Array, matrix, typed_graph, values
 

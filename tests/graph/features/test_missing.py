@@ -11,12 +11,11 @@ import pytest
 from scipy import sparse
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
+from gamlp.graph import Block, Features, Graph, Ids, Nodes, Relation
 from gamlp.graph.features import missing as completing
 from gamlp.graph.features import missing as means
 from gamlp.graph.features import missing as reducing
 from gamlp.graph.features.missing import completed
-from gamlp.graph.graph import Block, Features, Ids, Nodes, Relation
 from gamlp.io import Place
 from gamlp.recipe import RelationsSettings
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch_geometric")
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
+from gamlp.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.registry import METHODS, recipe_for, run
 from gamlp.peers.typed_views import typed_view

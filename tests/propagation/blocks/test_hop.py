@@ -11,7 +11,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.io import Place, put_rows
-from gamlp.kernel import LANES, NUMPY, scale
+from gamlp.kernel import LANES, NUMPY_DTYPES, scale
 from gamlp.propagation.blocks.hop import BlockHop
 from gamlp.propagation.blocks.layout import Blocks, Needs
 from tests.conformance import dense
@@ -34,7 +34,7 @@ def prepared(folder: Path, *, weighted: bool, directed: bool, blocks: int = 7) -
 
 
 def stored(needs: Needs, folder: Path, values: np.ndarray, dtype: str) -> None:
-    state = np.empty(values.shape, NUMPY[dtype])
+    state = np.empty(values.shape, NUMPY_DTYPES[dtype])
     scale(values, "float32", state, dtype)
     for index in range(len(needs.blocks)):
         put_rows(Place.of(folder / f"{index}.npy"), state[needs.blocks.bounds[index] : needs.blocks.bounds[index + 1]])
@@ -59,7 +59,7 @@ def test_groups_of_sources_give_the_bytes_of_one_go(
         rows = np.arange(end - begin)[:: 3 if some else 1]
         found = {}
         for memory in (1 << 30, 0, 9000):
-            dst = np.zeros((len(rows), WIDTH), NUMPY[dtype])
+            dst = np.zeros((len(rows), WIDTH), NUMPY_DTYPES[dtype])
             hop = BlockHop(needs, index, rows, step[begin:end], loops, memory)
             lost, read = hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, dtype)
             assert lost == 0 and read > 0

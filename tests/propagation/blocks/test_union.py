@@ -13,11 +13,7 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
-from gamlp.graph.graph import Features
-from gamlp.graph.union import union_graphs
-from gamlp.graph.union_blocks import union_by_tasks
-from gamlp.graph.views import view_of
+from gamlp.graph import Features, Graph, union_by_tasks, union_graphs, view_of
 from gamlp.io import Place, Workers
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
 from tests.conformance.engines import BlocksHere

@@ -61,9 +61,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     communities(folder / "graph", nodes=150_000, edges=1_000_000, features=256)
     code, said, peak = propagate(folder / "graph", folder / "in memory", *WORDS, "--memory", "4GB")
     assert code == 0, said
-    assert peak > BUDGETS[-1] * MB + FIXED_COST, (
-        "without a budget it takes more, or budgets show nothing"
-    )
+    assert peak > BUDGETS[-1] * MB + FIXED_COST, "without a budget it takes more, or budgets show nothing"
     yield folder
     shutil.rmtree(folder)
 

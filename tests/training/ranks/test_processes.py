@@ -31,6 +31,8 @@ from gamlp.training.run_folder import About, RunFolder
 from tests.training.ranks.ranks import HELD
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, store_of
 
+pytestmark = pytest.mark.slow
+
 TWO = Resources(threads=2, device="cpu", processes=2)
 OWN = {"model.name": "tests.training.ranks.ranks:Double"}
 EPOCHS = 60

@@ -11,7 +11,6 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.csr import csr_block
 from gamlp.graph.folder import GraphWriter
 from gamlp.graph.graph import UNKNOWN, Block, Labels
 from gamlp.graph.ingest.buckets import Buckets, bucket_count
@@ -111,7 +110,7 @@ class Conversion:
             _check_nodes(self.raw, count, end)
         # Node 3 of one type and node 3 of another are no self-loop.
         options = {"symmetric": False, "drop_loops": links.source == links.target}
-        return csr_block(links.edges[1], links.edges[0], links.weights, start=0, stop=links.target[1], **options)
+        return Block.from_edges(links.edges[1], links.edges[0], links.weights, start=0, stop=links.target[1], **options)
 
     def _write(self, links: Links, block: Block, directed: bool, reverse: str | None) -> None:
         self.writer.relation(

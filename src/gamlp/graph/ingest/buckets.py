@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.graph.csr import csr_block
 from gamlp.graph.graph import Block
 from gamlp.kernel import build_csr
 
@@ -84,7 +83,7 @@ class Buckets:
 
     def _block(self, rows: Array, neighbours: Array, weights: Array | None, start: int, stop: int) -> Block:
         options = {"symmetric": False, "drop_loops": self._drop_loops}
-        return csr_block(rows, neighbours, weights, start=start, stop=stop, **options)
+        return Block.from_edges(rows, neighbours, weights, start=start, stop=stop, **options)
 
     def _ranges(self, rows: Array, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Cut a bucket that is too large for memory where its entries say so."""

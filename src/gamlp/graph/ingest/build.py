@@ -15,7 +15,6 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.folder import GraphWriter, check_name, writing
-from gamlp.graph.graph import FloatName
 from gamlp.graph.ingest.buckets import Buckets, bucket_count
 from gamlp.graph.ingest.columns import BadRows, OnBad
 from gamlp.graph.ingest.edges import EdgeNames, EdgesTable, too_heavy
@@ -26,6 +25,7 @@ from gamlp.graph.ingest.tables import Table
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, Join, Joins
 from gamlp.graph.splits import check_fractions
 from gamlp.io import available_memory
+from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
 
 _FOLDER = "buckets"

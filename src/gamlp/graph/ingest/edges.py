@@ -16,7 +16,7 @@ from gamlp.graph.ingest.ids import IdMap, missing
 from gamlp.graph.ingest.nodes import check_ids, choose
 from gamlp.graph.ingest.tables import Table
 from gamlp.graph.relations import ONE_RELATION, Join, Joins, a
-from gamlp.kernel.ids import UNKNOWN_ROW
+from gamlp.kernel import UNKNOWN_ROW
 from gamlp.progress import Progress
 
 MOST_RELATIONS = 1000

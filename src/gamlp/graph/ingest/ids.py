@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.graph.ingest.columns import Column, is_null, is_text, numbers
-from gamlp.kernel.ids import UNKNOWN_ROW, IdTable, id_table
+from gamlp.kernel import UNKNOWN_ROW, IdTable, id_table
 
 _SPARSEST = 4  # an array may have this many places an id: 16 bytes, about what a hash table takes
 

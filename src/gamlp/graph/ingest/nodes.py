@@ -16,17 +16,16 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.features.columns import ArrayFeatures, ColumnFeatures, FeatureSource
 from gamlp.graph.folder import GraphWriter
-from gamlp.graph.graph import ROLES, FloatName, Labels, Split
+from gamlp.graph.graph import ROLES, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, Column, Rows, shown
 from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Batch, Table, is_csv
-from gamlp.graph.precision import cannot_hold, store_as, too_large
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import create_array
-from gamlp.kernel.csr import MOST_NODES
+from gamlp.kernel import MOST_NODES, FloatName, cannot_hold, store_as, too_large
 from gamlp.progress import Progress
 
 

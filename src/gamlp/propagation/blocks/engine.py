@@ -12,10 +12,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
-from gamlp.graph.induced_blocks import induced_by_tasks
-from gamlp.graph.manifest import digest
-from gamlp.graph.views import View
+from gamlp.graph import Graph, View, digest, induced_by_tasks
 from gamlp.io import Place, Workers, format_size, scratch_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation.blocks.run import BlockRun, ViewWork

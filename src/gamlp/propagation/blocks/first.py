@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.graph import fingerprint
-from gamlp.graph.graph import Features, Graph, Labels
+from gamlp.graph import Features, Graph, Labels, fingerprint
 from gamlp.io import Place, RemoteRows, RowShards, npy_size, open_rows, put_rows
 from gamlp.propagation.first_values import stacked, statistics_of
 from gamlp.propagation.passes import Piece

@@ -16,7 +16,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io import Place, npy_buffer, npy_size, open_rows, put_rows
-from gamlp.kernel import NUMPY, HopTask, hop, scale
+from gamlp.kernel import NUMPY_DTYPES, HopTask, hop, scale
 from gamlp.propagation.blocks.first import First
 from gamlp.propagation.blocks.layout import Needs
 from gamlp.propagation.local.hops import column_scales
@@ -126,7 +126,7 @@ _kept = threading.local()
 
 def _room(rows: int, columns: int, storage: str) -> Array:
     """A matrix whose memory stays for the next block of this worker: fresh pages cost as much as to fill them."""
-    dtype = np.dtype(NUMPY[storage])
+    dtype = np.dtype(NUMPY_DTYPES[storage])
     size = rows * columns * dtype.itemsize
     whole: Array | None = getattr(_kept, "memory", None)
     if whole is None or len(whole) < size:
@@ -138,7 +138,7 @@ def _room(rows: int, columns: int, storage: str) -> Array:
 def _opened(place: Place, rows: int, width: int, dtype: str) -> Array:
     """A block of the hop before: mapped, or fetched whole; one that is damaged is told."""
     values = np.asarray(open_rows(place))
-    if values.dtype != NUMPY[dtype] or len(values) != rows or values.shape[1] < width:
+    if values.dtype != NUMPY_DTYPES[dtype] or len(values) != rows or values.shape[1] < width:
         raise GamlpError("is no block of this hop", file=place, hint="run the same command again: it is made anew")
     return values[:, :width]
 
@@ -217,7 +217,7 @@ class BlockPass:
 
     def _outputs_of(self, k: int, index: int) -> list[tuple[Place, int]]:
         begin, end = self.needs.blocks.bounds[index : index + 2]
-        dtype, files = NUMPY[self.dtype], []
+        dtype, files = NUMPY_DTYPES[self.dtype], []
         if self.only(k) is None:
             files.append((self.state(k, index), npy_size((end - begin, self.width(k)), dtype)))
         for columns in self.moving(k) if k else ():
@@ -262,7 +262,7 @@ class BlockPass:
     def enter(self, index: int) -> dict[str, Any]:
         """One task: Z^(0) = enter ∘ X^(0) of a block."""
         begin, end = self.needs.blocks.bounds[index : index + 2]
-        whole, state = npy_buffer((end - begin, self.width(0)), NUMPY[self.dtype])
+        whole, state = npy_buffer((end - begin, self.width(0)), NUMPY_DTYPES[self.dtype])
         lost = 0
         for at in range(begin, end, _STEP):
             rows = slice(at, min(at + _STEP, end))
@@ -291,7 +291,7 @@ class BlockPass:
         if only is not None:
             columns = self.moving(k)[0]
             rows = np.asarray(open_rows(only)[columns.kept[index] : columns.kept[index + 1]]) - begin
-        whole, dst = npy_buffer((len(rows), self.width(k)), NUMPY[self.dtype])
+        whole, dst = npy_buffer((len(rows), self.width(k)), NUMPY_DTYPES[self.dtype])
         of_block = slice(begin, end)
         sums = BlockHop(self.needs, index, rows, self._factors(of_block).step, self.operator.loops, self.memory)
         lost, read = sums.run(lambda block: self.state(k - 1, block), dst, self.dtype)

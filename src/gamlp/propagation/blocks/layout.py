@@ -11,8 +11,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Block, Graph
-from gamlp.graph.manifest import block_folder
+from gamlp.graph import Block, Graph, block_folder
 from gamlp.io import Place, RowShards, even_ranges, npy_size, open_rows, put_rows
 from gamlp.kernel import add_up
 from gamlp.propagation.checks import check_block, check_neighbours

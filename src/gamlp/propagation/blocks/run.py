@@ -11,10 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
-from gamlp.graph.union_blocks import union_by_tasks
-from gamlp.graph.views import View
+from gamlp.graph import Graph, View, digest, union_by_tasks
 from gamlp.io import Place, Workers, put_rows, scratch_folder
 from gamlp.progress import Progress, overall
 from gamlp.propagation.blocks.first import FirstFiles, Run

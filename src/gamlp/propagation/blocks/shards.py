@@ -9,7 +9,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.io import Place, RowShards, map_array
-from gamlp.kernel import NUMPY
+from gamlp.kernel import NUMPY_DTYPES
 from gamlp.propagation.blocks.hop import BlockPass, Columns
 from gamlp.propagation.operator import Operator, factors_of
 from gamlp.propagation.passes import Piece
@@ -101,7 +101,7 @@ class ShardWriting:
 
 
 def _slab(moved: BlockPass, columns: Columns, k: int) -> _StoredSlab:
-    indices, dtype = range(len(moved.needs.blocks)), NUMPY[moved.dtype]
+    indices, dtype = range(len(moved.needs.blocks)), NUMPY_DTYPES[moved.dtype]
     if columns.rows is None:
         places = [moved.state(k, index) for index in indices]
         shards = RowShards(places, moved.needs.blocks.bounds[1:], (moved.width(k),), dtype)

@@ -1,0 +1,9 @@
+"""Propagation on one machine, in a memory budget."""
+
+# Into memory
+from gamlp.propagation.local.arrays import hops_in_memory
+
+# Into a store
+from gamlp.propagation.local.engine import LocalEngine
+
+__all__ = ["LocalEngine", "hops_in_memory"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 from gamlp.arrays import Array
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.io import each, usable_cores
 from gamlp.kernel import scale
 from gamlp.progress import silent
@@ -55,7 +53,7 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
             for _ in each(threads, leave, range(0, count, _STEP)):
                 pass
         hops.append(values)
-    return [values.view(np.float16) if plan.dtype == "float16" else values for values in hops]
+    return hops
 
 
 def _first(signal: Signal, count: int, threads: int) -> Array:

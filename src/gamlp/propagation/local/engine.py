@@ -7,9 +7,7 @@ from pathlib import Path
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph, Relation
-from gamlp.graph.induced import induced
-from gamlp.graph.union import union_graphs
+from gamlp.graph import Graph, Relation, induce, union_graphs
 from gamlp.io import Place, available_memory, usable_cores
 from gamlp.progress import Progress, overall, silent
 from gamlp.propagation.local.hops import CHECKPOINT_SECONDS, PassRun
@@ -63,7 +61,7 @@ class LocalEngine:
 
     def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
         """The graph of some rows alone; see `gamlp.graph.induced`."""
-        return induced(graph, rows, Path(str(folder)), progress=progress)
+        return induce(graph, rows, Path(str(folder)), progress=progress)
 
     def _run_group(
         self, graph: Graph, relation: Relation, passes: list[Pass], writer: StoreWriter, progress: Progress

@@ -11,8 +11,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Relation
-from gamlp.graph.manifest import digest
+from gamlp.graph import Relation, digest
 from gamlp.io import each, even_ranges
 from gamlp.kernel import HopTask, hop, scale
 from gamlp.progress import Progress

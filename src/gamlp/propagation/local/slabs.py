@@ -13,12 +13,12 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io import DirectReader, DirectWriter, atomic_file, format_size
-from gamlp.kernel import NUMPY
+from gamlp.kernel import NUMPY_DTYPES
 
 
 def allocate(rows: int, columns: int, storage: str) -> Array:
     """Fresh zeros, on huge pages where the system grants them: fewer misses on random reads, fewer faults."""
-    dtype = np.dtype(NUMPY[storage])
+    dtype = np.dtype(NUMPY_DTYPES[storage])
     size = rows * columns * dtype.itemsize
     if size == 0:
         return np.zeros((rows, columns), dtype)
@@ -84,7 +84,7 @@ class OnDisk:
 class _FileReader:
     def __init__(self, slab: OnDisk) -> None:
         self._reader = DirectReader(slab.path)
-        self._dtype = np.dtype(NUMPY[slab.storage])
+        self._dtype = np.dtype(NUMPY_DTYPES[slab.storage])
         self._width = slab.width
 
     def rows(self, begin: int, end: int, nodes: Array | None) -> tuple[Array, Array | None]:

@@ -12,9 +12,8 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.precision import STORED
 from gamlp.io import DirectWriter, Place, each, npy_header
-from gamlp.kernel import NUMPY, scale
+from gamlp.kernel import NUMPY_DTYPES, scale
 from gamlp.propagation.local.slabs import Reader, Slab
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.signals import Signal
@@ -66,14 +65,13 @@ class Assembly:
         yield from each(threads + 2, self.write_shard, self.planned())
 
     def _row_bytes(self) -> int:
-        return (self.signal.hops + 1) * self.signal.width * np.dtype(NUMPY[self.signal.dtype]).itemsize
+        return (self.signal.hops + 1) * self.signal.width * np.dtype(NUMPY_DTYPES[self.signal.dtype]).itemsize
 
     def write_shard(self, shard: Shard) -> Shard:
         """Write one shard; one that is there from an earlier run is checksummed and kept."""
         place = self.folder / shard.name
         shape = (self.signal.hops + 1, self.signal.width)
-        # float16 is stored as numpy's own float16; bfloat16, which numpy lacks, as uint16 bits.
-        header = npy_header((shard.stop - shard.start, *shape), STORED[self.signal.dtype])
+        header = npy_header((shard.stop - shard.start, *shape), NUMPY_DTYPES[self.signal.dtype])
         whole = len(header) + (shard.stop - shard.start) * self._row_bytes()
         if place.size() == whole:
             return Shard(shard.name, shard.start, shard.stop, whole, place.checksum())
@@ -90,7 +88,7 @@ class Assembly:
             for begin in range(shard.start, shard.stop, step):
                 count = min(step, shard.stop - begin)
                 data = file.reserve(count * self._row_bytes())
-                self._fill(data.view(NUMPY[self.signal.dtype]).reshape(count, *shape), begin, readers)
+                self._fill(data.view(NUMPY_DTYPES[self.signal.dtype]).reshape(count, *shape), begin, readers)
                 crc, size = zlib.crc32(data.data, crc), size + len(data)
         return Shard(shard.name, shard.start, shard.stop, size, crc)
 

@@ -13,10 +13,9 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, mod
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Labels, Split
-from gamlp.graph.manifest import FileName
-from gamlp.graph.precision import STORED
+from gamlp.graph import FileName, Labels, Split
 from gamlp.io import Place, each, map_array, open_rows, usable_cores
+from gamlp.kernel import NUMPY_DTYPES, FloatName
 
 MANIFEST = "store.json"
 
@@ -43,7 +42,7 @@ class SignalEntry(_Strict):
     settings: dict[str, Any]
     hops: NonNegativeInt
     width: NonNegativeInt
-    dtype: Literal["float32", "float16", "bfloat16"]
+    dtype: FloatName
     folder: FileName
     count: NonNegativeInt
     rows: FileEntry | None  # None: all nodes
@@ -123,7 +122,7 @@ class StoredSignal:
             entry, shard = self.entry, self.entry.shards[index]
             place = self._place / shard.name
             values = map_array(place.local_copy()) if self._copies else open_rows(place)
-            expected = STORED[entry.dtype]
+            expected = NUMPY_DTYPES[entry.dtype]
             shape = (shard.stop - shard.start, entry.hops + 1, entry.width)
             if tuple(values.shape) != shape or values.dtype != expected:
                 found = f"{values.dtype} of shape {tuple(values.shape)}, not {np.dtype(expected)} of shape {shape}"

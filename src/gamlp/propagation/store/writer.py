@@ -13,10 +13,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import fingerprint
-from gamlp.graph.features.missing import FOLDER as MADE
-from gamlp.graph.graph import Graph
-from gamlp.graph.views import View
+from gamlp.graph import Graph, View, fingerprint
 from gamlp.io import Place, map_array, put_rows, sole_writer
 from gamlp.propagation.signals import Signal
 from gamlp.propagation.store.shards import Shard
@@ -164,6 +161,8 @@ class StoreWriter:
     def _check_plan(self, wanted: dict[str, Any]) -> None:
         path = self.place / PLAN
         if not path.exists():
+            from gamlp.graph.features.missing import FOLDER as MADE  # imported here: it needs scikit-learn
+
             known = (MANIFEST, MADE)  # features that were made for a graph that nothing can be kept with
             foreign = [name for name in self.place.names() if name not in known and not name.startswith(".lock")]
             if foreign and not (self.place / MANIFEST).exists():

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.graph.block_files import Rows, staged
-from gamlp.graph.graph import ROLES, UNKNOWN, Labels, Split
-from gamlp.graph.manifest import nodes_folder
-from gamlp.graph.relations import ONE_TYPE
-from gamlp.graph.splits import random_split
+from gamlp.graph import ONE_TYPE, ROLES, UNKNOWN, Labels, Split, nodes_folder, random_split
 from gamlp.io import ChecksumStream, Place, npy_header, put_rows
+from gamlp.spark.ingest.block_files import Rows, staged
 
 _TRAIN = ROLES.index("train")
 _ROWS = 1 << 16  # of many labels a node, at a time

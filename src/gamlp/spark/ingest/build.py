@@ -12,21 +12,31 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.graph.block_files import FileFacts, NodeBlocks, Rows
-from gamlp.graph.graph import FloatName
+from gamlp.graph import (
+    ONE_TYPE,
+    Building,
+    FeaturesEntry,
+    FileEntry,
+    FileFacts,
+    GraphManifest,
+    Join,
+    Joins,
+    LabelsEntry,
+    NodesEntry,
+    building,
+    check_fractions,
+)
 from gamlp.graph.ingest.build import settled_joins, type_tables, unnamed_edges
 from gamlp.graph.ingest.columns import OnBad
 from gamlp.graph.ingest.edges import EdgeNames
 from gamlp.graph.ingest.labels import class_numbers
 from gamlp.graph.ingest.nodes import NodeNames, RandomSplit
 from gamlp.graph.ingest.report import IngestReport
-from gamlp.graph.manifest import FeaturesEntry, FileEntry, GraphManifest, LabelsEntry, NodesEntry
-from gamlp.graph.relations import ONE_TYPE, Join, Joins
-from gamlp.graph.shared_folder import Building, building
-from gamlp.graph.splits import check_fractions
 from gamlp.io import Place
+from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
 from gamlp.spark.ingest.answer_files import AnswerFiles
+from gamlp.spark.ingest.block_files import NodeBlocks, Rows
 from gamlp.spark.ingest.edges import EdgeBuild, EdgeTable, Relations, TypeRows
 from gamlp.spark.ingest.node_checks import NodeChecks
 from gamlp.spark.ingest.nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes

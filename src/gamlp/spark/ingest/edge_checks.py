@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.folder import check_name
+from gamlp.graph import ONE_RELATION, ONE_TYPE, Join, check_name
 from gamlp.graph.ingest.columns import Column, OnBad, is_null, numbers, plain, shown
 from gamlp.graph.ingest.edges import (
     MOST_RELATIONS,
@@ -28,7 +28,6 @@ from gamlp.graph.ingest.edges import (
 )
 from gamlp.graph.ingest.ids import as_text
 from gamlp.graph.ingest.nodes import check_ids
-from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, Join
 from gamlp.spark.ingest.node_checks import note_batch, without_ragged
 from gamlp.spark.ingest.notes import NotedRows, Notes, id_key
 

@@ -9,14 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.block_files import CsrBlocks, FileFacts, Rows
+from gamlp.graph import ONE_RELATION, BlockEntry, FileFacts, Join, Joins, RelationEntry
 from gamlp.graph.ingest.columns import OnBad
 from gamlp.graph.ingest.edges import MOST_RELATIONS, EdgeNames, stranger, too_many_relations
 from gamlp.graph.ingest.nodes import choose
-from gamlp.graph.manifest import BlockEntry, RelationEntry
-from gamlp.graph.relations import ONE_RELATION, Join, Joins
 from gamlp.io import Place
 from gamlp.progress import Progress
+from gamlp.spark.ingest.block_files import CsrBlocks, Rows
 from gamlp.spark.ingest.edge_checks import Chosen, EdgeChecks, End, edge_entries, rows_of_range
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.sorted_ids import SortedIds

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.features.columns import ColumnFeatures
-from gamlp.graph.graph import FloatName
 from gamlp.graph.ingest.columns import Column, OnBad, is_null, plain, shown
 from gamlp.graph.ingest.ids import as_integers
 from gamlp.graph.ingest.labels import LabelColumn, split_roles, trimmed
 from gamlp.graph.ingest.nodes import check_ids
-from gamlp.graph.precision import cannot_hold, store_as, too_large
+from gamlp.kernel import FloatName, cannot_hold, store_as, too_large
 from gamlp.spark.ingest.notes import NotedRows, Notes, id_key
 
 _MOST_BYTES = 1 << 30  # of features in a batch: Arrow counts the bytes of a column by 32 bits

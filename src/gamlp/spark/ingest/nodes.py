@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.block_files import NodeBlocks, Rows
-from gamlp.graph.graph import FloatName
 from gamlp.graph.ingest.columns import OnBad
 from gamlp.graph.ingest.labels import MOST_CLASSES, too_many_classes
 from gamlp.graph.ingest.nodes import NodeNames, choose, feature_names
 from gamlp.io import Place
-from gamlp.kernel.csr import MOST_NODES
+from gamlp.kernel import MOST_NODES, FloatName
 from gamlp.progress import Progress
+from gamlp.spark.ingest.block_files import NodeBlocks, Rows
 from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.sorted_ids import SortedIds, put_sorted

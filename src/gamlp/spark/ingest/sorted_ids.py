@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gamlp.graph.block_files import Rows
+from gamlp.graph import ONE_TYPE, nodes_folder
 from gamlp.graph.ingest.columns import shown
-from gamlp.graph.manifest import nodes_folder
-from gamlp.graph.relations import ONE_TYPE
 from gamlp.io import ChecksumStream, Place, npy_header
+from gamlp.spark.ingest.block_files import Rows
 from gamlp.spark.tasks import answered
 
 _BATCH = 1 << 16  # ids of a record batch

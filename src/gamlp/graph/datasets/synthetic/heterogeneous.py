@@ -13,7 +13,6 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.csr import csr_block
 from gamlp.graph.datasets.synthetic import planted
 from gamlp.graph.datasets.synthetic.homogeneous import class_centres, named, thread_count, write_features
 from gamlp.graph.datasets.synthetic.planted import Cells, apportion, generator, rank_weights
@@ -123,7 +122,7 @@ class PlantedRelation:
             pairs = [(mine, other) for other in self.targets] if reverse else [(one, mine) for one in self.sources]
             sources, targets = self._edges(pairs, threads)
             rows, neighbours = (sources, targets) if reverse else (targets, sources)
-            yield csr_block(
+            yield Block.from_edges(
                 rows,
                 neighbours,
                 None,

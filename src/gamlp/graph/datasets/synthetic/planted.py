@@ -21,7 +21,6 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.csr import csr_block
 from gamlp.graph.graph import Block
 
 BLOCK_ENTRIES = 8_000_000  # entries a block: about 300 MB while it is built
@@ -209,7 +208,7 @@ class Planted:
 
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(fill, packets))
-        return csr_block(rows, columns, None, start=mine.start, stop=mine.stop, symmetric=False, threads=threads)
+        return Block.from_edges(rows, columns, None, start=mine.start, stop=mine.stop, symmetric=False, threads=threads)
 
     def _draw(self, a: Cells, b: Cells, packet: int, u: Array, v: Array) -> None:
         """Fill u with nodes of block a and v with nodes of block b."""

@@ -12,15 +12,10 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.csr import csr_block
-from gamlp.graph.graph import UNKNOWN, FloatName
+from gamlp.graph import ONE_TYPE, UNKNOWN, Block, FileFacts, block_folder, features_files
 from gamlp.graph.ingest.edges import too_heavy
-from gamlp.graph.manifest import block_folder, features_files
-from gamlp.graph.precision import STORED
-from gamlp.graph.relations import ONE_TYPE
 from gamlp.io import Place, open_rows, put_rows
-
-FileFacts = dict[str, list[int]]  # name in the graph → bytes and CRC-32
+from gamlp.kernel import NUMPY_DTYPES, FloatName
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class NodeBlocks:
         assert self.width is not None
         place = np.full(len(column), -1, np.int64)
         place[order] = np.arange(len(order))
-        values: Array = np.empty((len(order), self.width), STORED[self.dtype])
+        values: Array = np.empty((len(order), self.width), NUMPY_DTYPES[self.dtype])
         at = 0
         for chunk in column.chunks:
             some = place[at : at + len(chunk)]
@@ -148,7 +143,7 @@ class CsrBlocks:
         if weights is not None:  # duplicates then add up in the same order, however Spark partitions edges
             order = np.lexsort((weights, neighbours, rows))
             rows, neighbours, weights = rows[order], neighbours[order], weights[order]
-        made = csr_block(
+        made = Block.from_edges(
             rows, neighbours, weights, start=begin, stop=end, symmetric=False, drop_loops=self.inside, threads=1
         )
         if made.weights is not None and not np.isfinite(made.weights).all():

@@ -15,7 +15,7 @@ LANES = 8  # a matrix's width is a multiple of it
 
 @dataclass(frozen=True)
 class HopTask:
-    """Everything a hop needs but its rows. `src[n, w]` and `dst` are float32, or uint16 bits of a half type.
+    """Everything a hop needs but its rows. `src[n, w]` and `dst` are of the storage type.
 
     With `rows` (node numbers, ascending, inside the block) position i of dst receives row rows[i]; otherwise dst is
     indexed by node. With `accumulate` sums begin with what dst holds: neighbours may come in several goes, ascending.

@@ -13,7 +13,7 @@ from gamlp.graph.datasets.load import load
 from gamlp.peers.contract import Workspace
 from gamlp.peers.registry import METHODS, recipe_for, recipe_named, run
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Resources
+from gamlp.run.resources import Resources
 
 pytestmark = pytest.mark.slow
 

@@ -17,9 +17,10 @@ from gamlp.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.nodes import NodeNames
 from gamlp.recipe import Recipe
-from gamlp.run.predictions import write_predictions
-from gamlp.run.runs import evaluate, train
+from gamlp.run.evaluation import evaluate
+from gamlp.run.prediction_table import write_predictions
 from gamlp.run.source import open_source
+from gamlp.run.training import train
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'gamlp[spark]'")
 

@@ -9,7 +9,9 @@ import pytest
 
 from gamlp.graph.datasets.load import load
 from gamlp.recipe import Recipe
-from gamlp.run.train import evaluate_run, prepare, train_run
+from gamlp.run.evaluation import evaluate_run
+from gamlp.run.preparation import prepare
+from gamlp.run.training import train_run
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD
 

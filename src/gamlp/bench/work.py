@@ -18,7 +18,7 @@ from gamlp.graph.datasets.synthetic import homogeneous as synthetic
 from gamlp.io import locked, write_json
 from gamlp.peers import Task
 from gamlp.progress import Progress, silent
-from gamlp.run.prepare import HERE, Resources
+from gamlp.run import LOCAL, Resources
 
 _FORMAT = 1  # raised when the same settings would give another result
 Options = dict[str, Any]  # a table's: `tasks` and `generated` say what its own datasets are
@@ -37,7 +37,7 @@ class Work:
 
     folder: Path
     data_dir: Path | None = None
-    resources: Resources = HERE
+    resources: Resources = LOCAL
     seeds: int | None = None
     datasets: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None

@@ -51,6 +51,16 @@ def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, p
     return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
 
 
+def as_source(given: Source | Graph | str | Path) -> Source:
+    """What a person gives to train on: opened where it is a place or a name."""
+    if isinstance(given, Source):
+        return given
+    if isinstance(given, Graph):
+        origin = None if given.folder is None else Origin(graph=str(given.folder))
+        return Source(given.name, origin, given)
+    return open_source(str(given))
+
+
 def default_recipe(source: Source) -> str | None:
     """The shipped recipe of a dataset that is called by its name."""
     if source.origin is None or source.origin.graph != source.name:

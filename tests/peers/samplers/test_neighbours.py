@@ -33,7 +33,7 @@ from gamlp.peers.samplers.neighbours import (
 from gamlp.peers.samplers.networks import ClusterGCN, GraphSAINT, SampledSAGE
 from gamlp.peers.views import GraphRows, Sampler, View
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Resources
+from gamlp.run.resources import Resources
 from tests.peers.sampled_equations import dense_logits
 
 Array = np.ndarray[Any, Any]

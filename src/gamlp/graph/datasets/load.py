@@ -167,7 +167,16 @@ def load(
 def open_or_load(
     graph: str | Path, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent
 ) -> Graph:
-    """A graph folder, or one behind a URL, or a dataset by name; a folder is preferred where both are there."""
+    """A graph: of a folder, behind a URL, or a dataset by name; a folder is preferred where both are there.
+
+    graph: the folder, the URL or the name; `gamlp datasets` lists names.
+    data_dir: raw files of datasets. (default: the environment's GAMLP_DATA)
+    seed: draws the split of a dataset whose protocol says at random.
+    progress: is told how far the conversion of raw files is.
+
+    >>> open_or_load("karate").nodes.count
+    34
+    """
     if is_url(str(graph)):
         return open_graph(str(graph))
     if Path(graph).is_dir():

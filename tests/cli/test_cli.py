@@ -20,22 +20,11 @@ import pytest
 
 from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
+from tests.forked import gamlp
 
 GAMLP = [sys.executable, "-m", "gamlp.cli.main"]
 VERBS = ["run", "ingest", "train", "evaluate", "predict", "tune", "propagate", "info"]
 VERBS += ["recipes", "datasets", "generate"]
-
-
-def gamlp(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GAMLP, *words],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")

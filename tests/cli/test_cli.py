@@ -163,6 +163,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_one_line_with_exit_code_130_and_the_same_command_then_finishes(large: Path) -> None:
     words = [*GAMLP, "propagate", "graph", "--out", "store", "--hops", "24", "--json"]
     # A suite that a script runs in the background was told to ignore Ctrl-C, and its children would be too.

@@ -81,6 +81,7 @@ checkpoint.save_tensors(Path(sys.argv[1]), {"a": torch.ones(3)}, {})
 """
 
 
+@pytest.mark.slow
 def test_killed_while_a_file_is_written_leaves_nothing_behind(
     prepared: Prepared, unbroken: RunFolder, tmp_path: Path
 ) -> None:
@@ -234,6 +235,7 @@ run_in(folder / "run", prepared, hold)
 """
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_process_and_resume_end_with_the_same_bits(tmp_path: Path) -> None:
     def start(held: int = -1) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", CHILD, str(tmp_path), str(Path(__file__).parents[2]), str(held)]

@@ -24,7 +24,7 @@ import yaml
 
 import accuracy_page
 from gamlp.graph import Graph, digest
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.io import write_json
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gamlp.classifier import NodeClassifier as NodeClassifier
     from gamlp.errors import GamlpError as GamlpError
     from gamlp.graph import Graph as Graph
-    from gamlp.graph.datasets.load import open_or_load as load
+    from gamlp.graph.datasets import open_or_load as load
     from gamlp.propagation import HopStore as HopStore
     from gamlp.recipe import Recipe as Recipe
     from gamlp.run import predict as predict
@@ -33,7 +33,7 @@ _WHERE = {
     "NodeClassifier": "gamlp.classifier:NodeClassifier",  # fit, predict and score, as scikit-learn has them
     "Recipe": "gamlp.recipe:Recipe",  # every setting that decides a result
     "explain": "gamlp.run:explain",  # a run: how far it listens, and why a node got its label
-    "load": "gamlp.graph.datasets.load:open_or_load",  # a graph by the name of a dataset, or its folder
+    "load": "gamlp.graph.datasets.loading:open_or_load",  # a graph by the name of a dataset, or its folder
     "predict": "gamlp.run:predict",  # a run: labels of nodes, as a table
     "train": "gamlp.run:train",  # a graph: into a run folder
 }

@@ -14,7 +14,7 @@ from gamlp.bench import hop_weights
 from gamlp.bench.figures import write_figures
 from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.hops import prepare_task
 from gamlp.peers.registry import recipe_named

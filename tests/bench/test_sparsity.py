@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gamlp.bench.sparsity import changed_graph
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split, fingerprint
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 
 EDGES, LABELS = "graph.edges_removed", "graph.labels_per_class"
 
@@ -119,7 +119,7 @@ def test_a_graph_of_a_folder_gives_up_the_checksums_of_what_changed(tmp_path: Pa
     assert fingerprint.structure(sparse) != fingerprint.structure(kept) == fingerprint.structure(poor)
     assert fingerprint.structure(changed_graph(kept, EDGES, 0.4, 0)) != fingerprint.structure(sparse)
     assert fingerprint.features(sparse) == fingerprint.features(kept) == fingerprint.features(poor)
-    assert fingerprint.answers(poor) != fingerprint.answers(kept) == fingerprint.answers(sparse)
+    assert fingerprint.targets(poor) != fingerprint.targets(kept) == fingerprint.targets(sparse)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
+import gamlp.bench
 from gamlp.bench import tables
 from gamlp.errors import GamlpError
 from gamlp.graph import Split
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.peers.registry import recipe_for
 from gamlp.peers.single import run_method
 from tests.cli.people import Call
@@ -39,7 +40,8 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GAMLP_CACHE", str(tmp_path / "cache"))
     content = tables.read_table(tables.load_yaml(SMALL))
     read = tables.table_of
-    monkeypatch.setattr(tables, "table_of", lambda name: content if name == "citation" else read(name))
+    for where in (gamlp.bench, tables):
+        monkeypatch.setattr(where, "table_of", lambda name: content if name == "citation" else read(name))
 
 
 def test_a_table_is_run_written_and_shown_again(small: None, call: Call) -> None:
@@ -117,7 +119,7 @@ def test_a_peers_run_knows_its_split(tmp_path: Path) -> None:
     run_method(graph, quick, tmp_path / "run")
     roles[split.test[0]] = 0
     with pytest.raises(GamlpError, match="holds another run"):
-        run_method(graph.with_answers(split=Split(roles)), quick, tmp_path / "run")
+        run_method(graph.with_targets(split=Split(roles)), quick, tmp_path / "run")
 
 
 def test_a_peer_that_refuses_leaves_nothing(call: Call) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gamlp.graph import Graph
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.peers.contract import Workspace
 from gamlp.peers.registry import METHODS, recipe_for, recipe_named, run
 from gamlp.recipe import Recipe

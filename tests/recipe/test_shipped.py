@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gamlp.graph.datasets.catalogue import DATASETS
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe, load_space, parse_changes, shipped_names, suggest
 from gamlp.run.evaluation import evaluate_rows
 from gamlp.run.preparation import prepare

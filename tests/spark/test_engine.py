@@ -11,7 +11,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split
-from gamlp.graph.datasets.load import open_or_load
+from gamlp.graph.datasets.loading import open_or_load
 from gamlp.io import Place
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
 from gamlp.spark.engine import SparkPropagator

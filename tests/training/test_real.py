@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe
 from gamlp.run.evaluation import evaluate_run
 from gamlp.run.preparation import prepare

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe, load_space, named_spaces, starting_point, suggest
 from gamlp.training.seeds import fit_prepared
 from gamlp.tune.search import Search

@@ -12,9 +12,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest
-from gamlp.graph.datasets.catalogue import DATASETS
-from gamlp.graph.datasets.load import cache_folder, load, presence
-from gamlp.graph.datasets.synthetic import homogeneous as synthetic
+from gamlp.graph.datasets import DATASETS, cache_folder, communities, load, presence, short_video
 from gamlp.io import locked, write_json
 from gamlp.peers import Task
 from gamlp.progress import Progress, silent
@@ -23,8 +21,8 @@ from gamlp.run import LOCAL, Resources
 _FORMAT = 1  # raised when the same settings would give another result
 Options = dict[str, Any]  # a table's: `tasks` and `generated` say what its own datasets are
 _GENERATORS: dict[str, Callable[..., Graph]] = {
-    "communities": synthetic.communities,
-    "short_video": synthetic.short_video,
+    "communities": communities,
+    "short_video": short_video,
 }
 
 
@@ -95,9 +93,9 @@ def missing_reason(dataset: str, data_dir: Path | None = None, options: Options 
         return None
     several = options.get("tasks", {}).get(dataset)
     names = [dataset] if several is None else [several["train"], several["valid"], *several["tests"]]
-    told = {found.dataset.name: found.told for found in presence(data_dir)}
+    statuses = {found.dataset.name: found.status for found in presence(data_dir)}
     for name in names:
-        if told.get(name) != "present":
+        if statuses.get(name) != "present":
             return f"{name} is not at hand: `gamlp datasets` says which files it needs"
     return None
 

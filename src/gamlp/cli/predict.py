@@ -81,7 +81,7 @@ def _predict(
 
       gamlp predict run --out predictions.parquet --engine spark --master spark://host:7077
     """
-    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.graph.datasets import open_or_load
     from gamlp.run import predict
 
     settings = engine_settings(master, spark_conf, blocks)

@@ -113,7 +113,7 @@ def _tune(
     The study is on disk: run the same command again to go on, or in several terminals at once to share it. Every
     trial is listed in a .csv beside the recipe.
     """
-    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.graph.datasets import open_or_load
     from gamlp.recipe import Recipe, load_space, parse_changes
     from gamlp.tune import Search
 
@@ -153,7 +153,7 @@ def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
         )
     states = [trial["state"] for trial in found.trials]
     display.console.print(
-        f"validation {found.told}; "
+        f"validation {found.text}; "
         f"{states.count('complete')} trials to their end, {states.count('pruned')} given up early\n"
         f"{out}: the recipe; {log}: every trial\n"
         f"train with it: gamlp train GRAPH --recipe {out} --out RUN",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.graph.ingest.build import IngestOptions, IngestReport, ingest
+from gamlp.graph.ingest import IngestOptions, IngestReport, ingest
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
@@ -135,7 +135,9 @@ class LocalEngine:
         }
         with shared_job(prepared, seed, files, **shares) as job:
             assert files.log is not None
-            found = launch_processes(job, count, log=files.log, told=files.observed, observe=observe, progress=progress)
+            found = launch_processes(
+                job, count, log=files.log, observed_epoch=files.observed, observe=observe, progress=progress
+            )
         return fitted_of(prepared, *found)
 
     def predict(

@@ -8,14 +8,13 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.datasets.catalogue import DATASETS
-from gamlp.graph.datasets.load import data_folder, open_or_load
+from gamlp.graph.datasets import DATASETS, data_folder, open_or_load
 from gamlp.io import Place, is_url
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped_names
 from gamlp.training.run_folder import Origin
-from gamlp.training.typed import settled_relations
+from gamlp.training.typed import resolve_relations
 
 
 @dataclass(frozen=True)
@@ -36,17 +35,15 @@ class Source:
 
 def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent) -> Source:
     """A graph folder, a dataset by name, or a store; behind a URL too."""
-    folder, elsewhere = Path(place), Place.of(place)
-    if (elsewhere / "store.json").exists() or (elsewhere / "plan.json").exists():
-        store = HopStore.open(elsewhere)
+    found = Place.of(place)
+    if (found / "store.json").exists() or (found / "plan.json").exists():
+        store = HopStore.open(found)
         behind = store.manifest.graph_folder
         known = store.manifest.graph if behind is None and store.manifest.graph in DATASETS else behind
         return Source(place, None if known is None else Origin(graph=known), store=store)
     graph = open_or_load(place, data_dir, seed, progress)
-    if is_url(place):
-        return Source(place, Origin(graph=place), graph)
-    if folder.is_dir():
-        return Source(place, Origin(graph=str(folder.resolve())), graph)
+    if is_url(place) or Path(place).is_dir():
+        return Source(place, Origin(graph=found.resolved().url), graph)
     raw = data_folder(data_dir) if DATASETS[place].raw else None
     return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
 
@@ -68,7 +65,7 @@ def default_recipe(source: Source) -> str | None:
     return next((name for name in (f"{source.name}-jk", f"{source.name}-recursive") if name in shipped_names()), None)
 
 
-def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:
+def resolve_recipe(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:
     """The recipe as it will be used: what it leaves open is taken from a store; and what was changed, in sentences."""
     check_one_model(recipe)
     notes: list[str] = []
@@ -81,7 +78,7 @@ def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple
             )  # fmt: skip
         recipe = _as_stored(recipe, source.store)
     else:
-        recipe, notes = settled_relations(source.opened, recipe)
+        recipe, notes = resolve_relations(source.opened, recipe)
     if valid is not None and recipe.labels_used and not valid.trainable:
         recipe = recipe.changed({"model.beta": 0.0})
         notes.append(
@@ -116,11 +113,11 @@ def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:
     if crossfit := store.channels(signal="crossfit"):
         settings = signals[crossfit[0].signal].settings  # stores of the first release do not say these
         found |= {key: settings[key] for key in ("folds", "fold_seed") if key in settings}
-    said = recipe.propagation.model_fields_set
-    changes = {f"propagation.{key}": value for key, value in found.items() if key not in said}
+    mentioned = recipe.propagation.model_fields_set
+    changes = {f"propagation.{key}": value for key, value in found.items() if key not in mentioned}
     if store.manifest.views and not isinstance(recipe.relations.subsets, tuple):
-        changes["relations.subsets"] = [view.links for view in store.manifest.views.values()]
-        changes["relations.apart"] = "yes" if any(channel.kind for channel in channels) else "no"
+        changes["relations.subsets"] = [view.relation_pairs for view in store.manifest.views.values()]
+        changes["relations.separate_types"] = "yes" if any(channel.node_type for channel in channels) else "no"
     if not labels and "beta" not in recipe.model.model_fields_set:
         changes["model.beta"] = 0.0
     return recipe.changed(changes)

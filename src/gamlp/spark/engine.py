@@ -11,7 +11,7 @@ from pathlib import Path
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.graph.ingest.build import IngestOptions, IngestReport
+from gamlp.graph.ingest import IngestOptions, IngestReport
 from gamlp.io import Workers
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
@@ -92,7 +92,9 @@ class SparkEngine:
         given, files = self.resources, files or SeedFiles()
         settings = {"device": given.device, "threads": given.threads, "memory": given.memory}
         with shared_job(prepared, seed, files, **settings) as job, session(self._settings) as spark:
-            found = launch_spark(job, spark, given.processes, told=files.observed, observe=observe, progress=progress)
+            found = launch_spark(
+                job, spark, given.processes, observed_epoch=files.observed, observe=observe, progress=progress
+            )
         return fitted_of(prepared, *found)
 
     def predict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gamlp.graph.ingest.build import IngestOptions, IngestReport, Tables
+from gamlp.graph.ingest import IngestOptions, IngestReport, Tables
 from gamlp.progress import Progress, silent
 from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
 from gamlp.spark.ingest.tables import read_table
@@ -27,7 +27,7 @@ def ingest_on_spark(
         options.seed,
         options.name,
         blocks,
-        options.joins,
+        options.relation_ends,
         options.target,
         options.names_of,
         options.edge_names_of,

@@ -15,12 +15,9 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets import download, hgb, npz, ogb, planetoid, sampled, twitch
-from gamlp.graph.datasets import download as archive
-from gamlp.graph.datasets import load as bundled
 from gamlp.graph.datasets.catalogue import DATASETS, Counts, Dataset, find
 from gamlp.graph.datasets.conversion import Conversion
-from gamlp.graph.datasets.synthetic import heterogeneous as synthetic_types
-from gamlp.graph.datasets.synthetic import homogeneous as synthetic
+from gamlp.graph.datasets.synthetic import communities, mag_like, short_video
 from gamlp.graph.folder import open_graph, writing
 from gamlp.graph.graph import ROLES, Graph, Labels, Split
 from gamlp.graph.manifest import digest
@@ -98,7 +95,7 @@ READERS: dict[str, Callable[[Conversion], None]] = {
     "twitch": twitch.read,
     "hgb": hgb.read,
 }
-BUNDLED: dict[str, Callable[[], Graph]] = {"digits": bundled.digits, "karate": bundled.karate}
+BUNDLED: dict[str, Callable[[], Graph]] = {"digits": digits, "karate": karate}
 # Raised when a reader's or generator's result changes, so that what was cached before is not used; 1 for all others.
 _READINGS = {"ogb-types": 2, "hgb": 2}
 
@@ -113,7 +110,7 @@ class Presence:
     wanted: Path | None = None
 
     @property
-    def told(self) -> str:
+    def status(self) -> str:
         """`present`, or what to put where."""
         if not self.missing:
             return "present"
@@ -177,10 +174,8 @@ def open_or_load(
     >>> open_or_load("karate").nodes.count
     34
     """
-    if is_url(str(graph)):
-        return open_graph(str(graph))
-    if Path(graph).is_dir():
-        return open_graph(Path(graph))
+    if is_url(str(graph)) or Path(graph).is_dir():
+        return open_graph(graph)
     if len(Path(graph).parts) > 1:
         raise GamlpError("there is no such graph folder", file=graph)
     return load(str(graph), data_dir, seed, progress)
@@ -218,10 +213,10 @@ def _find_raw(dataset: Dataset, data_dir: str | Path | None) -> Path:
         download.fetch(dataset, cache_folder() / "raw")
     except GamlpError as error:
         reason = str(error).rstrip(".")
-        raise GamlpError(f"{dataset.name} is {found.told} ({reason})") from error
+        raise GamlpError(f"{dataset.name} is {found.status} ({reason})") from error
     found = _look(dataset, data_dir)
     if found.place is None:
-        raise GamlpError(f"{dataset.name} is {found.told} (the download did not bring them)")
+        raise GamlpError(f"{dataset.name} is {found.status} (the download did not bring them)")
     return found.place
 
 
@@ -239,7 +234,7 @@ def _converted(dataset: Dataset, place: Path, memory: int, progress: Progress) -
     with tempfile.TemporaryDirectory(prefix="gamlp-") as unpacked:
         if place.is_file():
             with disk_full_as_error(Path(unpacked)):
-                archive.unpack(place, dataset.files, Path(unpacked))
+                download.unpack(place, dataset.files, Path(unpacked))
             place = Path(unpacked)
         with writing(folder, dataset.name, target=dataset.target, replace=True) as writer:
             writer.source = {"dataset": dataset.name, "from": dataset.source, "split": dataset.split}
@@ -260,7 +255,7 @@ def _with_split(graph: Graph, dataset: Dataset, seed: int) -> Graph:
         split = Split(roles)
     else:
         return graph
-    return dataclasses.replace(graph.with_answers(split=split), source={**graph.source, "seed": seed})
+    return dataclasses.replace(graph.with_targets(split=split), source={**graph.source, "seed": seed})
 
 
 def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:
@@ -273,15 +268,15 @@ def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:
 
 
 def _communities(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:
-    return synthetic.communities(folder, **dataclasses.asdict(counts), seed=seed, progress=progress)
+    return communities(folder, **dataclasses.asdict(counts), seed=seed, progress=progress)
 
 
 def _short_video(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:
-    return synthetic.short_video(folder, seed=seed, progress=progress)
+    return short_video(folder, seed=seed, progress=progress)
 
 
 def _mag_like(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:
-    return synthetic_types.mag_like(folder, seed=seed, progress=progress)
+    return mag_like(folder, seed=seed, progress=progress)
 
 
 GENERATED: dict[str, Callable[[Path, Counts, int, Progress], Graph]] = {

@@ -24,14 +24,17 @@ import yaml
 
 import accuracy_page
 from gamlp.graph import Graph, digest
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.io import write_json
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.train import Resources, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
+from gamlp.run.preparation import hops_for, prepare, prepare_split
+from gamlp.run.resources import Resources
 from gamlp.training.batches import Batches
 from gamlp.training.loop import Machine
+from gamlp.training.rows import plan_of, rows_of
 from gamlp.training.scores import full_report
+from gamlp.training.seeds import fit_prepared
 from machine import describe, versions
 
 PLAN = yaml.safe_load((Path(__file__).with_suffix(".yaml")).read_text())
@@ -100,7 +103,7 @@ class Bench:
     def _run(self, graph: Graph, recipe: Recipe, seed: int, folder: Path) -> dict[str, Any]:
         begun = time.monotonic()
         prepared = prepare_split(graph, recipe, self._features(graph, recipe), folder, resources=self.resources)
-        fitted = fit_seed(prepared, seed, machine=Machine())
+        fitted = fit_prepared(prepared, seed, Machine())
         split, labels = graph.nodes.split, graph.nodes.labels
         assert split is not None and labels is not None
         test = dataclasses.replace(prepared.train, rows=split.test[labels.known()[split.test]], crossfit=False)
@@ -125,7 +128,7 @@ class Bench:
                 continue
             graphs = [load(about[role], self.data_dir) for role in ("train", "valid")]
             prepared = prepare(graphs[0], recipe, folder, valid_graph=graphs[1], resources=self.resources)
-            fitted = fit_seed(prepared, seed, machine=Machine())
+            fitted = fit_prepared(prepared, seed, Machine())
             report: dict[str, Any] = {"valid": fitted.valid}
             for country in about["test"]:
                 report[country] = self._country(country, prepared, fitted, folder)
@@ -140,7 +143,7 @@ class Bench:
         } | {"valid": {"score": _mean([run["valid"]["score"] for run in runs])}}
 
     def _country(self, country: str, prepared: Any, fitted: Any, folder: Path) -> dict[str, float]:
-        from gamlp.run.train import bundle_of
+        from gamlp.training.seeds import bundle_of
 
         graph = load(country, self.data_dir)
         bundle = bundle_of(prepared, fitted, 0)

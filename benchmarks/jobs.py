@@ -20,7 +20,7 @@ _JOB = """
 import json, sys, time
 from pathlib import Path
 from gamlp.graph import Graph
-from gamlp.memory import anonymous_memory
+from gamlp.io.memory import anonymous_memory
 from gamlp.propagation import FeatureSignal, LocalEngine, Plan
 
 graph, store, memory, dtype = sys.argv[1:]

@@ -23,7 +23,7 @@ from gamlp.graph import Graph
 from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Operator, Plan
-from gamlp.spark.engine import LIGHT_JAVA, SparkEngine
+from gamlp.spark.engine import LIGHT_JAVA, SparkPropagator
 from gamlp.spark.session import SparkSettings, session
 from spark_usage import Usage, usage
 
@@ -44,7 +44,7 @@ def tell(**values: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Measured(SparkEngine):
+class Measured(SparkPropagator):
     """The engine as it is; what its stages cost is told."""
 
     @contextmanager

@@ -12,11 +12,11 @@ _JOB = """
 import json, sys, threading, time
 from pathlib import Path
 import numpy as np, torch
-from gamlp.memory import anonymous_memory
+from gamlp.io.memory import anonymous_memory
 from gamlp.models import GAMLP, Shape
 from gamlp.propagation import HopStore
 from gamlp.training.batches import Batches, HopRows
-from gamlp.training.metrics import evaluate
+from gamlp.training.scores import evaluate
 
 folder, hops, rows, hidden, layers, batch, threads = sys.argv[1], *map(int, sys.argv[2:])
 torch.set_num_threads(threads)

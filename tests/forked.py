@@ -13,7 +13,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-_IMPORTED = ["torch", "torch._dynamo", "sklearn.metrics", "pyarrow.parquet", "gamlp.cli.main", "gamlp.run.runs"]
+_IMPORTED = ["torch", "torch._dynamo", "sklearn.metrics", "pyarrow.parquet", "gamlp.cli.main", "gamlp.run.training"]
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(_IMPORTED)
 

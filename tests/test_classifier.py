@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from gamlp import GamlpError, Graph, NodeClassifier, Recipe
 from gamlp.graph import Split, random_split
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 
 QUICK = {
     "propagation": {"hops": 3, "label_hops": 2},
@@ -246,7 +246,7 @@ def test_a_saved_one_predicts_the_same_in_a_fresh_process(
 ) -> None:
     path = fitted.save(tmp_path / "digits.safetensors")
     code = (
-        "import numpy as np\nfrom gamlp import NodeClassifier\nfrom gamlp.graph.datasets.load import load\n"
+        "import numpy as np\nfrom gamlp import NodeClassifier\nfrom gamlp.graph.datasets.loading import load\n"
         f"np.save('found.npy', NodeClassifier.load({str(path)!r}).predict_proba(load('digits')))"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

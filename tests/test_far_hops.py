@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain.weights import weights_by_degree
+from gamlp.explanation.weights import weights_by_degree
 from gamlp.graph import Graph, Split
 from gamlp.graph.datasets.synthetic.planted import Group, Planted
 from gamlp.graph.graph import Array
 from gamlp.recipe import Recipe
-from gamlp.run.train import fit_seed, prepare, rows_of
+from gamlp.run.preparation import prepare
 from gamlp.training.bundle import make_model
 from gamlp.training.loop import Machine
+from gamlp.training.rows import rows_of
+from gamlp.training.seeds import fit_prepared
 
 VIDEOS, USERS, CLASSES = 6_000, 4_000, 10
 FAR = 2  # hops from here on: what lies beyond a video's own users
@@ -62,7 +64,7 @@ def far_weight(seed: int, attention: str, folder: Path) -> tuple[Array, Array]:
     )
     graph = short_video(seed)
     prepared = prepare(graph, recipe, folder)
-    fitted = fit_seed(prepared, seed, machine=Machine(torch.device("cpu"), None, None, 1e9))
+    fitted = fit_prepared(prepared, seed, Machine(torch.device("cpu"), None, None, 1e9))
     assert fitted.valid["score"] > 0.7, "nothing was learned, so that weights say nothing"
     model = make_model(recipe, prepared.shape)
     model.load_state_dict(fitted.weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,14 @@ if TYPE_CHECKING:
     from gamlp.classifier import NodeClassifier as NodeClassifier
     from gamlp.errors import GamlpError as GamlpError
     from gamlp.graph import Graph as Graph
+    from gamlp.graph.datasets import open_or_load as load
+    from gamlp.propagation import HopStore as HopStore
     from gamlp.recipe import Recipe as Recipe
+    from gamlp.run import predict as predict
+    from gamlp.run import train as train
     from gamlp.training.bundle import Bundle as Bundle
+
+    from gamlp.run import explain as explain  # isort: skip
 
 try:
     __version__ = version("gamlp")
@@ -19,19 +26,30 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 # Imported when first asked for, so that `import gamlp` stays fast.
 _WHERE = {
-    "Bundle": "gamlp.training.bundle",
-    "GamlpError": "gamlp.errors",
-    "Graph": "gamlp.graph",
-    "NodeClassifier": "gamlp.classifier",
-    "Recipe": "gamlp.recipe",
+    "Bundle": "gamlp.training.bundle:Bundle",  # a trained model as it is saved
+    "GamlpError": "gamlp.errors:GamlpError",  # a mistake that a person can mend, in one sentence
+    "Graph": "gamlp.graph:Graph",  # nodes, their features and labels, and relations between them
+    "HopStore": "gamlp.propagation:HopStore",  # propagated features and labels by node
+    "NodeClassifier": "gamlp.classifier:NodeClassifier",  # fit, predict and score, as scikit-learn has them
+    "Recipe": "gamlp.recipe:Recipe",  # every setting that decides a result
+    "explain": "gamlp.run:explain",  # a run: how far it listens, and why a node got its label
+    "load": "gamlp.graph.datasets.loading:open_or_load",  # a graph by the name of a dataset, or its folder
+    "predict": "gamlp.run:predict",  # a run: labels of nodes, as a table
+    "train": "gamlp.run:train",  # a graph: into a run folder
 }
 
-__all__ = ["Bundle", "GamlpError", "Graph", "NodeClassifier", "Recipe", "__version__"]
+__all__ = ["Bundle", "GamlpError", "Graph", "HopStore", "NodeClassifier", "Recipe", "__version__"]
+__all__ += ["explain", "load", "predict", "train"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        from importlib import import_module
-
-        return getattr(import_module(_WHERE[name]), name)
+        module, _, symbol = _WHERE[name].partition(":")
+        # Kept, so that a room of the same name does not take its place when it is imported.
+        globals()[name] = found = getattr(import_module(module), symbol)
+        return found
     raise AttributeError(f"module 'gamlp' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,32 +6,32 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Split, as_graph, fingerprint, random_split
+from gamlp.explanation import weights_of_rows
+from gamlp.graph import ROLES, Graph, Labels, Split, as_graph, fingerprint, random_split
 from gamlp.io import parse_size
 from gamlp.models.shape import HopWeights
 from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore, row_numbers
 from gamlp.recipe import Recipe
-from gamlp.run import given
-from gamlp.run.given import GivenHops
-from gamlp.run.predictions import chances
-from gamlp.run.source import check_one_model
-from gamlp.run.train import Resources, best_seed, bundle_of, fit_seed, hops_for, prepare
+from gamlp.run import Resources, chances, check_one_model, hops_for, prepare
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
 from gamlp.training.device import choose_device
-from gamlp.training.loop import Machine
+from gamlp.training.rows import rows_of
 from gamlp.training.scores import score_of
+from gamlp.training.seeds import train_seeds
 
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
 _PYTHON = "python"  # where a bundle's report keeps what only this file asks for
@@ -86,13 +86,13 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kept: dict[str, Any] = {}
         graph = as_graph(graph, y)
         if train is not None or valid is not None or test is not None:
-            graph = given.with_split(graph, given.split_of(graph.nodes.count, train=train, valid=valid, test=test))
+            graph = with_split(graph, split_of(graph.nodes.count, train=train, valid=valid, test=test))
         elif graph.nodes.split is None and graph.nodes.labels is not None and graph.nodes.features is not None:
-            kept["drawn"] = {"seed": self.seed, "graph": given.whole_name(graph)}
-            graph = given.with_split(graph, random_split(graph.nodes.labels, FRACTIONS, self.seed))
+            kept["drawn"] = {"seed": self.seed, "graph": fingerprint.everything(graph)}
+            graph = with_split(graph, random_split(graph.nodes.labels, FRACTIONS, self.seed))
         check_trainable(graph)
         assert graph.nodes.labels is not None
-        kept["numbers"] = given.number_type(given.labels_given(source, y), graph.nodes.labels.classes)
+        kept["numbers"] = number_type(labels_given(source, y), graph.nodes.labels.classes)
         place, end = self._place()
         try:
             self._train(graph, recipe, place, kept)
@@ -108,17 +108,14 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _train(self, graph: Graph, recipe: Recipe, place: Path, kept: dict[str, Any]) -> None:
         resources, progress = self._resources(), self.progress or silent
         prepared = prepare(graph, recipe, place, resources=resources, progress=progress)
-        machine = Machine(choose_device(resources.device), resources.memory)
-        bundles = {
-            seed: bundle_of(prepared, fit_seed(prepared, seed, machine=machine, progress=progress), seed)
-            for seed in recipe.training.seeds
-        }
-        best = bundles[best_seed(bundles, recipe.training.monitor)]
+        with closing(resources.open_engine()) as engine:
+            bundles, chosen = train_seeds(prepared, engine.fit, progress=progress)
+        best = bundles[chosen]
         self._adopt(replace(best, report={**best.report, _PYTHON: kept}))
         self.reports_ = {seed: bundle.report for seed, bundle in bundles.items()}
         self.split_ = graph.nodes.split
         self._own = GivenHops(prepared.store, graph.nodes.labels, graph.nodes.split)
-        self._own_nodes = given.nodes_name(graph), fingerprint.training_labels(graph)
+        self._own_nodes = fingerprint.inputs(graph), fingerprint.training_labels(graph)
 
     def _adopt(self, bundle: Bundle) -> None:
         self.bundle_ = bundle
@@ -162,7 +159,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def hop_weights(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> HopWeights:
         """Every node's weights over hops, tensors `[rows, hops]` for features and for labels."""
         with self._hops(graph, train) as hops:
-            return given.hop_weights(self.bundle_, hops, hops.rows(rows), choose_device(self.device))
+            return hop_weights(self.bundle_, hops, hops.rows(rows), choose_device(self.device))
 
     def save(self, path: str | Path) -> Path:
         """Write a bundle: one file without code, that the command line reads too."""
@@ -171,7 +168,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, trust: str | None = None) -> NodeClassifier:
-        """From a bundle or a run folder; it predicts on graphs it is given. `trust` names a model of your own code."""
+        """From a bundle or a run folder; it predicts on graphs it is  `trust` names a model of your own code."""
         path = Path(path)
         bundle = Bundle.load(path / "bundle.safetensors" if path.is_dir() else path, trust)
         loaded = cls(bundle.recipe)
@@ -212,22 +209,22 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _with_known_split(self, graph: Graph, train: Any) -> Graph:
         labels = graph.nodes.labels
         if train is not None:
-            split = given.split_of(graph.nodes.count, train=train)
+            split = split_of(graph.nodes.count, train=train)
             rest = np.zeros(0, np.int64) if labels is None else np.flatnonzero(labels.known() & (split.roles == 0))
-            return given.with_split(graph, Split.of(graph.nodes.count, train=split.train, valid=[], test=rest))
+            return with_split(graph, Split.of(graph.nodes.count, train=split.train, valid=[], test=rest))
         drawn = self.bundle_.report.get(_PYTHON, {}).get("drawn")
         if (
             drawn is None
             or labels is None
             or graph.nodes.split is not None
-            or drawn["graph"] != given.whole_name(graph)
+            or drawn["graph"] != fingerprint.everything(graph)
         ):
             return graph
-        return given.with_split(graph, random_split(labels, FRACTIONS, drawn["seed"]))
+        return with_split(graph, random_split(labels, FRACTIONS, drawn["seed"]))
 
     def _same(self, graph: Graph) -> bool:
         nodes, labels = self._own_nodes
-        if self.bundle_.recipe.propagation.rows != "all" or given.nodes_name(graph) != nodes:
+        if self.bundle_.recipe.propagation.rows != "all" or fingerprint.inputs(graph) != nodes:
             return False
         return not graph.trainable or fingerprint.training_labels(graph) == labels
 
@@ -256,3 +253,112 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return Path(self.folder), None
         place = tempfile.mkdtemp(prefix="gamlp-")
         return Path(place), weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
+
+
+def rows_among(count: int, rows: Any, name: str = "rows") -> Array:
+    """Row numbers, in the order given, or a mask of all nodes.
+
+    >>> rows_among(3, [True, False, True]).tolist(), rows_among(3, [2, 0]).tolist()
+    ([0, 2], [2, 0])
+    """
+    if hasattr(rows, "detach"):
+        rows = rows.detach().cpu()
+    values = np.asarray(rows)
+    if values.dtype == bool:
+        if values.shape != (count,):
+            raise GamlpError(f"the mask '{name}' has shape {values.shape} for {count} nodes", hint="one value a node")
+        return np.flatnonzero(values)
+    numbers = row_numbers(values)
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
+        wrong = numbers[(numbers < 0) | (numbers >= count)][0]
+        raise GamlpError(f"'{name}' has row {wrong} of {count} nodes", hint=f"rows count from 0 to {count - 1}")
+    return numbers
+
+
+def split_of(count: int, *, train: Any = None, valid: Any = None, test: Any = None) -> Split:
+    """A split from row numbers or masks; a row of two parts is refused.
+
+    >>> split_of(4, train=[0, 3], test=[False, True, False, False]).roles.tolist()
+    [1, 3, 0, 1]
+    """
+    roles = np.zeros(count, np.int8)
+    for role, rows in enumerate((train, valid, test), start=1):
+        numbers = np.zeros(0, np.int64) if rows is None else rows_among(count, rows, ROLES[role])
+        if (taken := numbers[roles[numbers] > 0]).size:
+            before = ROLES[int(roles[taken[0]])]
+            raise GamlpError(f"row {taken[0]} is in '{before}' and in '{ROLES[role]}'", hint="give a row one part")
+        roles[numbers] = role
+    return Split(roles)
+
+
+def with_split(graph: Graph, split: Split) -> Graph:
+    """The graph with another split, held in memory."""
+    return replace(graph.with_answers(split=split), folder=None)
+
+
+def number_type(given: Any, classes: tuple[str, ...]) -> str | None:
+    """The numpy type in which class numbers were given; None where classes have names.
+
+    >>> number_type(np.array([3, 5], np.int16), ("3", "5")), number_type(["ant"], ("ant",))
+    ('int16', None)
+    """
+    if given is None or isinstance(given, Labels):
+        return None
+    kind = str(getattr(given, "dtype", None) or np.asarray(given).dtype).removeprefix("torch.").lower()
+    if kind.startswith(("int", "uint", "bool")):
+        return kind
+    if kind.startswith(("float", "bfloat")):  # whole numbers, NaN where unknown
+        return "int64"
+    if kind == "object" and all(name.lstrip("-").isdigit() for name in classes):
+        texts = any(isinstance(value, str | bytes) for value in np.asarray(given, object).ravel())
+        return None if texts else "int64"
+    return None
+
+
+def labels_given(source: Any, y: Any) -> Any:
+    """Labels as a person gave them: beside the graph, in a tuple or in PyG's `Data`; a Graph's own have names."""
+    if y is not None:
+        return y
+    if isinstance(source, tuple):
+        return source[2] if len(source) == 3 else None
+    return None if isinstance(source, Graph) else getattr(source, "y", None)
+
+
+@dataclass(frozen=True)
+class GivenHops:
+    """Hops of a graph's nodes, with the labels and the split to score by."""
+
+    store: HopStore
+    labels: Labels | None
+    split: Split | None
+
+    @property
+    def count(self) -> int:
+        return self.store.manifest.nodes
+
+    def rows(self, rows: Any) -> Array:
+        return np.arange(self.count) if rows is None else rows_among(self.count, rows)
+
+    def rows_to_score(self, rows: Any) -> Array:
+        """Labelled test rows, or all labelled rows of a graph without a split; rows asked for must be labelled."""
+        if self.labels is None:
+            raise GamlpError("the graph has no labels to score by", hint="give y, or predict instead")
+        known = self.labels.known()
+        if rows is not None:
+            asked = self.rows(rows)
+            if not known[asked].all():
+                raise GamlpError(f"node {asked[~known[asked]][0]} has no label to score by", hint="leave it out")
+        else:
+            asked = np.flatnonzero(known) if self.split is None else self.split.test[known[self.split.test]]
+        if not len(asked):
+            raise GamlpError("there are no labelled test rows", hint="say which: score(rows=...)")
+        return asked
+
+
+def hop_weights(bundle: Bundle, hops: GivenHops, rows: Array, device: torch.device) -> HopWeights:
+    """Every row's weights over hops, on the CPU."""
+    size, source = bundle.recipe.training.batch_size, rows_of(hops.store, bundle.recipe, rows)
+    found = weights_of_rows(bundle.model().to(device), source, size=size, device=device)
+    if found is None:
+        raise GamlpError(f"model '{bundle.recipe.model.name}' tells no hop weights", hint="give it a hop_weights(x, y)")
+    return found

@@ -14,12 +14,12 @@ from gamlp.bench import hop_weights
 from gamlp.bench.figures import write_figures
 from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.hops import prepare_task
 from gamlp.peers.registry import recipe_named
-from gamlp.run.train import fit_seed
 from gamlp.training.loop import Machine
+from gamlp.training.seeds import fit_prepared
 
 HOPS, RANGES = 3, [[1, 2], [3, 5], [6, 99], [200, 300]]
 CHANGES = {"training.epochs": 6, "model.hidden": 8, "model.beta": 1.0, "propagation.label_hops": 2}
@@ -56,7 +56,7 @@ def plain_weights(folder: Path, seed: int) -> tuple[np.ndarray[Any, Any], np.nda
     assert recipe.propagation.scaling == "none" or np.allclose(features.sum(1), 1)
     hops = np.stack([np.linalg.matrix_power(step, hop) @ features for hop in range(HOPS + 1)], 1)
     prepared, _ = prepare_task(Task(graph), recipe, Workspace(folder))
-    model: Any = fit_seed(prepared, seed, machine=Machine()).model
+    model: Any = fit_prepared(prepared, seed, Machine()).model
     assert model.label_attention is not None
     found = []
     for node in range(34):
@@ -91,7 +91,7 @@ def test_a_second_call_runs_nothing_and_the_deadline_is_kept(
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(hop_weights, "fit_seed", never)
+    monkeypatch.setattr(hop_weights, "fit_prepared", never)
     folder, before = measured
     assert hop_weights.measure(table(), Work(folder)) == before
     late = hop_weights.measure(table(), Work(tmp_path, deadline=time.monotonic() - 1))

@@ -15,7 +15,7 @@ from gamlp.bench.tables import PaperTable, read_table
 from gamlp.bench.work import Work, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
 from gamlp.peers.hops import features_key
-from gamlp.run.prepare import Resources
+from gamlp.run.resources import Resources
 
 QUICK = {"training.epochs": 3, "training.batch_size": 64, "model.hidden": 8}
 

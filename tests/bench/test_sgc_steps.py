@@ -16,7 +16,7 @@ from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.graph import Labels, Split
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.registry import recipe_named, run
 

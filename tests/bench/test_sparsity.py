@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gamlp.bench.sparsity import changed_graph
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split, fingerprint
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 
 EDGES, LABELS = "graph.edges_removed", "graph.labels_per_class"
 

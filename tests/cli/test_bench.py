@@ -12,7 +12,7 @@ import pytest
 from gamlp.bench import tables
 from gamlp.errors import GamlpError
 from gamlp.graph import Split
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.peers.registry import recipe_for
 from gamlp.peers.single import run_method
 from tests.cli.people import Call

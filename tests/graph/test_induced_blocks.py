@@ -11,7 +11,8 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split, damaged_files, induce
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Resources, prepare
+from gamlp.run.preparation import prepare
+from gamlp.run.resources import Resources
 from tests.conformance.engines import BlocksHere
 
 COUNT = 120
@@ -71,12 +72,17 @@ def test_inductive_training_reads_the_same_hops(tmp_path: Path, monkeypatch: pyt
     graph = graph_of(tmp_path / "graph", weighted=False, directed=False)
     recipe = Recipe.of({"training": {"setting": "inductive"}, "propagation": {"hops": 2, "label_hops": 2}})
     here = prepare(graph, recipe, tmp_path / "here")
-    monkeypatch.setattr(Resources, "engine", lambda _: BlocksHere(blocks=3))
+    monkeypatch.setattr(Resources, "open_engine", lambda _: Closeable(blocks=3))
     there = prepare(graph, recipe, tmp_path / "there")
     for ours, theirs in zip((there.train, there.valid), (here.train, here.valid)):
         assert ours is not None and theirs is not None and np.array_equal(ours.rows, theirs.rows)
         for mine, other in zip(ours.gather(np.arange(len(ours))), theirs.gather(np.arange(len(theirs)))):
             assert np.array_equal(mine, other)
+
+
+class Closeable(BlocksHere):
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def _edges(graph: Graph) -> list[np.ndarray]:

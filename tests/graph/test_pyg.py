@@ -13,7 +13,7 @@ import scipy.sparse
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels, as_graph, fingerprint
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.graph.pyg import from_pyg
 
 torch = pytest.importorskip("torch")

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from gamlp.graph import Graph
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.peers.contract import Workspace
 from gamlp.peers.registry import METHODS, recipe_for, recipe_named, run
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Resources
+from gamlp.run.resources import Resources
 
 ABOVE_MAJORITY = 0.30
 ABOVE_MLP = 0.05

@@ -13,7 +13,7 @@ import torch
 from gamlp.classifier import NodeClassifier
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, Labels, Split
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.peers.contract import Report, Task, Workspace
 from gamlp.peers.hops import chances_of, prepare_task
 from gamlp.peers.labels import _said, _told_again
@@ -21,10 +21,10 @@ from gamlp.peers.registry import METHODS, method, recipe_for, run
 from gamlp.peers.smoothing import correct_and_smooth
 from gamlp.propagation import LabelSignal, LocalEngine, Operator, Plan
 from gamlp.recipe import Recipe
-from gamlp.run.runs import train
 from gamlp.run.source import Source
-from gamlp.run.train import fit_seed
+from gamlp.run.training import train
 from gamlp.training.loop import Machine
+from gamlp.training.seeds import fit_prepared
 
 COUNT, CLASSES = 90, 3
 QUICK = {"epochs": 8, "patience": 0, "learning_rate": 0.02}
@@ -154,7 +154,7 @@ def test_soft_labels_are_propagated_beside_training_labels_fold_by_fold(graph: G
 def test_a_training_row_never_meets_its_own_label_in_a_later_round(graph: Graph, tmp_path: Path) -> None:
     recipe, place = Recipe.of(REUSE).changed({"training.reuse": 0}), Workspace(tmp_path / "a", chances=True)
     prepared, _ = prepare_task(Task(graph), recipe, place)
-    fitted = fit_seed(prepared, 0, machine=Machine())
+    fitted = fit_prepared(prepared, 0, Machine())
     said = _said(graph, prepared, fitted, place)
     x, y = prepared.train.gather(np.arange(len(prepared.train)))  # cross-fitted
     assert y is not None

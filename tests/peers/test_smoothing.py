@@ -10,7 +10,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels, Split
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.peers.smoothing import check_room, correct, correct_and_smooth, label_propagation, smooth, spread
 from gamlp.propagation import Operator
 from gamlp.recipe import Recipe, SmoothingSettings, described

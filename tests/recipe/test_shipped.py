@@ -12,10 +12,12 @@ import pytest
 import yaml
 
 from gamlp.graph.datasets.catalogue import DATASETS
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe, load_space, parse_changes, shipped_names, suggest
-from gamlp.run.train import bundle_of, evaluate_rows, fit_seed, prepare
+from gamlp.run.evaluation import evaluate_rows
+from gamlp.run.preparation import prepare
 from gamlp.training.loop import Machine
+from gamlp.training.seeds import bundle_of, fit_prepared
 
 ROOT = Path(__file__).parents[2]
 ACCURACY = yaml.safe_load((ROOT / "benchmarks" / "accuracy.yaml").read_text())
@@ -90,7 +92,7 @@ def test_a_recipe_reaches_on_real_data_what_an_mlp_does_not(
 ) -> None:
     graph = load(name.rpartition("-")[0], data_dir)
     prepared = prepare(graph, Recipe.of(name), tmp_path)
-    fitted = fit_seed(prepared, 0, machine=Machine())
+    fitted = fit_prepared(prepared, 0, Machine())
     assert graph.nodes.split is not None
     report = evaluate_rows({0: bundle_of(prepared, fitted, 0)}, prepared.store, graph.nodes.split.test)
     assert report["mean"]["score"] > least

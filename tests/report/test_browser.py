@@ -17,8 +17,9 @@ import pytest
 
 from gamlp.graph import Graph, Ids, Labels
 from gamlp.report import render
-from gamlp.run.runs import evaluate, train
+from gamlp.run.evaluation import evaluate
 from gamlp.run.source import Source
+from gamlp.run.training import train
 from tests.report.examples import IMAGE, SCRIPT, content_of, graph_of
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, with_nodes
 

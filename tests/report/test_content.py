@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain.weights import weights_by_degree
+from gamlp.explanation.weights import weights_by_degree
 from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
 from gamlp.report import SeedScores, content_of_chances
 from gamlp.report.content import MOST_POINTS, curves_of
 from gamlp.report.observed import Frame, Tally
-from gamlp.run.prepare import rows_of
-from gamlp.run.run import whole
-from gamlp.run.runs import evaluate, train
+from gamlp.run.evaluation import evaluate
+from gamlp.run.path import run_path
 from gamlp.run.source import Source
+from gamlp.run.training import train
 from gamlp.training.bundle import Bundle
+from gamlp.training.rows import rows_of
 from tests.report.examples import RECIPE, chances_of, content_of, graph_of
 from tests.training.small import ONE_THREAD, make_graph
 from tests.training.small import RECIPE as SMALL
@@ -177,7 +178,7 @@ def test_without_test_rows_the_page_shows_validation_rows_and_says_so(tmp_path: 
     graph = make_graph()
     assert graph.nodes.split is not None
     graph = graph.with_answers(split=Split(np.where(graph.nodes.split.roles == 3, 0, graph.nodes.split.roles)))
-    outcome = whole(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
+    outcome = run_path(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
     content = json.loads(outcome.report.read_text().split('id="data">')[1].split("</script>")[0])
     assert outcome.test is None and content["part"] == "valid"
     valid = outcome.trained.bundles[0].report["valid"]["score"]
@@ -187,10 +188,10 @@ def test_without_test_rows_the_page_shows_validation_rows_and_says_so(tmp_path: 
 
 def test_a_finished_run_is_not_evaluated_or_reported_again(tmp_path: Path) -> None:
     graph = make_graph()
-    once = whole(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
+    once = run_path(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
     before = once.report.stat().st_mtime_ns
-    again = whole(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
+    again = run_path(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
     assert again.report.stat().st_mtime_ns == before and once.test is not None and again.test is not None
     assert again.test["mean"] == once.test["mean"]
     again.report.unlink()  # a run of an earlier gamlp has scores and no page
-    assert whole(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD).report.exists()
+    assert run_path(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD).report.exists()

@@ -11,8 +11,10 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, Labels, Split
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Prepared, hops_for
-from gamlp.run.train import bundle_of, evaluate_rows, prepare
+from gamlp.run.evaluation import evaluate_rows
+from gamlp.run.preparation import hops_for, prepare
+from gamlp.training.rows import Prepared
+from gamlp.training.seeds import bundle_of
 from tests.conformance import dense
 from tests.training.small import (
     CLASSES,

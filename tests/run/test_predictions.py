@@ -19,7 +19,7 @@ from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.models.shape import Shape
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
 from gamlp.recipe import Recipe
-from gamlp.run.predictions import chances, choose_rows, class_columns, write_predictions
+from gamlp.run.prediction_table import chances, choose_rows, class_columns, write_predictions
 from gamlp.training.bundle import Bundle, make_model
 
 
@@ -120,7 +120,7 @@ def test_columns_of_classes_are_each_once() -> None:
 _PEAK = """
 import sys
 from pathlib import Path
-import gamlp.run.predictions as prediction
+import gamlp.run.prediction_table as prediction
 from gamlp.graph.graph import Graph
 from gamlp.io.memory import anonymous_memory
 from gamlp.propagation import HopStore

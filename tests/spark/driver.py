@@ -1,4 +1,4 @@
-"""A driver as a process of its own: SparkEngine over a graph, its stages told line by line, faults by request.
+"""A driver as a process of its own: SparkPropagator over a graph, its stages told line by line, faults by request.
 
     python driver.py GRAPH STORE [--master M] [--conf k=v …] [--gate STAGE FOLDER] [--cut STAGE FILE]
 
@@ -24,7 +24,7 @@ from gamlp.graph import Graph
 from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, LabelSignal, Plan
-from gamlp.spark.engine import SparkEngine
+from gamlp.spark.engine import SparkPropagator
 from gamlp.spark.session import SparkSettings
 
 PLAN = Plan(features=FeatureSignal(hops=3), labels=LabelSignal(hops=2))
@@ -32,7 +32,7 @@ Work = Callable[[int], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class ToldEngine(SparkEngine):
+class ToldEngine(SparkPropagator):
     """Says which tasks of which stage it asks for, and lets `fault` stand before their work."""
 
     fault: Callable[[str, Work], Work] = lambda stage, work: work

@@ -11,10 +11,10 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split
-from gamlp.graph.datasets.load import open_or_load
+from gamlp.graph.datasets.loading import open_or_load
 from gamlp.io import Place
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
-from gamlp.spark.engine import SparkEngine
+from gamlp.spark.engine import SparkPropagator
 from tests.conformance import dense
 
 COUNT, CLASSES = 70, 4
@@ -57,7 +57,7 @@ def bytes_of(store: str | Path | Place) -> dict[str, str]:
 def test_the_store_is_the_local_engines(spark: Any, graph: Graph, plan: Plan, tmp_path: Path) -> None:
     LocalEngine().propagate(graph, plan, tmp_path / "local")
     for blocks in (1, 5):
-        SparkEngine(blocks=blocks).propagate(graph, plan, tmp_path / str(blocks))
+        SparkPropagator(blocks=blocks).propagate(graph, plan, tmp_path / str(blocks))
         assert bytes_of(tmp_path / str(blocks)) == bytes_of(tmp_path / "local")
         assert sorted(path.name for path in (tmp_path / str(blocks)).iterdir()) == sorted(
             path.name for path in (tmp_path / "local").iterdir()
@@ -68,7 +68,7 @@ def test_hops_of_a_directed_weighted_graph_are_dense_powers(spark: Any, edges: n
     rng = np.random.default_rng(6)
     weights, features = rng.uniform(0.5, 2.0, edges.shape[1]), rng.normal(size=(COUNT, 9)).astype(np.float32)
     graph = Graph.from_arrays(edges, features, weights=weights, directed=True)  # in memory: tasks are given a copy
-    store = SparkEngine(blocks=3).propagate(
+    store = SparkPropagator(blocks=3).propagate(
         graph, Plan(features=FeatureSignal(hops=3, operator=Operator(r=0.3))), tmp_path
     )
     pairs = [(int(a), int(b)) for a, b in edges.T]
@@ -83,13 +83,13 @@ def test_a_finished_store_is_left_as_it_is_and_other_plans_are_refused(
     spark: Any, graph: Graph, tmp_path: Path
 ) -> None:
     plan = Plan(features=FeatureSignal(hops=2))
-    SparkEngine(blocks=2).propagate(graph, plan, tmp_path)
+    SparkPropagator(blocks=2).propagate(graph, plan, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npy")}
-    SparkEngine(blocks=4).propagate(graph, plan, tmp_path)
+    SparkPropagator(blocks=4).propagate(graph, plan, tmp_path)
     LocalEngine().propagate(graph, plan, tmp_path)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npy")} == before
     with pytest.raises(GamlpError, match="holds 2 hops of features where 3 are asked for"):
-        SparkEngine().propagate(graph, Plan(features=FeatureSignal(hops=3)), tmp_path)
+        SparkPropagator().propagate(graph, Plan(features=FeatureSignal(hops=3)), tmp_path)
 
 
 def test_an_interrupted_run_goes_on_after_its_last_whole_hop(
@@ -110,7 +110,7 @@ def test_an_interrupted_run_goes_on_after_its_last_whole_hop(
 
     monkeypatch.setattr(engine, "run_tasks", until_hop_three)
     with pytest.raises(KeyboardInterrupt):
-        SparkEngine(blocks=4).propagate(graph, plan, tmp_path / "spark")
+        SparkPropagator(blocks=4).propagate(graph, plan, tmp_path / "spark")
     with pytest.raises(GamlpError, match="the store is unfinished"):
         HopStore.open(tmp_path / "spark")
     again: dict[str, int] = {}
@@ -120,7 +120,7 @@ def test_an_interrupted_run_goes_on_after_its_last_whole_hop(
         return run(spark, work, numbers, stage, *rest)
 
     monkeypatch.setattr(engine, "run_tasks", noted)
-    SparkEngine(blocks=4).propagate(graph, plan, tmp_path / "spark")
+    SparkPropagator(blocks=4).propagate(graph, plan, tmp_path / "spark")
     assert "hop 2 of 4" in stages and "first values" not in again and "hop 2 of 4" not in again
     assert again["neighbours"] == 0 and again["hop 3 of 4"] == 2 and again["hop 4 of 4"] == 4
     assert bytes_of(tmp_path / "spark") == bytes_of(tmp_path / "local")
@@ -136,7 +136,7 @@ def test_graph_and_store_may_lie_in_an_object_store(spark: Any, s3_bucket: str, 
     remote = Graph.open(place)
     assert remote.nodes.features is not None and graph.nodes.features is not None
     assert np.array_equal(np.asarray(remote.nodes.features.values), graph.nodes.features.values)
-    store = SparkEngine(blocks=3).propagate(remote, plan, f"{s3_bucket}/hops")
+    store = SparkPropagator(blocks=3).propagate(remote, plan, f"{s3_bucket}/hops")
     local = HopStore.open(tmp_path / "local")
     rows = graph.nodes.split.rows("train", "valid", "test")  # type: ignore[union-attr]
     for copies in (True, False):
@@ -154,13 +154,15 @@ def test_graph_and_store_may_lie_in_an_object_store(spark: Any, s3_bucket: str, 
 def test_too_few_blocks_for_the_memory_are_told_with_the_option(spark: Any, graph: Graph, tmp_path: Path) -> None:
     sentence = r"2 blocks need .* in a task, and it may hold 4.0 KiB; use --blocks \d+ or more, or give tasks more"
     with pytest.raises(GamlpError, match=sentence):
-        SparkEngine(blocks=2, memory=4096).propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "store")
+        SparkPropagator(blocks=2, memory=4096).propagate(
+            graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "store"
+        )
     assert not (tmp_path / "store").exists()
 
 
 def test_progress_comes_from_sparks_status(spark: Any, graph: Graph, tmp_path: Path) -> None:
     told: list[tuple[str, float, float | None, str]] = []
-    SparkEngine(blocks=3).propagate(
+    SparkPropagator(blocks=3).propagate(
         graph,
         Plan(features=FeatureSignal(hops=2)),
         tmp_path / "store",
@@ -174,5 +176,5 @@ def test_cora_is_the_local_engines(spark: Any, data_dir: Path, tmp_path: Path) -
     graph = open_or_load("cora", data_dir)
     plan = Plan(features=FeatureSignal(hops=4, scaling="row"), labels=LabelSignal(hops=3))
     LocalEngine().propagate(graph, plan, tmp_path / "local")
-    SparkEngine(blocks=4).propagate(graph, plan, tmp_path / "spark")
+    SparkPropagator(blocks=4).propagate(graph, plan, tmp_path / "spark")
     assert bytes_of(tmp_path / "spark") == bytes_of(tmp_path / "local")

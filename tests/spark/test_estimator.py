@@ -17,9 +17,10 @@ from gamlp.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.nodes import NodeNames
 from gamlp.recipe import Recipe
-from gamlp.run.predictions import write_predictions
-from gamlp.run.runs import evaluate, train
+from gamlp.run.evaluation import evaluate
+from gamlp.run.prediction_table import write_predictions
 from gamlp.run.source import open_source
+from gamlp.run.training import train
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'gamlp[spark]'")
 
@@ -273,7 +274,7 @@ def test_work_behind_a_url(fitted: Any, answers: list[Any], s3_bucket: str) -> N
 
 def test_cora_as_tables(spark: Any, data_dir: Path, tmp_path: Path) -> None:
     from gamlp.graph import ROLES
-    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.graph.datasets.loading import open_or_load
 
     graph = open_or_load("cora", data_dir)
     labels, split, features = graph.nodes.labels, graph.nodes.split, graph.nodes.features

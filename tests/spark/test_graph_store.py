@@ -71,7 +71,7 @@ def test_a_real_graph(spark, tmp_path):
     """Digits, which come with the package, written to tables and built with few large blocks and with many."""
     import pyarrow as pa
 
-    from gamlp.graph.datasets.load import load
+    from gamlp.graph.datasets.loading import load
 
     graph = load("digits")
     values, labels, split = graph.nodes.features.values, graph.nodes.labels, graph.nodes.split

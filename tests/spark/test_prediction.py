@@ -18,16 +18,16 @@ from gamlp.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.predictions import chances, choose_rows, write_predictions
-from gamlp.run.prepare import plan_of
-from gamlp.run.runs import predict, train
+from gamlp.run.prediction_table import chances, choose_rows, write_predictions
+from gamlp.run.resources import Resources
 from gamlp.run.source import open_source
-from gamlp.run.train import Resources
+from gamlp.run.trained import predict
+from gamlp.run.training import train
 from gamlp.spark import prediction as spark_prediction
 from gamlp.spark.prediction import asked, predictions, ranges_of
-from gamlp.spark.session import SparkSettings
-from gamlp.spark.writing import predict_on_spark, write_spark_predictions
+from gamlp.spark.writing import write_spark_predictions
 from gamlp.training.bundle import Bundle, make_model
+from gamlp.training.rows import plan_of
 
 COUNT, CLASSES = 150, ("x", 'a "b", `c`.d', "ü|y")
 RECIPE: dict[str, Any] = {"model": {"hidden": 16, "beta": 0.0}, "propagation": {"hops": 2}, "training": {"epochs": 3}}
@@ -207,13 +207,13 @@ def test_a_run_and_another_graph(spark: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     source = open_source(str(graph.folder))
     train(source, Recipe.of(RECIPE), run)
-    resources = Resources(spark=SparkSettings(), blocks=2)
+    resources = Resources(engine="spark", settings={"blocks": 2})
     other = graph_of(tmp_path / "other", "integers", seed=1)
     for given in (None, other):
         for each_class in (True, False):
             here, there = tmp_path / f"here-{each_class}.parquet", tmp_path / f"{given is None}-{each_class}.parquet"
             predict(run, here, graph=given, rows="test", each_class=each_class)
-            predict_on_spark(run, there, graph=given, rows="test", each_class=each_class, resources=resources)
+            predict(run, there, graph=given, rows="test", each_class=each_class, resources=resources)
             same(pyarrow.parquet.read_table(there), pyarrow.parquet.read_table(here))
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".hops")]
 

@@ -17,29 +17,10 @@ CASE = Path(__file__).parent / "everything_runs.py"
 @pytest.mark.slow
 def test_stopping_pytest_leaves_no_java_object_store_or_training(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        f"--basetemp={tmp_path / 'own'}",
-        str(CASE),
-    ]
-    with running(Driver([*command, str(CASE)], tmp_path, {"GAMLP_TEST_READY": str(ready)})) as tests:
+    pytest_here = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'own'}"]
+    with running(Driver([*pytest_here, str(CASE)], tmp_path, {"GAMLP_TEST_READY": str(ready)})) as tests:
         wait_for(lambda: ready.exists() or tests.process.poll() is not None, 300)
         assert ready.exists(), tests.told[-3000:]
-        started = ready.read_text()
-        for name in (
-            "deploy.master.Master",
-            "deploy.worker.Worker",
-            "moto.server",
-            "pyspark",
-            "ranks.job",
-            "driver.py",
-        ):
-            assert name in started
         os.kill(tests.process.pid, signal.SIGTERM)
         tests.ends()
         assert tests.left() == []

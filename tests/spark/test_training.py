@@ -15,13 +15,14 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place
-from gamlp.run.train import Prepared, fit_seed
 from gamlp.spark import training
 from gamlp.spark.training import launch_spark
 from gamlp.training.loop import Machine
 from gamlp.training.ranks.job import TrainingJob
 from gamlp.training.ranks.launch import launch_processes
 from gamlp.training.ranks.world import LOOPBACK
+from gamlp.training.rows import Prepared
+from gamlp.training.seeds import fit_prepared
 from tests.training.small import make_graph, prepared_in, same_weights
 
 MINE = """
@@ -79,7 +80,7 @@ def listening(process: psutil.Process) -> list[str]:
 
 @pytest.fixture(scope="module")
 def here(prepared: Prepared) -> Any:
-    fitted = fit_seed(prepared, 0, machine=Machine(torch.device("cpu")))
+    fitted = fit_prepared(prepared, 0, Machine(torch.device("cpu")))
     return {"epoch": fitted.epoch, "epochs": fitted.epochs, "valid": fitted.valid, "stopped": fitted.stopped}, fitted
 
 

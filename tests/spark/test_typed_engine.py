@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Plan
-from gamlp.spark.engine import SparkEngine
+from gamlp.spark.engine import SparkPropagator
 from tests.conformance.test_bytes import fingerprints
 from tests.propagation.typed import SUBSETS, typed_graph
 
@@ -17,5 +17,5 @@ def test_views_are_the_local_engines(spark: Any, tmp_path: Path) -> None:
         features=FeatureSignal(hops=2, scaling="standard"), labels=LabelSignal(hops=2), subsets=SUBSETS[1:3], apart=True
     )
     LocalEngine().propagate(graph, plan, tmp_path / "local")
-    SparkEngine(blocks=3).propagate(graph, plan, tmp_path / "spark")
+    SparkPropagator(blocks=3).propagate(graph, plan, tmp_path / "spark")
     assert fingerprints(tmp_path / "spark") == fingerprints(tmp_path / "local")

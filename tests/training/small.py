@@ -12,10 +12,12 @@ import torch
 from gamlp.graph import Graph, Labels, Split
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Resources, plan_of
-from gamlp.run.train import Prepared, fit_seed, prepare
+from gamlp.run.preparation import prepare
+from gamlp.run.resources import Resources
 from gamlp.training.batches import HopRows
 from gamlp.training.loop import Fitted, Machine
+from gamlp.training.rows import Prepared, plan_of
+from gamlp.training.seeds import fit_prepared
 
 Array = np.ndarray[Any, Any]
 NODES, WIDTH, CLASSES = 60, 6, 3
@@ -77,7 +79,7 @@ def prepared_in(folder: Path, graph: Graph, recipe: Recipe = RECIPE, **changes: 
 
 
 def trained(prepared: Prepared, seed: int = 0, **machine: Any) -> Fitted:
-    return fit_seed(prepared, seed, machine=Machine(**machine))
+    return fit_prepared(prepared, seed, Machine(**machine))
 
 
 def store_of(graph: Graph, folder: Path, recipe: Recipe = RECIPE) -> HopStore:

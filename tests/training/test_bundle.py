@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import save_file
 
 from gamlp.errors import GamlpError
-from gamlp.run.train import bundle_of
 from gamlp.training.bundle import Bundle
 from gamlp.training.checkpoint import save_tensors, sealed, unsealed
+from gamlp.training.seeds import bundle_of
 from tests.training.small import CLASSES, WIDTH, make_graph, prepared_in, same_weights, trained
 
 FRESH = """

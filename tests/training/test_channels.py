@@ -14,8 +14,10 @@ from gamlp.peers.contract import Workspace
 from gamlp.peers.registry import run
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import from_store, hops_for, plan_of, prepare_split, rows_of
-from gamlp.run.train import bundle_of, evaluate_rows, prepare
+from gamlp.run.evaluation import evaluate_rows
+from gamlp.run.preparation import hops_for, prepare, prepare_split
+from gamlp.training.rows import from_store, plan_of, rows_of
+from gamlp.training.seeds import bundle_of
 from tests.conformance import dense
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, rows_of_role, trained
 

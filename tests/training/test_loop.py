@@ -17,9 +17,11 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Split
 from gamlp.models.shape import Shape
 from gamlp.recipe import TrainingSettings
-from gamlp.run.train import Prepared, bundle_of, train_run
+from gamlp.run.training import train_run
 from gamlp.training.loop import Fitted, better, fit, learning_rate
+from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
+from gamlp.training.seeds import bundle_of
 from tests.training.small import (
     CLASSES,
     ONE_THREAD,
@@ -261,7 +263,7 @@ def test_a_learning_rate_or_features_out_of_all_measure_are_told(tmp_path: Path)
 def test_metrics_stay_json_when_the_loss_is_not_a_number(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gamlp.run.train.make_model", lambda *_: Exploding())
+    monkeypatch.setattr("gamlp.run.training.make_model", lambda *_: Exploding())
     run = RunFolder.create(tmp_path / "run", About(graph=None, store="hops"), prepared.recipe, resume=False)
     bundles = train_run(prepared, run, resources=ONE_THREAD)
     assert "NaN" in bundles[0].report["stopped"]

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.run.train import evaluate_run, train_run
+from gamlp.run.evaluation import evaluate_run
+from gamlp.run.training import train_run
 from gamlp.training.bundle import Bundle
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD, make_graph, prepared_in, same_weights

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from gamlp.explain.subsets import shares_by_subset
+from gamlp.explanation.subsets import shares_by_subset
 from gamlp.graph.datasets.synthetic.heterogeneous import mag_like
 from gamlp.recipe import Recipe
-from gamlp.run.train import fit_seed, prepare
+from gamlp.run.preparation import prepare
 from gamlp.training.loop import Machine
+from gamlp.training.seeds import fit_prepared
 
 RECIPE = {
     "propagation": {"hops": 2, "r": 0.0, "loops": False},
@@ -33,7 +34,7 @@ def test_the_weights_of_subsets_find_the_planted_metapath(metapath: str, subset:
     graph = mag_like(tmp_path / "graph", scale=0.005, width=16, classes=4, metapath=metapath)
     prepared = prepare(graph, Recipe.of(RECIPE), tmp_path / "run")
     assert prepared.valid is not None
-    fitted = fit_seed(prepared, 0, machine=Machine(torch.device("cpu"), 1 << 30))
+    fitted = fit_prepared(prepared, 0, Machine(torch.device("cpu"), 1 << 30))
     assert fitted.valid["score"] > 0.8  # chance is 0.25
     found = shares_by_subset(fitted.model, prepared.valid)
     assert found is not None

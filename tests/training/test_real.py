@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe
-from gamlp.run.train import evaluate_run, prepare, train_run
+from gamlp.run.evaluation import evaluate_run
+from gamlp.run.preparation import prepare
+from gamlp.run.training import train_run
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD
 

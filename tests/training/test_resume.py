@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.recipe import Recipe
-from gamlp.run.train import Prepared, train_run
+from gamlp.run.training import train_run
 from gamlp.training import run_folder
 from gamlp.training.bundle import Bundle
 from gamlp.training.checkpoint import save_tensors, sealed
+from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, same_weights, trained
 
@@ -47,7 +49,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 def run_in(folder: Path, prepared: Prepared, observe: Callable[[dict[str, Any]], None] | None = None) -> RunFolder:
     run = RunFolder.create(folder, About(graph=None, store="hops"), prepared.recipe, resume=True)
-    train_run(prepared, run, resources=ONE_THREAD, checkpoint_seconds=0.0, observe=observe)
+    train_run(prepared, replace(run, checkpoint_seconds=0.0), resources=ONE_THREAD, observe=observe)
     return run
 
 

@@ -17,9 +17,10 @@ from torch.nn import functional
 
 from gamlp.graph import Graph, Labels, Split
 from gamlp.propagation import FeatureSignal, LocalEngine, Plan
-from gamlp.run.train import bundle_of, evaluate_rows
+from gamlp.run.evaluation import evaluate_rows
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.scores import evaluate, full_report, loss_of, probabilities
+from gamlp.training.seeds import bundle_of
 from tests.training.small import ONE_THREAD, make_graph, prepared_in, rows_of_role, trained
 
 CPU = torch.device("cpu")

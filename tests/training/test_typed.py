@@ -15,13 +15,15 @@ from gamlp.graph import Graph
 from gamlp.graph.folder import save_graph
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.predictions import chances
-from gamlp.run.prepare import from_store, hops_for, plan_of, rows_of
+from gamlp.run.evaluation import evaluate_rows
+from gamlp.run.prediction_table import chances
+from gamlp.run.preparation import hops_for, prepare
 from gamlp.run.source import open_source, settled
-from gamlp.run.train import bundle_of, evaluate_rows, prepare
 from gamlp.training.batches import Batches, OwnBatches
 from gamlp.training.bundle import Bundle
 from gamlp.training.ranks.world import World
+from gamlp.training.rows import from_store, plan_of, rows_of
+from gamlp.training.seeds import bundle_of
 from gamlp.training.typed import expected_shape, ready, settled_relations, views_of
 from tests.conformance.typed_graphs import TARGET
 from tests.training.small import ONE_THREAD, trained

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe, load_space
 from gamlp.tune.search import Search, suggest_subsets
 from tests.training.typed_small import RECIPE, planted

@@ -16,7 +16,7 @@ from gamlp.bench.results import Growth, Results, Shown
 from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.bench.work import Points, Work, chosen
 from gamlp.errors import GamlpError
-from gamlp.graph.datasets.synthetic.homogeneous import communities
+from gamlp.graph.datasets import communities
 from gamlp.peers import recipe_named
 from gamlp.recipe import Recipe
 

@@ -18,10 +18,10 @@ from gamlp.models.shape import HopWeights
 from gamlp.peers import Workspace, prepare_task, recipe_named
 from gamlp.propagation import StoredSignal
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Prepared
-from gamlp.run.train import fit_seed
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
+from gamlp.training.rows import Prepared
+from gamlp.training.seeds import fit_prepared
 
 HOPS, NODES = 6, 20
 RANGES = ((1, 4), (5, 8), (9, 12))
@@ -74,7 +74,7 @@ def _run(
     task = task_of(dataset, seed, work.data_dir, options=options)
     prepared, _ = prepare_task(task, recipe, Workspace(work.hops, work.resources))
     device = choose_device(work.resources.device)
-    fitted = fit_seed(prepared, seed, machine=Machine(device, work.resources.memory))
+    fitted = fit_prepared(prepared, seed, Machine(device, work.resources.memory))
     degrees = task.graph.degrees()
     return {
         "valid": fitted.valid.get("score"),

@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split
 from gamlp.peers import Report, Workspace, run
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Resources
+from gamlp.run import Resources
 
 _ENOUGH_SECONDS = 8.0  # a point that took longer is not repeated
 _PRELOADED = ["gamlp.peers", "gamlp.peers.message_passing", "sklearn.metrics", "pymetis"]

@@ -20,7 +20,7 @@ from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.bench.work import Options, Work, chosen, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
 from gamlp.graph import digest
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets import load
 from gamlp.io import locked, write_json
 from gamlp.peers import Task, Workspace, features_key, recipe_named, run
 from gamlp.recipe import Recipe

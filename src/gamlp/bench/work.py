@@ -12,19 +12,17 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest
-from gamlp.graph.datasets.catalogue import DATASETS
-from gamlp.graph.datasets.load import cache_folder, load, presence
-from gamlp.graph.datasets.synthetic import homogeneous as synthetic
+from gamlp.graph.datasets import DATASETS, cache_folder, communities, load, presence, short_video
 from gamlp.io import locked, write_json
 from gamlp.peers import Task
 from gamlp.progress import Progress, silent
-from gamlp.run.prepare import HERE, Resources
+from gamlp.run import LOCAL, Resources
 
 _FORMAT = 1  # raised when the same settings would give another result
 Options = dict[str, Any]  # a table's: `tasks` and `generated` say what its own datasets are
 _GENERATORS: dict[str, Callable[..., Graph]] = {
-    "communities": synthetic.communities,
-    "short_video": synthetic.short_video,
+    "communities": communities,
+    "short_video": short_video,
 }
 
 
@@ -37,7 +35,7 @@ class Work:
 
     folder: Path
     data_dir: Path | None = None
-    resources: Resources = HERE
+    resources: Resources = LOCAL
     seeds: int | None = None
     datasets: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None

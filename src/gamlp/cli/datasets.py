@@ -41,16 +41,16 @@ def _datasets(
     and fetched if they are not there and the network answers. A dataset is converted once;
     the result is kept in GAMLP_CACHE.
     """
-    from gamlp.graph.datasets import load as datasets
+    from gamlp.graph.datasets import load, presence
     from gamlp.io import parse_size
 
     if name is None:
         if out is not None:
             raise GamlpError("--out needs the name of a dataset", hint="write: gamlp datasets cora --out graph")
-        _list(datasets.presence(data_dir), as_json)
+        _list(presence(data_dir), as_json)
         return
     with display.progress(as_json) as progress:
-        graph = datasets.load(name, data_dir, seed, progress, whole=whole, memory=parse_size(memory))
+        graph = load(name, data_dir, seed, progress, whole=whole, memory=parse_size(memory))
         if out is not None:
             graph = graph.save(out)
     show_graph(graph, as_json)

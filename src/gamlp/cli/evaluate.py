@@ -55,8 +55,8 @@ def _evaluate(
 
       gamlp evaluate run --graph elsewhere
     """
-    from gamlp.graph.datasets.load import open_or_load
-    from gamlp.run.runs import evaluate
+    from gamlp.graph.datasets import open_or_load
+    from gamlp.run import evaluate
     from gamlp.training.run_folder import RunFolder
 
     resources = resources_of(device, memory, threads)

@@ -22,7 +22,7 @@ from gamlp.cli.show import display
 from gamlp.cli.show.scores import say, show_next, show_weights
 
 if TYPE_CHECKING:
-    from gamlp.explain import Explanation, NodeExplanation, SubsetShares, WeightsByClass
+    from gamlp.explanation import Explanation, NodeExplanation, SubsetShares, WeightsByClass
 
 _MOST_SUBSETS = 20
 _MOST_CLASSES = 20
@@ -77,10 +77,10 @@ def _explain(
 
       gamlp explain run --nodes p12,p40
     """
-    from gamlp.explain import check_file
+    from gamlp.explanation import check_file
     from gamlp.graph import ids_in_file, split_ids
-    from gamlp.graph.datasets.load import open_or_load
-    from gamlp.run.runs import explain
+    from gamlp.graph.datasets import open_or_load
+    from gamlp.run import explain
 
     files = out or []
     for path in files:
@@ -133,7 +133,7 @@ def _show_subsets(shares: SubsetShares) -> None:
 
 
 def _show_classes(weights: WeightsByClass) -> None:
-    from gamlp.explain import grouped_hops
+    from gamlp.explanation import grouped_hops
 
     shown = weights.largest(_MOST_CLASSES)
     for name, first in (("features", 0), ("labels", weights.first_label_hop)):

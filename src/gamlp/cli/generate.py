@@ -53,7 +53,7 @@ def _communities(
 
     The shape of ogbn-products at a tenth: --nodes 244903 --edges 6185914 --features 100 --classes 47
     """
-    from gamlp.graph.datasets.synthetic.homogeneous import communities
+    from gamlp.graph.datasets import communities
 
     with display.progress(as_json) as progress:
         graph = communities(
@@ -82,7 +82,7 @@ def _short_video(
 
     gamlp generate short-video --scale 0.1 --out graph
     """
-    from gamlp.graph.datasets.synthetic.homogeneous import short_video
+    from gamlp.graph.datasets import short_video
 
     with display.progress(as_json) as progress:
         graph = short_video(out, scale=scale, seed=seed, progress=progress)
@@ -123,7 +123,7 @@ def _mag_like(
 
     Along all other relations, and in all other features, there is noise alone.
     """
-    from gamlp.graph.datasets.synthetic.heterogeneous import mag_like
+    from gamlp.graph.datasets import mag_like
 
     with display.progress(as_json) as progress:
         graph = mag_like(

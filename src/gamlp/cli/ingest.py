@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gamlp.cli.options import named
-from gamlp.cli.options.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
+from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import Precision
 from gamlp.cli.show import display
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.graph.ingest.edges import EdgeNames
-    from gamlp.graph.ingest.nodes import NodeNames
+    from gamlp.graph.ingest import EdgeNames, NodeNames
 
 _COLUMNS = "Columns"
 _SPLIT = "Split, when the table has none"
@@ -106,7 +105,7 @@ def _ingest(
     split_fractions: Annotated[str, typer.Option(help="Train, valid, test.", rich_help_panel=_SPLIT)] = "0.6,0.2,0.2",
     stratified: Annotated[bool, typer.Option(help="Split every class alike.", rich_help_panel=_SPLIT)] = True,
     seed: Annotated[int, typer.Option(min=0, help="Of the random split.", rich_help_panel=_SPLIT)] = 0,
-    engine: EngineOption = Engine.local,
+    engine: EngineOption = "local",
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
@@ -131,17 +130,18 @@ def _ingest(
 
       gamlp ingest --edges warehouse.follows --nodes delta:/data/users --out s3://bucket/graph --engine spark
     """
-    from gamlp.graph.ingest.build import IngestOptions, as_paths, ingest
+    from gamlp.graph.ingest import IngestOptions
     from gamlp.io import parse_size
+    from gamlp.run import Resources
 
-    spark = spark_of(engine, master, spark_conf, blocks)
+    resources = Resources(engine=engine, settings=engine_settings(master, spark_conf, blocks))
     edges_at, nodes_at = named.tables("--edges", edges), named.tables("--nodes", nodes)
     edge_names, edge_names_of = _edge_names(edges_at, src, dst, weight, relation)
     node_names, names_of = _node_names(nodes_at, id, label, split, features, many_labels)
     how = IngestOptions(
-        edges=as_paths(edges_at),
-        nodes=as_paths(nodes_at),
-        out=Path(out),
+        edges=edges_at,
+        nodes=nodes_at,
+        out=out,
         edge_names=edge_names,
         node_names=node_names,
         directed=directed,
@@ -156,13 +156,8 @@ def _ingest(
         names_of=names_of,
         edge_names_of=edge_names_of,
     )
-    with display.progress(as_json) as progress:
-        if spark is not None:
-            from gamlp.spark.ingest.ingest import ingest_on_spark
-
-            report = ingest_on_spark(spark, edges_at, nodes_at, out, how, blocks, progress)
-        else:
-            report = ingest(how, progress)
+    with display.progress(as_json) as progress, closing(resources.open_engine()) as chosen:
+        report = chosen.ingest(how, progress)
     if as_json:
         display.print_json(asdict(report))
     else:
@@ -178,7 +173,7 @@ def _node_names(
     separator: str | None,
 ) -> tuple[NodeNames, dict[str, NodeNames]]:
     """Columns of all node tables, and of every type."""
-    from gamlp.graph.ingest.nodes import NodeNames
+    from gamlp.graph.ingest import NodeNames
 
     types = () if isinstance(tables, str) else tuple(tables)
     options = {"id": id, "label": label, "split": split, "features": features}
@@ -199,7 +194,7 @@ def _edge_names(
     relation: str | None,
 ) -> tuple[EdgeNames, dict[str, EdgeNames]]:
     """Columns of all edge tables, and of every relation's."""
-    from gamlp.graph.ingest.edges import EdgeNames
+    from gamlp.graph.ingest import EdgeNames
 
     relations = () if isinstance(tables, str) else tuple(tables)
     if relations and relation:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gamlp.cli.options.engine import (
-    BlocksOption,
-    Engine,
-    EngineOption,
-    MasterOption,
-    SparkConfOption,
-    one_application,
-    spark_of,
-)
+from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
@@ -68,7 +61,7 @@ def _predict(
     threads: ThreadsOption = None,
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
-    engine: EngineOption = Engine.local,
+    engine: EngineOption = "local",
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
@@ -88,29 +81,19 @@ def _predict(
 
       gamlp predict run --out predictions.parquet --engine spark --master spark://host:7077
     """
-    from gamlp.graph.datasets.load import open_or_load
-    from gamlp.run.predictions import check_suffix
-    from gamlp.run.runs import predict
+    from gamlp.graph.datasets import open_or_load
+    from gamlp.run import predict
 
-    spark = spark_of(engine, master, spark_conf, blocks)
-    if spark is None:
-        check_suffix(Path(out))
-    resources = replace(resources_of(device, memory, threads), spark=spark, blocks=blocks)
+    settings = engine_settings(master, spark_conf, blocks)
+    resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
     trust_here(trust)
-    with display.progress(as_json) as progress, one_application(spark):
+    with display.progress(as_json) as progress, closing(resources.open_engine()):
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
-        if spark is not None:
-            from gamlp.spark.writing import predict_on_spark
-
-            written = predict_on_spark(
-                run, out, resources=resources, graph=other, rows=rows, each_class=probabilities, trust=trust,
-                progress=progress,
-            )  # fmt: skip
-        else:
-            written = predict(
-                run, Path(out), graph=other, rows=rows, each_class=probabilities, batch_size=batch_size, trust=trust,
-                resources=resources, progress=progress,
-            )  # fmt: skip
+        written = predict(
+            run, out, graph=other, rows=rows, each_class=probabilities, batch_size=batch_size, trust=trust,
+            resources=resources, progress=progress,
+        )  # fmt: skip
+        assert written is not None
     if as_json:
         display.print_json({"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3)})
         return

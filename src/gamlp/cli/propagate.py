@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gamlp.cli.info import show_store
-from gamlp.cli.options.engine import BlocksOption, Engine, EngineOption, MasterOption, SparkConfOption, spark_of
+from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import Precision
 from gamlp.cli.show import display
 from gamlp.cli.show.subsets import (
@@ -101,7 +102,7 @@ def _propagate(
         typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of a dataset's random split.", rich_help_panel=_MACHINE)] = 0,
-    engine: EngineOption = Engine.local,
+    engine: EngineOption = "local",
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
@@ -127,18 +128,17 @@ def _propagate(
 
       gamlp propagate hgb-acm --out hops --subset paper-author --subset paper-author+paper-subject
     """
-    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.graph.datasets import open_or_load
     from gamlp.io import parse_size
-    from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Operator, Plan
-    from gamlp.spark.engine import SparkEngine
+    from gamlp.propagation import FeatureSignal, LabelSignal, Operator, Plan
+    from gamlp.run import Resources
 
     budget = None if memory is None else parse_size(memory)
-    spark = spark_of(engine, master, spark_conf, blocks)
-    here = LocalEngine(memory=budget, threads=threads)
-    chosen = here if spark is None else SparkEngine(blocks=blocks, memory=budget, settings=spark)
+    settings = engine_settings(master, spark_conf, blocks)
+    resources = Resources(budget, threads, engine=engine, settings=settings)
     relations = relations_of(subsets, subset, subset_count, subset_seed, missing, reduce, apart)
     begun = time.monotonic()
-    with display.progress(as_json) as progress:
+    with display.progress(as_json) as progress, closing(resources.open_engine()) as chosen:
         opened = open_or_load(graph, data_dir, seed, progress)
         if label_hops is None:
             label_hops = hops if opened.trainable else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,15 +12,7 @@ import typer
 
 from gamlp.cli.ingest import JoinOption, TargetOption
 from gamlp.cli.options import named
-from gamlp.cli.options.engine import (
-    BlocksOption,
-    Engine,
-    EngineOption,
-    MasterOption,
-    SparkConfOption,
-    one_application,
-    spark_of,
-)
+from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
@@ -41,7 +34,7 @@ from gamlp.cli.show.scores import say, show_next, show_scores, show_training, sh
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.run.run import Outcome, Tables
+    from gamlp.run import Outcome, Tables
 
 
 def register(app: typer.Typer) -> None:
@@ -91,7 +84,7 @@ def _run(
     processes: ProcessesOption = 1,
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
-    engine: EngineOption = Engine.local,
+    engine: EngineOption = "local",
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
@@ -122,14 +115,13 @@ def _run(
       gamlp run --edges edges.parquet --nodes nodes.parquet --out RUN --engine spark --master spark://host:7077
     """
     from gamlp.peers import peer_of, run_method
-    from gamlp.run.run import from_tables, whole
-    from gamlp.run.source import open_source
+    from gamlp.run import from_tables, open_source, run_path
 
     tables = _tables(graph, edges, nodes, join, target)
-    spark = spark_of(engine, master, spark_conf, blocks)
-    resources = replace(resources_of(device, memory, threads, processes), spark=spark, blocks=blocks)
+    settings = engine_settings(master, spark_conf, blocks)
+    resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
     begun = time.monotonic()
-    with display.progress(as_json) as progress, one_application(spark):
+    with display.progress(as_json) as progress, closing(resources.open_engine()) as opened_engine:
         if tables is not None:
             place = out or Path("runs") / _name(tables)
             opened = from_tables(tables, place, resources=resources, progress=progress)
@@ -138,12 +130,12 @@ def _run(
             opened = open_source(graph or "digits", data_dir, seed, progress)
         made, name = recipe_of(opened, recipe, changes, seeds, model)
         if not peer_of(made).leaves_bundle:
-            if spark is not None:
-                raise GamlpError(f"'{made.model.name}' runs on one machine", hint="leave out --engine spark")
+            if not opened_engine.one_machine:
+                raise GamlpError(f"'{made.model.name}' runs on one machine", hint=f"leave out --engine {engine}")
             single = run_method(opened.opened, made, place, resources=resources, progress=progress)
             show_single(single, name, time.monotonic() - begun, as_json)
             return
-        outcome = whole(opened, made, place, predictions=tables is not None, resources=resources, progress=progress)
+        outcome = run_path(opened, made, place, predictions=tables is not None, resources=resources, progress=progress)
     seconds = time.monotonic() - begun
     if as_json:
         _print(outcome, place, name, seconds)
@@ -159,7 +151,7 @@ def _tables(
     join: list[str] | None,
     target: str | None,
 ) -> Tables | None:
-    from gamlp.run.run import Tables
+    from gamlp.run import Tables
 
     if not edges and not nodes and not join and target is None:
         return None

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gamlp.cli.options.engine import (
-    BlocksOption,
-    Engine,
-    EngineOption,
-    MasterOption,
-    SparkConfOption,
-    one_application,
-    spark_of,
-)
+from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
@@ -67,7 +60,7 @@ def _train(
     processes: ProcessesOption = 1,
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
-    engine: EngineOption = Engine.local,
+    engine: EngineOption = "local",
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
@@ -85,14 +78,13 @@ def _train(
 
     Hops that were propagated before are used as they are: gamlp train hops --out run
     """
-    from gamlp.run.runs import train
-    from gamlp.run.source import open_source
+    from gamlp.run import open_source, train
     from gamlp.training.trackers import trackers_for
 
-    spark = spark_of(engine, master, spark_conf, blocks)
-    resources = replace(resources_of(device, memory, threads, processes), spark=spark, blocks=blocks)
+    settings = engine_settings(master, spark_conf, blocks)
+    resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
     begun = time.monotonic()
-    with display.progress(as_json) as progress, one_application(spark):
+    with display.progress(as_json) as progress, closing(resources.open_engine()):
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
         made, name = recipe_of(opened, recipe, changes, seeds)

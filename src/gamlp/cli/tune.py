@@ -113,7 +113,7 @@ def _tune(
     The study is on disk: run the same command again to go on, or in several terminals at once to share it. Every
     trial is listed in a .csv beside the recipe.
     """
-    from gamlp.graph.datasets.load import open_or_load
+    from gamlp.graph.datasets import open_or_load
     from gamlp.recipe import Recipe, load_space, parse_changes
     from gamlp.tune import Search
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
-from gamlp.graph.ingest.ids import IdMap
+from gamlp.graph.ingest import IdMap
 from gamlp.kernel import UNKNOWN_ROW
 
 _MOST_COMPARED = 100_000  # ids that a misspelt one is compared with: more would take seconds

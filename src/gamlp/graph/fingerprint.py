@@ -98,3 +98,13 @@ def _crc(values: Array, rows: Array | None = None) -> list[Any]:
         part = values[chunk] if rows is None else values[rows[chunk]]
         crc = zlib.crc32(np.ascontiguousarray(part).view(np.uint8).data, crc)
     return [str(values.dtype), [count, *values.shape[1:]], crc]
+
+
+def inputs(graph: Graph) -> str:
+    """Changes with any edge or feature."""
+    return digest([structure(graph), features(graph)])
+
+
+def everything(graph: Graph) -> str:
+    """Changes with any edge, feature, label or role."""
+    return digest([inputs(graph), answers(graph)])

@@ -16,7 +16,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.arrays import as_labels
 from gamlp.graph.graph import UNKNOWN, Graph, Labels, Relation, Split
-from gamlp.graph.ingest.labels import LabelColumn
+from gamlp.graph.ingest import LabelColumn
 
 _MASKS = ("train_mask", "val_mask", "test_mask")
 

@@ -14,7 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import HERE, Resources
+from gamlp.run import LOCAL, Resources
 from gamlp.training.loop import Observe
 
 
@@ -73,7 +73,7 @@ class Workspace:
     """
 
     hops: Path
-    resources: Resources = HERE
+    resources: Resources = LOCAL
     chances: bool = False
     depths: dict[str, int] = field(default_factory=dict)
     observe: Observe | None = None

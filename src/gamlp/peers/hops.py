@@ -16,12 +16,13 @@ from gamlp.io import PeakMemory, locked, write_json
 from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Prepared
-from gamlp.run.train import bundle_of, fit_seed, hops_for, plan_of, prepare, prepare_split, rows_of
+from gamlp.run import hops_for, prepare, prepare_split, propagate
 from gamlp.training.batches import HopRows
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine
+from gamlp.training.rows import Prepared, plan_of, rows_of
 from gamlp.training.scores import full_report, logits_of, probabilities, summary
+from gamlp.training.seeds import bundle_of, fit_prepared
 from gamlp.training.typed import ready
 
 INFERENCE_BATCH = 2000
@@ -35,7 +36,7 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> 
         prepared, preparation = prepare_task(task, recipe, workspace)
         begun = time.monotonic()
         machine = Machine(device, workspace.resources.memory)
-        fitted = fit_seed(prepared, seed, machine=machine, observe=workspace.observe, progress=workspace.progress)
+        fitted = fit_prepared(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
         trained = time.monotonic()
         test, tests = scores_of(task, prepared, fitted, workspace, device)
         ended = time.monotonic()
@@ -105,7 +106,7 @@ def features_store(graph: Graph, recipe: Recipe, workspace: Workspace) -> tuple[
     folder = workspace.hops / f"{graph.name}-{key}"
     with locked(folder):
         begun = time.monotonic()
-        store = workspace.resources.engine().propagate(graph, plan, folder, workspace.progress)
+        store = propagate(graph, plan, folder, workspace.resources, workspace.progress)
         return store, _took(folder, time.monotonic() - begun)
 
 

@@ -18,11 +18,12 @@ from gamlp.peers.hops import chances_of, prepare_task, probabilities_of, scores_
 from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagation
 from gamlp.propagation import Operator
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Prepared
-from gamlp.run.train import fit_seed, plan_of
+from gamlp.run import propagate
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine, better
+from gamlp.training.rows import Prepared, plan_of
 from gamlp.training.scores import report_of
+from gamlp.training.seeds import fit_prepared
 
 
 class _Spreading(BaseModel):
@@ -122,7 +123,7 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) ->
                 prepared = _told_again(task.graph, prepared, said, Path(folder) / f"round-{number}", workspace)
                 preparation += time.monotonic() - begun
                 begun = time.monotonic()
-            fitted = fit_seed(prepared, seed, machine=machine, observe=workspace.observe, progress=workspace.progress)
+            fitted = fit_prepared(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
             here = _Round(prepared, fitted)
             best = here if best is None or here.beats(best, recipe.training.monitor) else best
             if number < recipe.training.reuse:
@@ -160,7 +161,7 @@ def _told_again(graph: Graph, prepared: Prepared, said: Array, folder: Path, wor
     assert plan.labels is not None and prepared.valid is not None
     soft = plan.labels.model_copy(update={"soft": True})
     plan = plan.model_copy(update={"features": None, "labels": soft, "rows": "all"})
-    store = workspace.resources.engine().propagate(graph, plan, folder, workspace.progress)
+    store = propagate(graph, plan, folder, workspace.resources, workspace.progress)
     return replace(
         prepared,
         store=store,

@@ -152,7 +152,7 @@ def peer_of(recipe: Recipe) -> Peer:
 def run(task: Task | Graph, recipe: Recipe, seed: int, workspace: Workspace | None = None) -> Report:
     """One run of the recipe's peer; without a workspace hops are kept only as long as the run.
 
-    >>> from gamlp.graph.datasets.load import load
+    >>> from gamlp.graph.datasets.loading import load
     >>> quick = recipe_for("sgc").changed({"training.epochs": 5})
     >>> sorted(run(load("karate"), quick, seed=0).test)
     ['loss', 'macro_f1', 'roc_auc', 'score']

@@ -20,8 +20,7 @@ from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_chances, write_page
-from gamlp.run.predictions import Written, write_chances
-from gamlp.run.prepare import HERE, Resources
+from gamlp.run import LOCAL, Resources, Written, write_chances
 from gamlp.training.run_folder import METHOD_RUN
 from gamlp.training.scores import best_of, summary
 
@@ -46,7 +45,7 @@ class Single:
 
 
 def run_method(
-    graph: Graph, recipe: Recipe, out: Path, *, resources: Resources = HERE, progress: Progress = silent
+    graph: Graph, recipe: Recipe, out: Path, *, resources: Resources = LOCAL, progress: Progress = silent
 ) -> Single:
     """Run every seed that the folder lacks, then write scores and predictions of all nodes."""
     known = method(recipe.model.name)

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 
 from gamlp.arrays import Array
-from gamlp.explain import WeightsByDegree, grouped_hops, weights_of_rows
+from gamlp.explanation import WeightsByDegree, grouped_hops, weights_of_rows
 from gamlp.graph import Graph
 from gamlp.models.shape import HopWeights
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.report.observed import Frame, Observed, Tally, degrees_of
-from gamlp.run.prepare import rows_of
 from gamlp.training.bundle import Bundle, best_seed
+from gamlp.training.rows import rows_of
 from gamlp.training.run_folder import RunFolder
 from gamlp.training.scores import summary
 

@@ -10,11 +10,11 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explain import WeightsByDegree, degree_bounds, weights_by_degree
+from gamlp.explanation import WeightsByDegree, degree_bounds, weights_by_degree
 from gamlp.graph import Graph
 from gamlp.propagation import HopStore
-from gamlp.run.prepare import rows_of
 from gamlp.training.bundle import Bundle, best_seed
+from gamlp.training.rows import rows_of
 from gamlp.training.scores import ScoreCounts
 
 MOST_DRAWN = 2000  # nodes on the page, drawn at random

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gamlp.explain import WeightsByDegree
+from gamlp.explanation import WeightsByDegree
 from gamlp.io import write_text
 from gamlp.propagation import HopStore
 from gamlp.report.content import content_of_run

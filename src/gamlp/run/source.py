@@ -8,8 +8,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.datasets.catalogue import DATASETS
-from gamlp.graph.datasets.load import data_folder, open_or_load
+from gamlp.graph.datasets import DATASETS, data_folder, open_or_load
 from gamlp.io import Place, is_url
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
@@ -36,19 +35,27 @@ class Source:
 
 def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent) -> Source:
     """A graph folder, a dataset by name, or a store; behind a URL too."""
-    folder, elsewhere = Path(place), Place.of(place)
-    if (elsewhere / "store.json").exists() or (elsewhere / "plan.json").exists():
-        store = HopStore.open(elsewhere)
+    found = Place.of(place)
+    if (found / "store.json").exists() or (found / "plan.json").exists():
+        store = HopStore.open(found)
         behind = store.manifest.graph_folder
         known = store.manifest.graph if behind is None and store.manifest.graph in DATASETS else behind
         return Source(place, None if known is None else Origin(graph=known), store=store)
     graph = open_or_load(place, data_dir, seed, progress)
-    if is_url(place):
-        return Source(place, Origin(graph=place), graph)
-    if folder.is_dir():
-        return Source(place, Origin(graph=str(folder.resolve())), graph)
+    if is_url(place) or Path(place).is_dir():
+        return Source(place, Origin(graph=found.resolved().url), graph)
     raw = data_folder(data_dir) if DATASETS[place].raw else None
     return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
+
+
+def as_source(given: Source | Graph | str | Path) -> Source:
+    """What a person gives to train on: opened where it is a place or a name."""
+    if isinstance(given, Source):
+        return given
+    if isinstance(given, Graph):
+        origin = None if given.folder is None else Origin(graph=str(given.folder))
+        return Source(given.name, origin, given)
+    return open_source(str(given))
 
 
 def default_recipe(source: Source) -> str | None:

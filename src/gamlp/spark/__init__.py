@@ -15,10 +15,11 @@ _PLACES = {
     "GAMLPClassifier": "gamlp.spark.estimator",
     "GAMLPClassificationModel": "gamlp.spark.estimator",
     "predictions": "gamlp.spark.prediction",
-    "predict_on_spark": "gamlp.spark.writing",
     "write_spark_predictions": "gamlp.spark.writing",
 }
-__all__ = ["GAMLPClassificationModel", "GAMLPClassifier", "predict_on_spark", "predictions", "write_spark_predictions"]
+
+
+__all__ = ["GAMLPClassificationModel", "GAMLPClassifier", "predictions", "write_spark_predictions"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,24 +1,41 @@
-"""The Spark engine: block tasks on executors, states of hops on shared storage."""
+"""The Spark engine: every step of a run in tasks on executors, states of hops on shared storage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph
+from gamlp.graph.ingest import IngestOptions, IngestReport
 from gamlp.io import Workers
+from gamlp.io.place import Place
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore, Plan
 from gamlp.propagation.blocks import BlockEngine
-from gamlp.spark.session import SparkSettings, session
+from gamlp.run import Opening, Resources, Written
+from gamlp.spark.ingest.ingest import ingest_on_spark
+from gamlp.spark.session import SparkSettings, keeping, session
 from gamlp.spark.tasks import run_tasks, slots
+from gamlp.spark.training import launch_spark
+from gamlp.spark.writing import check_out, write_spark_predictions
+from gamlp.training.loop import Fitted, Observe
+from gamlp.training.ranks.job import fitted_of, shared_job
+from gamlp.training.rows import Prepared
+from gamlp.training.seeds import SeedFiles
 
 # Java only hands out tasks here: to compile it well costs more than it saves.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LIGHT_JAVA = {"spark.driver.extraJavaOptions": _JAVA, "spark.executor.extraJavaOptions": _JAVA}
+_SETTINGS = ("master", "spark_conf", "blocks")
 
 
 @dataclass(frozen=True)
-class SparkEngine(BlockEngine):
+class SparkPropagator(BlockEngine):
     """Which Spark, how many row blocks (None: by memory and cores), and the bytes a task may hold (None: 1 GiB).
 
     The graph's folder and the store must be seen by all machines: a shared folder, or any fsspec URL. An active
@@ -31,3 +48,76 @@ class SparkEngine(BlockEngine):
     def workers(self) -> Iterator[Workers]:
         with session(self.settings.with_defaults(LIGHT_JAVA)) as spark:
             yield Workers(partial(run_tasks, spark), slots(spark))
+
+
+class SparkEngine:
+    """All steps on Spark. A session that a step starts stays until the engine is closed.
+
+    Graphs, stores and run folders must be seen by all machines. Settings: `master`, `spark_conf` (key=value texts) and
+    `blocks`, the row blocks of a graph.
+    """
+
+    one_machine = False
+
+    def __init__(self, resources: Resources) -> None:
+        if unknown := [name for name in resources.settings if name not in _SETTINGS]:
+            raise GamlpError(f"--{unknown[0]} is not for Spark", hint=f"it knows {', '.join(_SETTINGS)}")
+        self.resources = resources
+        self._settings = SparkSettings.of(resources.settings.get("master"), resources.settings.get("spark_conf") or ())
+        self._blocks: int | None = resources.settings.get("blocks")
+        self._open = ExitStack()
+        self._open.enter_context(keeping())
+
+    def ingest(self, options: IngestOptions, progress: Progress = silent) -> IngestReport:
+        return ingest_on_spark(self._settings, options, self._blocks, progress)
+
+    def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
+        return self._propagator().propagate(graph, plan, store, progress)
+
+    def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
+        return self._propagator().induce(graph, rows, folder, progress)
+
+    def _propagator(self) -> SparkPropagator:
+        return SparkPropagator(self._blocks, self.resources.memory, self._settings)
+
+    def fit(
+        self,
+        prepared: Prepared,
+        seed: int,
+        files: SeedFiles | None = None,
+        *,
+        observe: Observe | None = None,
+        progress: Progress = silent,
+    ) -> Fitted:
+        given, files = self.resources, files or SeedFiles()
+        settings = {"device": given.device, "threads": given.threads, "memory": given.memory}
+        with shared_job(prepared, seed, files, **settings) as job, session(self._settings) as spark:
+            found = launch_spark(job, spark, given.processes, told=files.observed, observe=observe, progress=progress)
+        return fitted_of(prepared, *found)
+
+    def predict(
+        self,
+        opening: Opening,
+        out: str | Path,
+        *,
+        rows: str = "all",
+        each_class: bool = True,
+        batch_size: int | None = None,
+        keep_finished: bool = False,
+        progress: Progress = silent,
+    ) -> Written | None:
+        """A folder of Parquet or CSV parts, written by executors."""
+        if keep_finished and (Place.of(out) / "_SUCCESS").exists():
+            return None
+        target = check_out(out)
+        beside = None
+        if target.local is not None:
+            beside = target.local.resolve().parent
+            beside.mkdir(parents=True, exist_ok=True)
+        with session(self._settings) as spark, opening(beside) as read:
+            return write_spark_predictions(
+                spark, read.bundle, read.store, read.graph, target, rows=rows, each_class=each_class, progress=progress
+            )
+
+    def close(self) -> None:
+        self._open.close()

@@ -6,6 +6,7 @@ import atexit
 import shutil
 import tempfile
 import uuid
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,20 +19,17 @@ from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run.given import nodes_name
-from gamlp.run.prepare import Prepared, from_store, plan_of
-from gamlp.run.source import check_one_model
-from gamlp.run.train import Resources, best_seed, bundle_of, evaluate_rows, hops_for, prepare
+from gamlp.run import Resources, check_one_model, evaluate_rows, hops_for, prepare, propagate
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded
-from gamlp.spark.session import SparkSettings, is_here
+from gamlp.spark.session import is_here
 from gamlp.spark.tasks import run_tasks
-from gamlp.spark.training import launch_spark
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
-from gamlp.training.ranks.job import TrainingJob, fitted_of
 from gamlp.training.ranks.sources import sources_of, unpacked
+from gamlp.training.rows import Prepared, from_store, plan_of
+from gamlp.training.seeds import NoFolder, SeedFiles, train_seeds
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Home:
     def store_of(self, graph: Graph, bundle: Bundle) -> HopStore | None:
         """The hops, if they are still there and those of this graph."""
         place = Place.of(self.place) / "hops"
-        if bundle.recipe.propagation.rows != "all" or nodes_name(graph) != self.nodes:
+        if bundle.recipe.propagation.rows != "all" or fingerprint.inputs(graph) != self.nodes:
             return None
         if graph.trainable and bundle.recipe.labels_used and fingerprint.training_labels(graph) != self.labels:
             return None
@@ -90,8 +88,8 @@ def resources_of(params: GAMLPParams) -> Resources:
         memory=params.getMemory(),
         device="cpu",
         processes=params.getNumProcesses(),
-        spark=SparkSettings(),
-        blocks=params.getBlocks(),
+        engine="spark",
+        settings={} if params.getBlocks() is None else {"blocks": params.getBlocks()},
     )
 
 
@@ -119,31 +117,36 @@ def fitted(
     """Graph, hops and training, all in tasks; of several seeds the best by validation."""
     recipe = recipe_of(params)
     graph = build(spark, params, nodes, edges, place / "graph", fit=True, progress=progress)
-    prepared = _prepared(graph, recipe, resources_of(params), place, progress)
-    bundles = {seed: _train(spark, params, prepared, seed, place, progress) for seed in recipe.training.seeds}
-    bundle = bundles[best_seed(bundles, recipe.training.monitor)]
-    home = Home(place.resolved().url, nodes_name(graph), fingerprint.training_labels(graph))
+    resources = resources_of(params)
+    prepared = _prepared(graph, recipe, resources, place, progress)
+    with closing(resources.open_engine()) as engine:
+        bundles, best = train_seeds(prepared, engine.fit, TaskFolder(place), progress=progress)
+    bundle = bundles[best]
+    home = Home(place.resolved().url, fingerprint.inputs(graph), fingerprint.training_labels(graph))
     return Fit(bundle, home, _test_scores(spark, bundle, prepared.store))
 
 
 def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, progress: Progress) -> Prepared:
     if recipe.training.setting == "transductive":
         check_trainable(graph)
-        return from_store(resources.engine().propagate(graph, plan_of(recipe), place / "hops", progress), recipe)
+        return from_store(propagate(graph, plan_of(recipe), place / "hops", resources, progress), recipe)
     if place.local is None:
         raise GamlpError("the graph of training nodes needs a folder", file=place, hint="give one: workDir=FOLDER")
     return prepare(graph, recipe, place.local, resources=resources, progress=progress)
 
 
-def _train(
-    spark: Any, params: GAMLPParams, prepared: Prepared, seed: int, place: Place, progress: Progress
-) -> Bundle:  # fmt: skip
-    folder = place / f"seed-{seed}"
-    folder.make()
-    job = TrainingJob.of(prepared, seed, folder / "checkpoint", folder, memory=params.getMemory())
-    facts, weights = launch_spark(job, spark, params.getNumProcesses(), progress=progress)
-    folder.remove()
-    return bundle_of(prepared, fitted_of(prepared, facts, weights), seed)
+@dataclass(frozen=True)
+class TaskFolder(NoFolder):
+    """Where tasks leave checkpoints and results of a seed, until it is trained."""
+
+    place: Place
+
+    def files(self, seed: int) -> SeedFiles:
+        folder = self.place / f"seed-{seed}"
+        return SeedFiles(checkpoint=self.place / f"seed-{seed}.checkpoint", job=folder)
+
+    def keep(self, seed: int, bundle: Bundle) -> None:
+        (self.place / f"seed-{seed}.checkpoint").remove()
 
 
 def _test_scores(spark: Any, bundle: Bundle, store: HopStore) -> dict[str, float]:

@@ -16,8 +16,7 @@ from pyspark.ml.param.shared import (
 )
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.edges import EdgeNames
-from gamlp.graph.ingest.nodes import NodeNames
+from gamlp.graph.ingest import EdgeNames, NodeNames
 from gamlp.io import parse_size
 from gamlp.recipe import Recipe, shipped_names
 from gamlp.spark.ingest.build import SparkGraphOptions

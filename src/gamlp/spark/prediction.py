@@ -16,11 +16,11 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split, fingerprint, nodes_folder, open_strings
 from gamlp.io import Place, open_rows
 from gamlp.propagation import HopStore, StoreManifest
-from gamlp.run.predictions import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
-from gamlp.run.prepare import plan_of, rows_of, without_folds
+from gamlp.run import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
+from gamlp.training.rows import plan_of, rows_of, without_folds
 
 RANGE_BYTES = 32 << 20  # of hops that a task reads at a time
 _RANGES_OF_TASK = 16  # where there are many: a task opens the model once

@@ -79,7 +79,13 @@ _keepers: list[ExitStack] = []
 
 @contextmanager
 def keeping() -> Iterator[None]:
-    """A session that begins inside stays until the end: one application for all that a command does."""
+    """A session that begins inside stays until the end: one application for all that a command does.
+
+    Inside another such block nothing changes: the outer one ends it.
+    """
+    if _keepers:
+        yield
+        return
     with ExitStack() as stack:
         _keepers.append(stack)
         try:

@@ -11,44 +11,12 @@ from gamlp.graph import Graph
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.run.predictions import SUFFIXES, Written
-from gamlp.run.runs import opened
-from gamlp.run.train import Resources
+from gamlp.run import SUFFIXES, Written
 from gamlp.spark.prediction import asked
-from gamlp.spark.session import session
 from gamlp.spark.tasks import status, told
 from gamlp.training.bundle import Bundle
 
 _LIST_MARK = "|"  # between the labels of a node in a CSV, as gamlp predict writes them
-
-
-def predict_on_spark(
-    place: Path,
-    out: str | Path | Place,
-    *,
-    resources: Resources,
-    graph: Graph | None = None,
-    rows: str = "all",
-    each_class: bool = True,
-    trust: str | None = None,
-    progress: Progress = silent,
-) -> Written:
-    """Predictions of a run's own graph, or of another one, for a run folder or a bare bundle: all on executors.
-
-    They must see the run's store and graph, and the folder of `out`, where hops of another graph are made meanwhile.
-    """
-    target = check_out(out)
-    beside = place if place.is_dir() else place.parent
-    if (local := target.local) is not None:
-        local.parent.mkdir(parents=True, exist_ok=True)
-        beside = local.resolve().parent
-    with (
-        session(resources.spark) as spark,
-        opened(place, graph, beside, trust=trust, resources=resources, progress=progress) as read,
-    ):
-        return write_spark_predictions(
-            spark, read.bundle, read.store, read.graph, target, rows=rows, each_class=each_class, progress=progress
-        )
 
 
 def write_spark_predictions(

@@ -15,6 +15,8 @@ from gamlp.errors import GamlpError
 from gamlp.io import Place, remove_partial, write_json, write_text
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
+from gamlp.training.loop import CHECKPOINT_SECONDS
+from gamlp.training.seeds import SeedFiles
 
 _ABOUT = "run.json"
 METHOD_RUN = "method.json"  # of a peer that has no bundle (gamlp.peers.single)
@@ -47,6 +49,7 @@ class RunFolder:
     """Where a training run lives."""
 
     path: Path
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
 
     @classmethod
     def create(cls, path: Path, about: About, recipe: Recipe, *, resume: bool) -> RunFolder:
@@ -146,13 +149,22 @@ class RunFolder:
     def checkpoint_path(self, seed: int) -> Path:
         return self.path / "seeds" / f"{seed}.checkpoint"
 
-    def log_path(self, seed: int) -> Path:
-        """What processes said that trained together and died."""
-        return self.path / "seeds" / f"{seed}.log"
+    def files(self, seed: int) -> SeedFiles:
+        """Where the training of a seed may leave files; epochs that were observed before it was interrupted."""
+        return SeedFiles(
+            checkpoint=self.checkpoint_path(seed),
+            checkpoint_seconds=self.checkpoint_seconds,
+            job=self.path / "seeds" / f".{seed}.job",
+            log=self.path / "seeds" / f"{seed}.log",
+            observed=max((line["epoch"] for line in self.metrics() if line["seed"] == seed), default=0),
+        )
 
-    def job_path(self, seed: int) -> Path:
-        """Where they leave their result and metrics."""
-        return self.path / "seeds" / f".{seed}.job"
+    def found(self, seed: int) -> Bundle | None:
+        """The bundle of a seed that was trained before."""
+        if not self.seed_path(seed).exists():
+            return None
+        self.checkpoint_path(seed).unlink(missing_ok=True)  # a kill may have come between the two
+        return Bundle.load(self.seed_path(seed), self.recipe().model.name)
 
     def bundles(self, trust: str | None = None) -> dict[int, Bundle]:
         """Every seed's bundle."""

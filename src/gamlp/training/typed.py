@@ -56,7 +56,7 @@ def with_features(graph: Graph, recipe: Recipe, beside: Path | Place, progress: 
     """Features for types that have none, and narrower ones; kept with the graph, or `beside` where that cannot be."""
     if not graph.heterogeneous:
         return graph
-    from gamlp.graph.features.missing import completed
+    from gamlp.graph.features import completed
 
     place = Place.of(beside)
     if graph.folder is not None:

@@ -21,10 +21,11 @@ from gamlp.io import write_text
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, link_of
 from gamlp.recipe import Recipe, Space, starting_point, suggest
-from gamlp.run.source import check_one_model
-from gamlp.run.train import HERE, Prepared, Resources, fit_seed, plan_of, prepare, prepare_split
+from gamlp.run import LOCAL, Resources, check_one_model, prepare, prepare_split, propagate
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
+from gamlp.training.rows import Prepared, plan_of
+from gamlp.training.seeds import fit_prepared
 from gamlp.training.typed import ready, settled_relations
 
 By = Literal["score", "loss"]
@@ -47,7 +48,7 @@ class Search:
     seeds: tuple[int, ...] = (0, 1, 2)
     confirm: int = 5
     confirm_seeds: tuple[int, ...] = tuple(range(10))
-    resources: Resources = HERE
+    resources: Resources = LOCAL
     valid_graph: Graph | None = None
     first: tuple[Recipe, ...] = ()
     select_subsets: bool = False
@@ -138,7 +139,7 @@ class Search:
             for number, graph in enumerate(self.graphs):
                 prepared = self.prepared(recipe, graph, number)
                 machine = Machine(choose_device(self.resources.device), self.resources.memory)
-                valid = fit_seed(prepared, seed, machine=machine).valid
+                valid = fit_prepared(prepared, seed, machine).valid
                 after(valid["score"] if self.by == "score" else -valid["loss"])
 
     def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
@@ -154,7 +155,7 @@ class Search:
         every = plan_of(self._with_all(recipe))
         if self.subsets and every.labels is not None:  # once, for all trials that read some of them
             kept = every.model_copy(update={"features": None, "rows": "split"})
-            self.resources.engine().propagate(graph, kept, folder)
+            propagate(graph, kept, folder, self.resources)
         return prepare_split(graph, recipe, self._features(recipe, graph), folder, resources=self.resources)
 
     def _with_all(self, recipe: Recipe) -> Recipe:
@@ -175,7 +176,7 @@ class Search:
         plan = plan.model_copy(update={"rows": "train"})
         made = [recipe.relations.model_dump(mode="json")] if graph.heterogeneous else []
         name = digest([plan.model_dump(exclude={"labels"}), *made])
-        return self.resources.engine().propagate(self._union(graph), plan, self.folder / "hops" / f"features-{name}")
+        return propagate(self._union(graph), plan, self.folder / "hops" / f"features-{name}", self.resources)
 
     def _union(self, graph: Graph) -> Graph:
         """The graph, with all rows that any split trains or validates on marked as kept; test rows are not."""

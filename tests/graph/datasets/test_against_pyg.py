@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.propagation import FeatureSignal, LocalEngine, Operator, Plan, hops_in_memory
 
 WITHOUT_LOOPS = Operator(r=0.5, loops=False)  # SIGN: D^(-1/2) A D^(-1/2) over the edges as they are

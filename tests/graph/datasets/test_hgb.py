@@ -13,7 +13,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Relation
 from gamlp.graph.datasets import download as archive
 from gamlp.graph.datasets.catalogue import DATASETS
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 
 
 @pytest.mark.parametrize("name", ["acm", "dblp", "imdb"])

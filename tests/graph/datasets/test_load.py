@@ -17,7 +17,7 @@ from gamlp.graph import Graph
 from gamlp.graph.datasets import load as datasets
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.download import pyg_dataset
-from gamlp.graph.datasets.load import load, open_or_load, presence
+from gamlp.graph.datasets.loading import load, open_or_load, presence
 
 
 def edge_set(graph: Graph) -> set[tuple[int, int]]:

@@ -13,7 +13,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.datasets.conversion import Conversion
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.graph.datasets.raw_files import Npz
 from gamlp.graph.folder import GraphWriter
 

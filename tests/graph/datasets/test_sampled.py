@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 from gamlp.graph import Graph
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 
 pyg: Any = pytest.importorskip("torch_geometric.datasets")
 random = np.random.default_rng(0)

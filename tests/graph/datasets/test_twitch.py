@@ -11,7 +11,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.catalogue import DATASETS
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 
 COUNTRIES = {
     "de": "train",

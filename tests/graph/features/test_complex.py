@@ -13,7 +13,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, Labels, Relation, Split
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.graph.features.complex import entity_starts, triples_of
 from gamlp.graph.features.missing import completed
 from gamlp.recipe import RelationsSettings

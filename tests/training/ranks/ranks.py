@@ -11,17 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gamlp.graph.datasets.load import load
+from gamlp.graph.datasets.loading import load
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import from_store
-from gamlp.run.train import Prepared, fit_seed, prepare
+from gamlp.run.preparation import prepare
 from gamlp.training.batches import Batches
 from gamlp.training.checkpoint import save_tensors, sealed
 from gamlp.training.loop import Fitted, Machine
 from gamlp.training.ranks.world import World
+from gamlp.training.rows import Prepared, from_store
 from gamlp.training.scores import evaluate
+from gamlp.training.seeds import fit_prepared
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in
 
 CPU = torch.device("cpu")
@@ -92,7 +93,7 @@ def trained_cases(folder: Path, world: World) -> dict[str, Fitted]:
     for case, prepared in prepared_cases(folder).items():
         for memory in (None, 0):
             machine = Machine(CPU, memory, world=world)
-            found[f"{case}, {'held' if memory is None else 'read'}"] = fit_seed(prepared, 0, machine=machine)
+            found[f"{case}, {'held' if memory is None else 'read'}"] = fit_prepared(prepared, 0, machine)
     return found
 
 
@@ -112,12 +113,12 @@ def main(folder: Path, out: Path) -> None:
         prepared = prepared_cases(folder)["batch norm"]
         recipe = prepared.recipe.changed({"model.name": "gamlp", "model.options": {}, "model.batch_norm": True})
         prepared = replace(prepared, recipe=recipe)
-        keep(out / f"unbroken.{world.rank}", fit_seed(prepared, 0, machine=Machine(CPU, world=world)))
+        keep(out / f"unbroken.{world.rank}", fit_prepared(prepared, 0, Machine(CPU, world=world)))
         half = replace(prepared, recipe=recipe.changed({"training.epochs": 3}))
         machine = Machine(CPU, None, out / "checkpoint", 0.0, world)
-        fit_seed(half, 0, machine=machine)
+        fit_prepared(half, 0, machine)
         torch.manual_seed(99)  # whatever the ranks drew meanwhile
-        keep(out / f"resumed.{world.rank}", fit_seed(prepared, 0, machine=machine))
+        keep(out / f"resumed.{world.rank}", fit_prepared(prepared, 0, machine))
         if world.size > 2:  # real data once: there the cost is in the epochs
             return
         if world.rank == 0:
@@ -142,7 +143,7 @@ def digits_scores(folder: Path, world: World) -> list[float]:
     assert split is not None and prepared.valid is not None
     test = Batches(replace(prepared.valid, rows=split.test), 10_000, CPU)
     for seed in range(4):
-        fitted = fit_seed(prepared, seed, machine=Machine(CPU, world=world))
+        fitted = fit_prepared(prepared, seed, Machine(CPU, world=world))
         found.append(evaluate(fitted.model, test)["score"])
     return found
 

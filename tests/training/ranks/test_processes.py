@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.io import Place
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Resources
-from gamlp.run.train import Prepared, prepare, train_run
+from gamlp.run.preparation import prepare
+from gamlp.run.resources import Resources
+from gamlp.run.training import train_run
 from gamlp.training.bundle import Bundle
 from gamlp.training.ranks.job import TrainingJob, read_result
 from gamlp.training.ranks.launch import launch_processes
 from gamlp.training.ranks.sources import sources_of, unpacked
+from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, store_of
 
@@ -36,7 +39,7 @@ LONG = RECIPE.changed({"training.epochs": EPOCHS, "model.batch_norm": True, "tra
 
 def train_in(folder: Path, prepared: Prepared, resources: Resources, observe: Any = None) -> RunFolder:
     run = RunFolder.create(folder, About(graph=None, store="hops"), prepared.recipe, resume=True)
-    train_run(prepared, run, resources=resources, checkpoint_seconds=0.0, observe=observe)
+    train_run(prepared, replace(run, checkpoint_seconds=0.0), resources=resources, observe=observe)
     return run
 
 
@@ -79,9 +82,10 @@ def hops(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CLI = """
 import sys
 from gamlp.cli.main import main
-from gamlp.run.train import train_run
+from gamlp.training.run_folder import RunFolder
+from gamlp.run.training import train_run
 
-train_run.__kwdefaults__["checkpoint_seconds"] = 0.0
+RunFolder.__init__.__defaults__ = (0.0,)
 sys.argv = ["gamlp", "train", *sys.argv[1:]]
 main()
 """

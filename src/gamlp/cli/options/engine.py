@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
-
-from gamlp.errors import GamlpError
-
-if TYPE_CHECKING:
-    from gamlp.spark.session import SparkSettings
 
 _SPARK = "Spark (docs/spark.md)"
 
 
-class Engine(StrEnum):
-    local = "local"
-    spark = "spark"
-
-
-EngineOption = Annotated[Engine, typer.Option("--engine", help="This machine, or Spark.", rich_help_panel=_SPARK)]
+EngineOption = Annotated[
+    str,
+    typer.Option("--engine", help="local: this machine; spark; or one that a plug-in brings.", rich_help_panel=_SPARK),
+]
 MasterOption = Annotated[
     str | None,
     typer.Option(
@@ -52,27 +42,7 @@ BlocksOption = Annotated[
 ]
 
 
-def spark_of(
-    engine: Engine, master: str | None, conf: list[str] | None, blocks: int | None = None
-) -> SparkSettings | None:
-    """Which Spark; None for this machine alone."""
-    from gamlp.spark.session import SparkSettings
-
-    if engine is Engine.spark:
-        return SparkSettings.of(master, conf or [])
-    given = {"--master": master, "--spark-conf": conf, "--blocks": blocks}
-    if named := [name for name, value in given.items() if value]:
-        raise GamlpError(f"{named[0]} is for Spark", hint="say --engine spark too")
-    return None
-
-
-@contextmanager
-def one_application(spark: SparkSettings | None) -> Iterator[None]:
-    """All that a verb does on Spark is one application."""
-    if spark is None:
-        yield
-        return
-    from gamlp.spark.session import keeping
-
-    with keeping():
-        yield
+def engine_settings(master: str | None, conf: list[str] | None, blocks: int | None) -> dict[str, Any]:
+    """What was given of an engine's own settings; an engine that does not know them refuses."""
+    given = {"master": master, "spark_conf": conf, "blocks": blocks}
+    return {name: value for name, value in given.items() if value}

@@ -13,8 +13,7 @@ from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
     from gamlp.recipe import Recipe
-    from gamlp.run.prepare import Resources
-    from gamlp.run.source import Source
+    from gamlp.run import Resources, Source
 
 
 class Precision(StrEnum):
@@ -94,7 +93,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Progress and result as
 def resources_of(device: str, memory: str | None, threads: int | None, processes: int = 1) -> Resources:
     """What the machine is to give; torch is told too."""
     from gamlp.io import parse_size
-    from gamlp.run.prepare import Resources
+    from gamlp.run import Resources
 
     budget = None if memory is None else parse_size(memory)
     if threads is not None:
@@ -109,7 +108,7 @@ def recipe_of(
 ) -> tuple[Recipe, str]:
     """The recipe that was asked for, and what to call it."""
     from gamlp.recipe import Recipe, parse_changes
-    from gamlp.run.source import default_recipe
+    from gamlp.run import default_recipe
 
     if recipe is not None and model is not None:
         raise GamlpError("give --model or --recipe, not both", hint="a recipe names its model")

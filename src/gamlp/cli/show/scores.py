@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gamlp.cli.show import display
 
 if TYPE_CHECKING:
-    from gamlp.explain import WeightsByDegree
-    from gamlp.run.runs import Trained
+    from gamlp.explanation import WeightsByDegree
+    from gamlp.run import Trained
 
 _NAMES = {"macro_f1": "macro-F1", "roc_auc": "ROC-AUC", "loss": "loss"}
 
@@ -74,7 +74,7 @@ def show_training(trained: Trained) -> None:
 
 def show_weights(weights: WeightsByDegree) -> None:
     """A small table for features, and one for labels."""
-    from gamlp.explain import grouped_hops
+    from gamlp.explanation import grouped_hops
 
     for name, first in (("features", 0), ("labels", weights.first_label_hop)):
         if getattr(weights.ranges[0], name) is None:

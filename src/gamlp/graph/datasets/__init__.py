@@ -1,1 +1,17 @@
+"""Datasets by name: bundled, generated, or read from raw files and kept in a cache. PyG is not imported for it."""
 
+from gamlp.graph.datasets.catalogue import (
+    DATASETS,  # all that are known, by name
+    Dataset,  # a name with its files, reader, split and counts
+)
+from gamlp.graph.datasets.loading import (
+    cache_folder,  # where converted graphs are kept
+    data_folder,  # where raw files are looked for
+    load,  # a dataset as a graph
+    open_or_load,  # a graph folder or URL, or a dataset by name
+    presence,  # every dataset, and whether its files are here
+)
+from gamlp.graph.datasets.synthetic import communities, mag_like, short_video  # generators, by the numbers wanted
+
+__all__ = ["DATASETS", "Dataset", "cache_folder", "communities", "data_folder", "load", "mag_like", "open_or_load"]
+__all__ += ["presence", "short_video"]

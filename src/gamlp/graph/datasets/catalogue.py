@@ -32,7 +32,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One name. `reader` is a key of `gamlp.graph.datasets.load.READERS`; folders are below the data folder."""
+    """One name. `reader` is a key of `gamlp.graph.datasets.loading.READERS`; folders are below the data folder."""
 
     name: str
     source: str

@@ -13,7 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.folder import GraphWriter
 from gamlp.graph.graph import UNKNOWN, Block, Labels
-from gamlp.graph.ingest.buckets import Buckets, bucket_count
+from gamlp.graph.ingest import Buckets, bucket_count
 from gamlp.graph.relations import REVERSE
 from gamlp.progress import Progress, silent
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.extmath import randomized_svd
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError, MissingExtra
@@ -45,8 +44,7 @@ class Cache:
         return Features(values) if fits else None
 
     def keep(self, kind: str, key: str, values: RowSource) -> Features:
-        """Written beside, renamed and mapped."""
-        self.folder.make()
+        """Written and mapped."""
         put_rows(self.place(kind, key), values)
         return Features(open_rows(self.place(kind, key)))
 
@@ -176,6 +174,8 @@ def _fitted(sample: Any, width: int, wide: int, seed: int) -> Array:
         dense = sample.toarray() if sparse.issparse(sample) else sample
         _, values, components = np.linalg.svd(dense.astype(np.float64), full_matrices=False)
     else:
+        from sklearn.utils.extmath import randomized_svd  # imported here: it takes a second
+
         # Seven rounds of power iteration: spectra of bags of words fall slowly, and four leave a visible error.
         _, values, components = randomized_svd(sample, kept, n_oversamples=32, n_iter=7, random_state=seed)
     inside = values[:kept] > 1e-6 * values[0]  # below it float32 holds nothing but noise

@@ -1,1 +1,60 @@
+"""Tables of nodes and edges → a graph folder. The rules of columns and rows are also those of Spark's ingest."""
 
+from gamlp.graph.ingest.buckets import Buckets, bucket_count  # edges of any number, sorted in a memory budget
+from gamlp.graph.ingest.build import (
+    IngestOptions,  # how tables are read, on every engine
+    Tables,  # the place of one table, or of several by what they hold
+    ingest,  # tables → a graph folder, on this machine
+    settled_joins,  # which types the relations of tables join
+    type_tables,  # node tables by type, and the target
+    unnamed_edges,  # the error of edges between several types without names
+)
+from gamlp.graph.ingest.columns import (
+    BadRows,  # what to do with bad rows, and how many there were
+    Column,
+    OnBad,
+    Rows,  # the rows of a batch, and which of them are good
+    is_null,
+    numbers,
+    plain,
+    shown,
+)
+from gamlp.graph.ingest.edges import (
+    MOST_RELATIONS,
+    EdgeNames,  # which columns of an edge table are what
+    read_relations,
+    read_weights,
+    refuse_undeclared,
+    refuse_unknown,
+    stranger,
+    too_heavy,
+    too_many_relations,
+)
+from gamlp.graph.ingest.features import ColumnFeatures  # columns of numbers and lists → a matrix
+from gamlp.graph.ingest.ids import IdMap, as_integers, as_text  # original ids ↔ rows
+from gamlp.graph.ingest.labels import (
+    MOST_CLASSES,
+    LabelColumn,  # one label or many from a column
+    class_numbers,
+    split_roles,
+    too_many_classes,
+    trimmed,
+)
+from gamlp.graph.ingest.nodes import (
+    NodeNames,  # which columns of a node table are what
+    RandomSplit,
+    check_ids,
+    choose,
+    feature_names,
+)
+from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
+from gamlp.graph.ingest.tables import Batch  # rows of a table with their place in it
+
+__all__ = [
+    "MOST_CLASSES", "MOST_RELATIONS", "BadRows", "Batch", "Buckets", "Column", "ColumnFeatures", "EdgeNames", "IdMap",
+    "IngestOptions", "IngestReport", "LabelColumn", "NodeNames", "OnBad", "RandomSplit", "Rows", "Tables",
+    "as_integers", "as_text", "bucket_count", "check_ids", "choose", "class_numbers", "feature_names", "ingest",
+    "is_null", "numbers", "plain", "read_relations", "read_weights", "refuse_undeclared", "refuse_unknown",
+    "settled_joins", "shown", "split_roles", "stranger", "too_heavy", "too_many_classes", "too_many_relations",
+    "trimmed", "type_tables", "unnamed_edges",
+]  # fmt: skip

@@ -113,7 +113,7 @@ def _both(one: Spilled) -> list[Buckets]:
     return [one.forward] if one.backward is None else [one.forward, one.backward]
 
 
-Tables = Path | Mapping[str, Path]  # one table, or several by what they hold
+Tables = str | Path | Mapping[str, str | Path]  # one table, or several by what they hold
 _JOIN = "add --join NAME=SOURCE:TARGET"
 
 
@@ -151,7 +151,11 @@ def type_tables(
 
 
 def edge_tables(
-    edges: Tables, names: EdgeNames, names_of: Mapping[str, EdgeNames], joins: Joins, types: Mapping[str, object]
+    edges: Path | Mapping[str, Path],
+    names: EdgeNames,
+    names_of: Mapping[str, EdgeNames],
+    joins: Joins,
+    types: Mapping[str, object],
 ) -> tuple[list[EdgesTable], Joins]:
     """Edge tables, and the types that their relations join."""
     joins = settled_joins(edges, names_of, joins, types)
@@ -236,7 +240,7 @@ class IngestOptions:
 
     edges: Tables
     nodes: Tables
-    out: Path
+    out: str | Path
     edge_names: EdgeNames = field(default_factory=EdgeNames)
     node_names: NodeNames = field(default_factory=NodeNames)
     directed: bool = False
@@ -253,9 +257,9 @@ class IngestOptions:
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
 
 
-def as_paths(tables: str | Mapping[str, str]) -> Tables:
-    """One table's place, or several tables' by name."""
-    return Path(tables) if isinstance(tables, str) else {name: Path(place) for name, place in tables.items()}
+def _as_paths(tables: Tables) -> Path | dict[str, Path]:
+    """One table's place, or several tables' by name, on this machine."""
+    return {name: Path(place) for name, place in tables.items()} if isinstance(tables, Mapping) else Path(tables)
 
 
 def ingest(options: IngestOptions, progress: Progress = silent) -> IngestReport:
@@ -264,12 +268,13 @@ def ingest(options: IngestOptions, progress: Progress = silent) -> IngestReport:
     check_fractions(options.fractions)
     memory = options.memory or available_memory() // 2
     bad = BadRows(options.on_bad)
-    types, target = type_tables(options.nodes, options.node_names, options.names_of, options.target)
+    types, target = type_tables(_as_paths(options.nodes), options.node_names, options.names_of, options.target)
     given = Joins(options.joins, directed=options.directed)
-    edges, joins = edge_tables(options.edges, options.edge_names, options.edge_names_of, given, types)
+    edges, joins = edge_tables(_as_paths(options.edges), options.edge_names, options.edge_names_of, given, types)
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
     nodes = {kind: NodesTable(one.table, one.names, bad, size, progress, kind) for kind, one in types.items()}
-    with writing(options.out, options.name or options.out.name, target=target) as writer:
+    out = Path(options.out)
+    with writing(out, options.name or out.name, target=target) as writer:
         report = IngestReport(str(options.out), 0, target=target)
         ids, counts = _read_nodes(options, nodes, writer, report)
         if any(known.by_hash for known in ids.values()):
@@ -334,4 +339,5 @@ def _read_edges(
 
 
 def _file_names(tables: Tables) -> str | dict[str, str]:
-    return {name: path.name for name, path in tables.items()} if isinstance(tables, Mapping) else tables.name
+    paths = _as_paths(tables)
+    return {name: path.name for name, path in paths.items()} if isinstance(paths, Mapping) else paths.name

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.features.columns import ArrayFeatures, ColumnFeatures, FeatureSource
 from gamlp.graph.folder import GraphWriter
 from gamlp.graph.graph import ROLES, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, Column, Rows, shown
+from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureSource
 from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport

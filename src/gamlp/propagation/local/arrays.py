@@ -23,7 +23,7 @@ _STEP = 1 << 14
 def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None) -> list[Array]:
     """[X^(0), …, X^(K)], each `[n, d]`; float16 as numpy's own, bfloat16 as the uint16 of its bits.
 
-    >>> graph = Graph.from_arrays([[0, 1], [1, 2]], np.eye(3))
+    >>> graph = Graph.from_arrays([[0, 1], [1, 2]], [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
     >>> [round(float(value), 3) for value in hops_in_memory(graph, FeatureSignal(hops=1))[1][0]]
     [0.5, 0.408, 0.0]
     """

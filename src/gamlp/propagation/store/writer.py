@@ -161,7 +161,7 @@ class StoreWriter:
     def _check_plan(self, wanted: dict[str, Any]) -> None:
         path = self.place / PLAN
         if not path.exists():
-            from gamlp.graph.features.missing import FOLDER as MADE  # imported here: it needs scikit-learn
+            from gamlp.graph.features import FOLDER as MADE  # imported here: it needs scikit-learn
 
             known = (MANIFEST, MADE)  # features that were made for a graph that nothing can be kept with
             foreign = [name for name in self.place.names() if name not in known and not name.startswith(".lock")]

@@ -10,7 +10,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.graph import ONE_TYPE, ROLES, UNKNOWN, Labels, Split, nodes_folder, random_split
-from gamlp.io import ChecksumStream, Place, npy_header, put_rows
+from gamlp.io import Place, npy_header, put_rows
 from gamlp.spark.ingest.block_files import Rows, staged
 
 _TRAIN = ROLES.index("train")
@@ -33,20 +33,18 @@ class AnswerFiles:
         name = f"{nodes_folder(self.kind)}/labels.npy"
         shape = (self.rows.count, self.classes) if self.many else (self.rows.count,)
         with (self.graph / name).writing() as stream:
-            tallied = ChecksumStream(stream)
-            tallied.write(npy_header(shape, np.int8 if self.many else np.int32))
+            stream.write(npy_header(shape, np.int8 if self.many else np.int32))
             for block in range(self.rows.blocks):
                 for values in self._labels(block):
-                    tallied.write(np.ascontiguousarray(values).data)
-        return {"files": {name: tallied.facts()}}
+                    stream.write(np.ascontiguousarray(values).data)
+        return {"files": {name: stream.size_and_checksum()}}
 
     def write_given_split(self) -> dict[str, Any]:
         """The roles of the table; where there are labels, of labelled nodes alone."""
         found = _Roles(self.classes)
         name = f"{nodes_folder(self.kind)}/split.npy"
         with (self.graph / name).writing() as stream:
-            tallied = ChecksumStream(stream)
-            tallied.write(npy_header((self.rows.count,), np.int8))
+            stream.write(npy_header((self.rows.count,), np.int8))
             for block in range(self.rows.blocks):
                 roles = staged(self.staging / f"roles/{block:05d}.npy").copy()  # a file is mapped for reading
                 at = 0
@@ -56,8 +54,8 @@ class AnswerFiles:
                     at += len(values)
                 if not self.classes:
                     found.count(roles)
-                tallied.write(np.ascontiguousarray(roles).data)
-        return {"files": {name: tallied.facts()}, **found.facts()}
+                stream.write(np.ascontiguousarray(roles).data)
+        return {"files": {name: stream.size_and_checksum()}, **found.facts()}
 
     def write_random_split(self, fractions: Sequence[float], seed: int, stratified: bool) -> dict[str, Any]:
         """The split that `gamlp ingest` makes of the same labels: in one task, 13 to 30 bytes a node."""

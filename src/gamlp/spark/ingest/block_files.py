@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ONE_TYPE, UNKNOWN, Block, FileFacts, block_folder, features_files
-from gamlp.graph.ingest.edges import too_heavy
+from gamlp.graph.ingest import too_heavy
 from gamlp.io import Place, open_rows, put_rows
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 

@@ -26,12 +26,17 @@ from gamlp.graph import (
     building,
     check_fractions,
 )
-from gamlp.graph.ingest.build import settled_joins, type_tables, unnamed_edges
-from gamlp.graph.ingest.columns import OnBad
-from gamlp.graph.ingest.edges import EdgeNames
-from gamlp.graph.ingest.labels import class_numbers
-from gamlp.graph.ingest.nodes import NodeNames, RandomSplit
-from gamlp.graph.ingest.report import IngestReport
+from gamlp.graph.ingest import (
+    EdgeNames,
+    IngestReport,
+    NodeNames,
+    OnBad,
+    RandomSplit,
+    class_numbers,
+    settled_joins,
+    type_tables,
+    unnamed_edges,
+)
 from gamlp.io import Place
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent

@@ -16,18 +16,23 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ONE_RELATION, ONE_TYPE, Join, check_name
-from gamlp.graph.ingest.columns import Column, OnBad, is_null, numbers, plain, shown
-from gamlp.graph.ingest.edges import (
+from gamlp.graph.ingest import (
     MOST_RELATIONS,
+    Column,
+    OnBad,
+    as_text,
+    check_ids,
+    is_null,
+    numbers,
+    plain,
     read_relations,
     read_weights,
     refuse_undeclared,
     refuse_unknown,
+    shown,
     stranger,
     too_many_relations,
 )
-from gamlp.graph.ingest.ids import as_text
-from gamlp.graph.ingest.nodes import check_ids
 from gamlp.spark.ingest.node_checks import note_batch, without_ragged
 from gamlp.spark.ingest.notes import NotedRows, Notes, id_key
 

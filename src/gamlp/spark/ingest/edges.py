@@ -10,9 +10,7 @@ import pyarrow as pa
 
 from gamlp.errors import GamlpError
 from gamlp.graph import ONE_RELATION, BlockEntry, FileFacts, Join, Joins, RelationEntry
-from gamlp.graph.ingest.columns import OnBad
-from gamlp.graph.ingest.edges import MOST_RELATIONS, EdgeNames, stranger, too_many_relations
-from gamlp.graph.ingest.nodes import choose
+from gamlp.graph.ingest import MOST_RELATIONS, EdgeNames, OnBad, choose, stranger, too_many_relations
 from gamlp.io import Place
 from gamlp.progress import Progress
 from gamlp.spark.ingest.block_files import CsrBlocks, Rows

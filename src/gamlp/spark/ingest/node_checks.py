@@ -15,11 +15,19 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.features.columns import ColumnFeatures
-from gamlp.graph.ingest.columns import Column, OnBad, is_null, plain, shown
-from gamlp.graph.ingest.ids import as_integers
-from gamlp.graph.ingest.labels import LabelColumn, split_roles, trimmed
-from gamlp.graph.ingest.nodes import check_ids
+from gamlp.graph.ingest import (
+    Column,
+    ColumnFeatures,
+    LabelColumn,
+    OnBad,
+    as_integers,
+    check_ids,
+    is_null,
+    plain,
+    shown,
+    split_roles,
+    trimmed,
+)
 from gamlp.kernel import FloatName, cannot_hold, store_as, too_large
 from gamlp.spark.ingest.notes import NotedRows, Notes, id_key
 

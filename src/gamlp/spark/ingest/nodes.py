@@ -11,9 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.columns import OnBad
-from gamlp.graph.ingest.labels import MOST_CLASSES, too_many_classes
-from gamlp.graph.ingest.nodes import NodeNames, choose, feature_names
+from gamlp.graph.ingest import MOST_CLASSES, NodeNames, OnBad, choose, feature_names, too_many_classes
 from gamlp.io import Place
 from gamlp.kernel import MOST_NODES, FloatName
 from gamlp.progress import Progress

@@ -16,8 +16,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.columns import BadRows, OnBad, Rows
-from gamlp.graph.ingest.tables import Batch
+from gamlp.graph.ingest import BadRows, Batch, OnBad, Rows
 
 Key = list[Any]  # compares as ids are ordered: integers, then texts
 Finding = tuple[Key, dict[str, Any]]  # of which row, and the parts of its sentence

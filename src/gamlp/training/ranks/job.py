@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 import time
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,15 +20,17 @@ from torch import distributed
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place, available_memory, usable_cores
+from gamlp.progress import silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run.prepare import Prepared, reopened
 from gamlp.training.bundle import make_model
 from gamlp.training.checkpoint import Weights, read_tensors, save_tensors, sealed
 from gamlp.training.device import choose_device
-from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, fit
+from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import World
+from gamlp.training.rows import Prepared, reopened
+from gamlp.training.seeds import SeedFiles, fit_prepared
 
 DRIVER = "GAMLP_DRIVER"  # the process whose end ends the workers it started on the same machine
 _BETWEEN_PUTS = 1.0  # seconds
@@ -89,6 +92,23 @@ class TrainingJob(BaseModel):
         raise GamlpError("these rows are not those of a store's split", hint="train them in one process")
 
 
+@contextmanager
+def shared_job(prepared: Prepared, seed: int, files: SeedFiles, **settings: Any) -> Iterator[TrainingJob]:
+    """The job of a seed; its folder goes when the block ends, the log only when it ends well."""
+    if files.job is None or files.checkpoint is None:
+        raise GamlpError("several processes need a folder that all of them see", hint="give an --out folder")
+    folder = Place.of(files.job)
+    folder.make()
+    try:
+        yield TrainingJob.of(
+            prepared, seed, files.checkpoint, folder, checkpoint_seconds=files.checkpoint_seconds, **settings
+        )
+    finally:
+        folder.remove()
+    if files.log is not None:
+        files.log.unlink(missing_ok=True)
+
+
 def _same_rows(one: Prepared, other: Prepared) -> bool:
     pairs = [(one.train, other.train), (one.valid, other.valid)]
     return all(
@@ -123,16 +143,9 @@ def _train(job: TrainingJob, world: World, device: torch.device) -> None:
     checkpoint = Place.of(job.checkpoint)
     machine = Machine(device, memory, checkpoint, job.checkpoint_seconds, world)
     with _Lines(Place.of(job.metrics)) if world.rank == 0 else nullcontext() as lines:
-        fitted = fit(
-            lambda: make_model(prepared.recipe, prepared.shape),
-            prepared.train,
-            prepared.valid,
-            prepared.recipe.training,
-            seed=job.seed,
-            machine=machine,
-            observe=None if lines is None else lines.observe,
-            **({} if lines is None else {"progress": lines.progress}),
-        )
+        progress = silent if lines is None else lines.progress
+        observe = None if lines is None else lines.observe
+        fitted = fit_prepared(prepared, job.seed, machine, observe=observe, progress=progress)
     if world.rank == 0:
         facts = {"epoch": fitted.epoch, "epochs": fitted.epochs, "valid": fitted.valid, "stopped": fitted.stopped}
         save_tensors(Place.of(job.result), fitted.weights, sealed(json.dumps({"fitted": facts}), fitted.weights))

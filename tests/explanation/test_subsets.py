@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.explain import subsets as explain_subsets
-from gamlp.explain.subsets import ChannelShares, SubsetShares, shares_by_subset
+from gamlp.explanation import subsets as explain_subsets
+from gamlp.explanation.subsets import ChannelShares, SubsetShares, shares_by_subset
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.sign import SIGN
-from gamlp.run.prepare import Prepared
-from gamlp.run.train import prepare
+from gamlp.run.preparation import prepare
+from gamlp.training.rows import Prepared
 from tests.training.small import ONE_THREAD, make_graph
 from tests.training.small import RECIPE as PLAIN
 from tests.training.typed_small import RECIPE, planted

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gamlp.explain.weights import degree_bounds, grouped_hops, weights_by_class, weights_by_degree
+from gamlp.explanation.weights import degree_bounds, grouped_hops, weights_by_class, weights_by_degree
 from gamlp.graph import Graph, Labels, Split
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.shape import HopWeights, Shape

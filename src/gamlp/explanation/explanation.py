@@ -13,15 +13,15 @@ import numpy as np
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.explain.nodes import NodeExplanation, check_kept, explain_nodes
-from gamlp.explain.plots import check_matplotlib, save_figure, weights_figure
-from gamlp.explain.subsets import SubsetShares, shares_by_subset
-from gamlp.explain.weights import WeightsByClass, WeightsByDegree, weights_by_class, weights_by_degree
+from gamlp.explanation.nodes import NodeExplanation, check_kept, explain_nodes
+from gamlp.explanation.plots import check_matplotlib, save_figure, weights_figure
+from gamlp.explanation.subsets import SubsetShares, shares_by_subset
+from gamlp.explanation.weights import WeightsByClass, WeightsByDegree, weights_by_class, weights_by_degree
 from gamlp.graph import Graph, rows_by_id
 from gamlp.io import write_json, write_text
 from gamlp.propagation import HopStore
-from gamlp.run.prepare import rows_of
 from gamlp.training.bundle import Bundle
+from gamlp.training.rows import rows_of
 
 PICTURES = (".png", ".svg")
 SUFFIXES = (".json", ".csv", *PICTURES)

@@ -13,9 +13,9 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError, MissingExtra
-from gamlp.explain.nodes import NodeExplanation
-from gamlp.explain.subsets import SubsetShares
-from gamlp.explain.weights import WeightsByClass, WeightsByDegree
+from gamlp.explanation.nodes import NodeExplanation
+from gamlp.explanation.subsets import SubsetShares
+from gamlp.explanation.weights import WeightsByClass, WeightsByDegree
 from gamlp.io import atomic_file
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gamlp.explain.weights import MOST_ROWS, drawn
+from gamlp.explanation.weights import MOST_ROWS, drawn
 from gamlp.training.batches import HopRows, read_batches
 
 _BATCH = 4096

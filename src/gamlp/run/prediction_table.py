@@ -20,9 +20,9 @@ from gamlp.graph import ROLES, Ids, Labels, Split
 from gamlp.io import atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.run.prepare import rows_of
 from gamlp.training.batches import read_batches
 from gamlp.training.bundle import Bundle
+from gamlp.training.rows import rows_of
 from gamlp.training.scores import probabilities
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")

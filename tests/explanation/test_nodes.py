@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from gamlp.errors import GamlpError
-from gamlp.explain.nodes import NodeExplanation, explain_nodes
+from gamlp.explanation.nodes import NodeExplanation, explain_nodes
 from gamlp.graph import Graph, Ids, Labels, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.train import plan_of
 from gamlp.training.bundle import Bundle, make_model
+from gamlp.training.rows import plan_of
 
 COUNT, HOPS, CLASSES = 40, 3, ("ant", "bee", "<cat>", "d,e")
 
@@ -194,7 +194,7 @@ def test_a_node_whose_hops_were_not_kept(tmp_path: Path) -> None:
 
 def test_more_nodes_than_are_read_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = explained(bundle(), graph(), tmp_path, np.arange(COUNT))
-    monkeypatch.setattr("gamlp.explain.nodes._BATCH", 7)
+    monkeypatch.setattr("gamlp.explanation.nodes._BATCH", 7)
     parts = explained(bundle(), graph(), tmp_path, np.arange(COUNT))
     for one, two in zip(whole, parts, strict=True):
         assert asdict(one)["hops"][0]["weight"] == pytest.approx(asdict(two)["hops"][0]["weight"], abs=1e-6)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.explain.nodes import Answer, HopPart, NodeExplanation
-from gamlp.explain.plots import MOST_ROWS, panels, save_figure, weights_figure
-from gamlp.explain.weights import ClassRows, DegreeRange, WeightsByClass, WeightsByDegree
+from gamlp.explanation.nodes import Answer, HopPart, NodeExplanation
+from gamlp.explanation.plots import MOST_ROWS, panels, save_figure, weights_figure
+from gamlp.explanation.weights import ClassRows, DegreeRange, WeightsByClass, WeightsByDegree
 
 pytest.importorskip("matplotlib", reason="gamlp[plots] is not installed")
 NAMES = (

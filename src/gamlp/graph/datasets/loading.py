@@ -15,12 +15,9 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets import download, hgb, npz, ogb, planetoid, sampled, twitch
-from gamlp.graph.datasets import download as archive
-from gamlp.graph.datasets import load as bundled
 from gamlp.graph.datasets.catalogue import DATASETS, Counts, Dataset, find
 from gamlp.graph.datasets.conversion import Conversion
-from gamlp.graph.datasets.synthetic import heterogeneous as synthetic_types
-from gamlp.graph.datasets.synthetic import homogeneous as synthetic
+from gamlp.graph.datasets.synthetic import communities, mag_like, short_video
 from gamlp.graph.folder import open_graph, writing
 from gamlp.graph.graph import ROLES, Graph, Labels, Split
 from gamlp.graph.manifest import digest
@@ -98,7 +95,7 @@ READERS: dict[str, Callable[[Conversion], None]] = {
     "twitch": twitch.read,
     "hgb": hgb.read,
 }
-BUNDLED: dict[str, Callable[[], Graph]] = {"digits": bundled.digits, "karate": bundled.karate}
+BUNDLED: dict[str, Callable[[], Graph]] = {"digits": digits, "karate": karate}
 # Raised when a reader's or generator's result changes, so that what was cached before is not used; 1 for all others.
 _READINGS = {"ogb-types": 2, "hgb": 2}
 
@@ -167,11 +164,18 @@ def load(
 def open_or_load(
     graph: str | Path, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent
 ) -> Graph:
-    """A graph folder, or one behind a URL, or a dataset by name; a folder is preferred where both are there."""
-    if is_url(str(graph)):
-        return open_graph(str(graph))
-    if Path(graph).is_dir():
-        return open_graph(Path(graph))
+    """A graph: of a folder, behind a URL, or a dataset by name; a folder is preferred where both are there.
+
+    graph: the folder, the URL or the name; `gamlp datasets` lists names.
+    data_dir: raw files of datasets. (default: the environment's GAMLP_DATA)
+    seed: draws the split of a dataset whose protocol says at random.
+    progress: is told how far the conversion of raw files is.
+
+    >>> open_or_load("karate").nodes.count
+    34
+    """
+    if is_url(str(graph)) or Path(graph).is_dir():
+        return open_graph(graph)
     if len(Path(graph).parts) > 1:
         raise GamlpError("there is no such graph folder", file=graph)
     return load(str(graph), data_dir, seed, progress)
@@ -230,7 +234,7 @@ def _converted(dataset: Dataset, place: Path, memory: int, progress: Progress) -
     with tempfile.TemporaryDirectory(prefix="gamlp-") as unpacked:
         if place.is_file():
             with disk_full_as_error(Path(unpacked)):
-                archive.unpack(place, dataset.files, Path(unpacked))
+                download.unpack(place, dataset.files, Path(unpacked))
             place = Path(unpacked)
         with writing(folder, dataset.name, target=dataset.target, replace=True) as writer:
             writer.source = {"dataset": dataset.name, "from": dataset.source, "split": dataset.split}
@@ -264,15 +268,15 @@ def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:
 
 
 def _communities(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:
-    return synthetic.communities(folder, **dataclasses.asdict(counts), seed=seed, progress=progress)
+    return communities(folder, **dataclasses.asdict(counts), seed=seed, progress=progress)
 
 
 def _short_video(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:
-    return synthetic.short_video(folder, seed=seed, progress=progress)
+    return short_video(folder, seed=seed, progress=progress)
 
 
 def _mag_like(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:
-    return synthetic_types.mag_like(folder, seed=seed, progress=progress)
+    return mag_like(folder, seed=seed, progress=progress)
 
 
 GENERATED: dict[str, Callable[[Path, Counts, int, Progress], Graph]] = {

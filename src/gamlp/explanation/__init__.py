@@ -1,16 +1,16 @@
 """What a trained model listens to: hops, relations and labels; of groups of nodes and of single ones."""
 
 # All of it at once, as JSON, CSV or a picture
-from gamlp.explain.explanation import Explanation, check_file, explain_model
+from gamlp.explanation.explanation import Explanation, check_file, explain_model
 
 # Why a node got its label
-from gamlp.explain.nodes import NodeExplanation
+from gamlp.explanation.nodes import NodeExplanation
 
 # Which subsets of relations bring what
-from gamlp.explain.subsets import SubsetShares, shares_by_subset
+from gamlp.explanation.subsets import SubsetShares, shares_by_subset
 
 # Weights over hops: by degree, by class, of every row; and as columns that fit a page
-from gamlp.explain.weights import (
+from gamlp.explanation.weights import (
     WeightsByClass,
     WeightsByDegree,
     degree_bounds,

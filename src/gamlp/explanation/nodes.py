@@ -14,9 +14,9 @@ from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, Ids
 from gamlp.models.shape import Branches, HopWeights
 from gamlp.propagation import HopStore
-from gamlp.run.prepare import rows_of
 from gamlp.training.batches import read_batches
 from gamlp.training.bundle import Bundle
+from gamlp.training.rows import rows_of
 from gamlp.training.scores import probabilities
 
 TOP_CLASSES = 5

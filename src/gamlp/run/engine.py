@@ -1,0 +1,166 @@
+"""Where the steps of a run happen: what every engine can do, and the engine of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph
+from gamlp.graph.ingest import IngestOptions, IngestReport, ingest
+from gamlp.io.place import Place
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore, Plan
+from gamlp.propagation import LocalEngine as LocalPropagation
+from gamlp.run.resources import Resources
+
+if TYPE_CHECKING:  # torch is imported by the steps that need it
+    from gamlp.run.prediction_table import Written
+    from gamlp.training.bundle import Bundle
+    from gamlp.training.loop import Fitted, Observe
+    from gamlp.training.rows import Prepared
+    from gamlp.training.seeds import SeedFiles
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A trained model with the nodes it is asked about."""
+
+    bundle: Bundle
+    store: HopStore
+    graph: Graph
+
+
+# Opens a trained model; hops that must be made for it are made in a folder, or where they usually are.
+Opening = Callable[[Path | None], AbstractContextManager[Opened]]
+
+
+class Engine(Protocol):
+    """Does the steps of a run, here or elsewhere; the same graph and recipe give the same results on every engine.
+
+    It is made from `Resources` and refuses settings that it does not know. `one_machine`: whether methods that hold
+    the whole graph in memory may run beside it.
+    """
+
+    one_machine: bool
+
+    def ingest(self, options: IngestOptions, progress: Progress = silent) -> IngestReport:
+        """Tables → a graph folder."""
+
+    def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
+        """Run a plan over a graph into a store; an interrupted run, run again, ends with the same bytes."""
+
+    def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
+        """The graph of some rows alone, in a folder."""
+
+    def fit(
+        self,
+        prepared: Prepared,
+        seed: int,
+        files: SeedFiles | None = None,
+        *,
+        observe: Observe | None = None,
+        progress: Progress = silent,
+    ) -> Fitted:
+        """Train one seed."""
+
+    def predict(
+        self,
+        opening: Opening,
+        out: str | Path,
+        *,
+        rows: str = "all",
+        each_class: bool = True,
+        batch_size: int | None = None,
+        keep_finished: bool = False,
+        progress: Progress = silent,
+    ) -> Written | None:
+        """Write a table of predictions. With `keep_finished` one that was written before may stay (None)."""
+
+    def close(self) -> None:
+        """Let go of what the engine holds."""
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """All steps on this machine."""
+
+    resources: Resources
+    one_machine = True
+
+    def __post_init__(self) -> None:
+        if self.resources.settings:
+            name = next(iter(self.resources.settings)).replace("_", "-")
+            raise GamlpError(f"--{name} is for Spark", hint="say --engine spark too")
+
+    def ingest(self, options: IngestOptions, progress: Progress = silent) -> IngestReport:
+        return ingest(replace(options, memory=options.memory or self.resources.memory), progress)
+
+    def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
+        return self._propagator().propagate(graph, plan, store, progress)
+
+    def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
+        return self._propagator().induce(graph, rows, folder, progress)
+
+    def _propagator(self) -> LocalPropagation:
+        return LocalPropagation(memory=self.resources.memory, threads=self.resources.threads)
+
+    def fit(
+        self,
+        prepared: Prepared,
+        seed: int,
+        files: SeedFiles | None = None,
+        *,
+        observe: Observe | None = None,
+        progress: Progress = silent,
+    ) -> Fitted:
+        from gamlp.training.device import choose_device
+        from gamlp.training.loop import Machine
+        from gamlp.training.ranks.job import fitted_of, shared_job
+        from gamlp.training.ranks.launch import launch_processes
+        from gamlp.training.seeds import SeedFiles, fit_prepared
+
+        given, count, files = self.resources, self.resources.processes, files or SeedFiles()
+        if count == 1:
+            machine = Machine(choose_device(given.device), given.memory, files.checkpoint, files.checkpoint_seconds)
+            return fit_prepared(prepared, seed, machine, observe=observe, progress=progress)
+        shares = {
+            "device": given.device,
+            "threads": None if given.threads is None else max(1, given.threads // count),
+            "memory": None if given.memory is None else given.memory // count,
+        }
+        with shared_job(prepared, seed, files, **shares) as job:
+            assert files.log is not None
+            found = launch_processes(job, count, log=files.log, told=files.observed, observe=observe, progress=progress)
+        return fitted_of(prepared, *found)
+
+    def predict(
+        self,
+        opening: Opening,
+        out: str | Path,
+        *,
+        rows: str = "all",
+        each_class: bool = True,
+        batch_size: int | None = None,
+        keep_finished: bool = False,
+        progress: Progress = silent,
+    ) -> Written | None:
+        from gamlp.run.prediction_table import check_suffix, choose_rows, write_predictions
+        from gamlp.training.device import choose_device
+
+        out = Path(out)
+        check_suffix(out)
+        device = choose_device(self.resources.device)
+        with opening(out.parent) as read:
+            return write_predictions(
+                read.bundle, read.store, read.graph.nodes.ids, out,
+                rows=choose_rows(read.store, rows), each_class=each_class, batch_size=batch_size, device=device,
+                progress=progress,
+            )  # fmt: skip
+
+    def close(self) -> None:
+        pass

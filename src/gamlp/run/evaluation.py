@@ -1,0 +1,112 @@
+"""Scores of a trained run: of its own test rows, or of another graph's labelled rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.explanation.weights import WeightsByDegree
+from gamlp.graph.graph import Graph
+from gamlp.io.files import write_json
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.report import Observed, write_report
+from gamlp.run.resources import LOCAL, Resources
+from gamlp.run.trained import graph_of, hops_beside
+from gamlp.training.batches import Batches
+from gamlp.training.bundle import Bundle
+from gamlp.training.checks import check_store, with_classes
+from gamlp.training.device import choose_device
+from gamlp.training.rows import plan_of, rows_of, without_folds
+from gamlp.training.run_folder import RunFolder
+from gamlp.training.scores import Watch, full_report, summary
+
+Watching = Callable[[dict[int, Bundle], HopStore, Array], dict[int, Watch]]  # who looks on, seed by seed
+
+
+def evaluate(
+    run: RunFolder,
+    graph: Graph | None = None,
+    *,
+    trust: str | None = None,
+    own: Graph | None = None,
+    weights: WeightsByDegree | None = None,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Scores of the run's own test rows, or of another graph's labelled rows: its test rows where it has some.
+
+    Writes the report. `own` is the run's graph and `weights` are its weights over hops, where they are known already.
+    """
+    bundles, device = run.bundles(trust), choose_device(resources.device)
+    if graph is None:
+        store, begun = HopStore.open(run.store_path()), time.monotonic()
+        observed = Observed(own or _graph_if_found(run, store, progress))
+        report = evaluate_run(run, trust=trust, resources=resources, watching=observed.watch)
+        run.note_timings(evaluation=time.monotonic() - begun)
+        page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
+        return {**report, "many": next(iter(bundles.values())).many, "report": str(page)}
+    bundle = next(iter(bundles.values()))
+    graph = with_classes(graph, bundle.classes)
+    labels, split = graph.nodes.labels, graph.nodes.split
+    known = np.zeros(0, bool) if labels is None else labels.known()
+    if not known.any():
+        raise GamlpError(f"graph '{graph.name}' has no labels to compare with", hint="gamlp predict needs none")
+    test = split is not None and known[split.test].any()
+    rows = split.test[known[split.test]] if split is not None and test else np.flatnonzero(known)
+    with hops_beside(bundle, graph, run.path, resources, progress) as store:
+        observed, part = Observed(graph), "test" if test else "labelled"
+        report = evaluate_rows(bundles, store, rows, resources, observed.watch)
+        page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device)
+    return {"graph": graph.name, "part": part, **report, "many": bundle.many, "report": str(page)}
+
+
+def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> Graph | None:
+    try:
+        return graph_of(run, store, progress)
+    except GamlpError:
+        return None  # the report then names nodes by their rows
+
+
+def evaluate_run(
+    run: RunFolder, *, trust: str | None = None, resources: Resources = LOCAL, watching: Watching | None = None
+) -> dict[str, Any]:
+    """Test rows of the run's own graph, read once, for every seed; written into the run."""
+    bundles = run.bundles(trust)
+    store = HopStore.open(run.store_path())
+    first = next(iter(bundles.values()))
+    check_store(store, without_folds(plan_of(first.recipe)))
+    split, labels = store.split, store.labels
+    assert split is not None and labels is not None
+    rows = split.test[labels.known()[split.test]]
+    if not len(rows):
+        raise GamlpError(
+            "the graph has no labelled test rows", file=store.folder, hint="evaluate on another: --graph GRAPH"
+        )
+    report = evaluate_rows(bundles, store, rows, resources, watching)
+    report["valid"] = summary([bundle.report["valid"] for bundle in bundles.values()]) if first.report["valid"] else {}
+    write_json(run.evaluation_path, report)
+    return report
+
+
+def evaluate_rows(
+    bundles: dict[int, Bundle],
+    store: HopStore,
+    rows: Array,
+    resources: Resources = LOCAL,
+    watching: Watching | None = None,
+) -> dict[str, Any]:
+    """Scores of rows for every seed, with their mean and deviation."""
+    device = choose_device(resources.device)
+    watches = {} if watching is None else watching(bundles, store, rows)
+    seeds = {}
+    for seed, bundle in bundles.items():
+        read = rows_of(store, bundle.recipe, rows)
+        batches = Batches(read, bundle.recipe.training.batch_size, device, memory=0)
+        seeds[seed] = full_report(bundle.model().to(device), batches, watches.get(seed))
+    return {"rows": len(rows), **summary(list(seeds.values())), "seeds": seeds}

@@ -1,0 +1,79 @@
+"""The whole path with sensible defaults: tables or a graph → a trained run, its scores, and what it listens to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gamlp.explanation.weights import WeightsByDegree
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.recipe.recipe import Recipe
+from gamlp.report import Observed, listening, write_report
+from gamlp.run.evaluation import evaluate, evaluate_rows
+from gamlp.run.prediction_table import Written
+from gamlp.run.resources import LOCAL, Resources
+from gamlp.run.source import Source
+from gamlp.run.trained import predict
+from gamlp.run.training import Trained, train
+from gamlp.training.bundle import best_seed
+from gamlp.training.device import choose_device
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`test` is None without labelled test rows, `predictions` where the graph was given as a graph."""
+
+    trained: Trained
+    test: dict[str, Any] | None
+    weights: WeightsByDegree | None
+    predictions: Written | None
+    report: Path
+
+
+def run_path(
+    source: Source,
+    recipe: Recipe,
+    out: Path,
+    *,
+    predictions: bool = False,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> Outcome:
+    """Train what is not trained yet, score test rows where there are some, and look at the weights over hops."""
+    trained = train(source, recipe, out, resume=True, resources=resources, progress=progress)
+    bundle = trained.bundles[best_seed(trained.bundles, trained.recipe.training.monitor)]
+    store = HopStore.open(trained.run.store_path())
+    written = None
+    if predictions:
+        written = predict(
+            out, out / "predictions.parquet",
+            keep_finished=True, trust=bundle.recipe.model.name, resources=resources, progress=progress,
+        )  # fmt: skip
+    weights = listening(bundle, source.graph, store, choose_device(resources.device))
+    test = _test(trained, source, store, weights, resources)
+    return Outcome(trained, test, weights, written, trained.run.report_path)
+
+
+def _test(
+    trained: Trained, source: Source, store: HopStore, weights: WeightsByDegree | None, resources: Resources
+) -> dict[str, Any] | None:
+    """Scores of test rows, those of a run that was evaluated before as they are written there; and the report."""
+    run, trust = trained.run, trained.recipe.model.name
+    split, labels = store.split, store.labels
+    known = None if split is None or labels is None else labels.known()
+    if split is not None and known is not None and known[split.test].any():
+        if run.evaluation_path.exists() and run.report_path.exists():
+            found: dict[str, Any] = json.loads(run.evaluation_path.read_text())
+            return found
+        return evaluate(run, trust=trust, own=source.graph, weights=weights, resources=resources)
+    if not run.report_path.exists():
+        observed, scores = Observed(source.graph), None
+        if split is not None and known is not None and known[split.valid].any():
+            rows = split.valid[known[split.valid]]
+            scores = evaluate_rows(trained.bundles, store, rows, resources, observed.watch)
+        device = choose_device(resources.device)
+        write_report(run, trained.bundles, store, observed, scores, part="valid", weights=weights, device=device)
+    return None

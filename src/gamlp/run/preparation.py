@@ -1,0 +1,166 @@
+"""A graph and a recipe → hops of the rows to train on and to choose by."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from gamlp.errors import GamlpError
+from gamlp.graph import Graph
+from gamlp.io import Place
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore, Plan, Propagator, Statistics, feature_statistics
+from gamlp.recipe import Recipe
+from gamlp.run.resources import LOCAL, Resources
+from gamlp.training.bundle import Bundle
+from gamlp.training.checks import (
+    check_fits,
+    check_made,
+    check_store,
+    check_targets,
+    check_trainable,
+    check_width,
+    valid_rows,
+    width_of,
+    with_classes,
+)
+from gamlp.training.rows import (
+    Prepared,
+    from_store,
+    plan_of,
+    role_rows,
+    rows_of,
+    shape_of,
+    to_train_on,
+    without_crossfit,
+    without_folds,
+)
+from gamlp.training.typed import ready, reduced_from, with_features
+
+
+def prepare(
+    graph: Graph,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    valid_graph: Graph | None = None,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> Prepared:
+    """Propagate what training needs into `folder`; hops that are there already are used as they are."""
+    check_trainable(graph)
+    reduced = reduced_from(graph, recipe)
+    graph, recipe = ready(graph, recipe, folder, progress)
+    with closing(resources.open_engine()) as engine:
+        if valid_graph is not None:
+            return _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
+        if recipe.training.setting == "inductive":
+            return _prepare_inductive(graph, recipe, folder, engine, progress)
+        store = engine.propagate(graph, plan_of(recipe), folder / "hops", progress)
+    return replace(from_store(store, recipe), reduced_from=reduced)
+
+
+def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Prepared:
+    """Training rows on the graph of training nodes alone; the others on the whole graph."""
+    assert graph.nodes.split is not None
+    alone = _alone(graph, folder, engine, progress)
+    statistics = feature_statistics(alone) if recipe.propagation.scaling == "standard" else None
+    plan = plan_of(recipe, statistics)
+    inner = engine.propagate(alone, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
+    store = engine.propagate(graph, without_folds(plan), folder / "hops", progress)
+    prepared = from_store(store, without_crossfit(recipe))
+    return replace(prepared, recipe=recipe, train=role_rows(inner, recipe, "train"), statistics=statistics)
+
+
+def _alone(graph: Graph, folder: Path, engine: Propagator, progress: Progress) -> Graph:
+    """The graph of training nodes alone."""
+    assert graph.nodes.split is not None
+    return engine.induce(graph, graph.nodes.split.train, folder / "training-graph", progress)
+
+
+def _prepare_two(
+    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress
+) -> Prepared:
+    """Train on one graph, validate on another."""
+    labels = graph.nodes.labels
+    assert labels is not None
+    valid_graph = with_classes(valid_graph, labels.classes)
+    check_width(valid_graph, width_of(graph))
+    if recipe.labels_used and not valid_graph.trainable:
+        # Label hops of a graph without training labels are all zero (METHOD section 5).
+        recipe = recipe.changed({"model.beta": 0.0})
+    if recipe.training.setting == "inductive" and graph.nodes.split is not None:
+        graph = _alone(graph, folder, engine, progress)
+    statistics = feature_statistics(graph) if recipe.propagation.scaling == "standard" else None
+    plan = plan_of(recipe, statistics)
+    inner = engine.propagate(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
+    store = engine.propagate(valid_graph, without_folds(plan), folder / "hops", progress)
+    train = role_rows(inner, recipe, "train")
+    check_targets(train, labels)
+    rows = valid_rows(valid_graph)
+    valid = rows_of(store, recipe, rows)
+    return Prepared(recipe, train, valid, store, shape_of(inner, recipe), labels.classes, labels.many, statistics)
+
+
+def prepare_split(
+    graph: Graph,
+    recipe: Recipe,
+    features: HopStore,
+    folder: Path,
+    *,
+    rows: str = "split",
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> Prepared:
+    """One of several splits of a graph: features come from a store that all splits share, labels from their own."""
+    check_trainable(graph)
+    graph, recipe = ready(graph, recipe, folder, progress)
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None
+    plan = plan_of(recipe)
+    check_store(features, plan.model_copy(update={"labels": None}))
+    store = features
+    if plan.labels is not None:
+        own = plan.model_copy(update={"features": None, "rows": rows})
+        store = propagate(graph, own, folder, resources, progress)
+    known = labels.known()
+    shared = rows_of(store, recipe, split.train[known[split.train]], features)
+    train = to_train_on(shared, recipe)
+    check_targets(train, labels)
+    valid = replace(shared, rows=split.valid[known[split.valid]])
+    return Prepared(recipe, train, valid, store, shape_of(features, recipe), labels.classes, labels.many)
+
+
+def propagate(
+    graph: Graph,
+    plan: Plan,
+    folder: str | Path | Place,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> HopStore:
+    """Run a plan over a graph into a store."""
+    with closing(resources.open_engine()) as engine:
+        return engine.propagate(graph, plan, folder, progress)
+
+
+def hops_for(
+    bundle: Bundle, graph: Graph, folder: Path | Place, resources: Resources = LOCAL, progress: Progress = silent
+) -> HopStore:
+    """Hops of another graph, as the bundle's model reads them."""
+    graph = with_classes(graph, bundle.classes)
+    check_made(graph, bundle)
+    graph = with_features(graph, bundle.recipe, folder, progress)
+    check_fits(graph, bundle)
+    if bundle.recipe.labels_used and not graph.trainable:
+        raise GamlpError(
+            f"the model listens to known labels, and graph '{graph.name}' has no training rows",
+            hint="give the graph labels with split 'train', or train with model.beta 0",
+        )
+    known = bundle.statistics
+    statistics = None
+    if known is not None:
+        statistics = Statistics(mean=tuple(known["mean"].tolist()), deviation=tuple(known["deviation"].tolist()))
+    plan = without_folds(plan_of(bundle.recipe, statistics)).model_copy(update={"rows": "all"})
+    with closing(resources.open_engine()) as engine:
+        return engine.propagate(graph, plan, folder, progress)

@@ -1,0 +1,78 @@
+"""A user's tables → their graph, inside the run folder."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gamlp.errors import GamlpError
+from gamlp.graph.graph import Graph
+from gamlp.graph.ingest import IngestOptions
+from gamlp.io.files import write_json
+from gamlp.progress import Progress, silent
+from gamlp.run.resources import LOCAL, Resources
+from gamlp.run.source import Source
+from gamlp.training.run_folder import Origin
+
+_TABLES = "tables.json"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A user's tables: one of edges and one of nodes, or one for each relation and type by its name."""
+
+    edges: str | dict[str, str]
+    nodes: str | dict[str, str]
+    joins: dict[str, tuple[str, str]] = field(default_factory=dict)
+    target: str | None = None
+
+    def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> None:
+        """Their graph."""
+        how = IngestOptions(
+            self.edges,
+            self.nodes,
+            folder,
+            memory=resources.memory,
+            name=name,
+            joins=self.joins,
+            target=self.target,
+        )
+        with closing(resources.open_engine()) as engine:
+            engine.ingest(how, progress)
+
+    def identity(self) -> list[Any]:
+        """What tells these tables from others, and from themselves after a change."""
+        places: list[Any] = [
+            _table_identity(table)
+            if isinstance(table, str)
+            else {name: _table_identity(place) for name, place in table.items()}
+            for table in (self.edges, self.nodes)
+        ]
+        about = {name: list(ends) for name, ends in self.joins.items()} | ({"": self.target} if self.target else {})
+        return [*places, about] if about else places
+
+
+def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, progress: Progress = silent) -> Source:
+    """The graph of tables, inside the run folder; ingested once, and other tables are refused there."""
+    folder, known = out / "graph", out / _TABLES
+    now = tables.identity()
+    if folder.exists():
+        before = json.loads(known.read_text()) if known.exists() else None
+        if before != now:
+            raise GamlpError("holds a run on other tables", file=out, hint="choose another --out")
+    else:
+        tables.ingest(folder, out.name, resources, progress)
+        write_json(known, now)
+    return Source(str(folder), Origin(graph="./graph"), Graph.open(folder))
+
+
+def _table_identity(name: str) -> list[Any]:
+    """A table's place with the size and time of its files; a place that only the engine sees is known by its name."""
+    table = Path(name)
+    if not table.exists():
+        return [name, []]
+    files = sorted(path for path in table.rglob("*") if path.is_file()) if table.is_dir() else [table]
+    return [str(table.resolve()), [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]]

@@ -1,0 +1,170 @@
+"""A trained run or bundle with the hops of the nodes it is asked about: opened, to predict, to explain."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+from gamlp.errors import GamlpError
+from gamlp.explanation import Explanation, explain_model
+from gamlp.graph import fingerprint, rows_by_id
+from gamlp.graph.datasets import open_or_load
+from gamlp.graph.graph import Graph
+from gamlp.graph.manifest import digest
+from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
+from gamlp.run.engine import Opened
+from gamlp.run.prediction_table import Written
+from gamlp.run.preparation import hops_for
+from gamlp.run.resources import LOCAL, Resources
+from gamlp.training.bundle import Bundle
+from gamlp.training.checks import check_store
+from gamlp.training.device import choose_device
+from gamlp.training.rows import plan_of, without_folds
+from gamlp.training.run_folder import RunFolder
+
+_IN_RUN = "./"  # an origin that begins so lies inside the run folder, and moves with it
+
+
+@contextmanager
+def open_trained(
+    place: Path,
+    graph: Graph | None,
+    beside: Path,
+    *,
+    trust: str | None = None,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> Iterator[Opened]:
+    """A run folder with its own graph, or a run or a bare bundle with another one, whose hops are made in `beside`."""
+    run = None if place.is_file() else RunFolder.open(place)
+    bundle = Bundle.load(place if run is None else run.bundle_path, trust)
+    if graph is not None:
+        with hops_beside(bundle, graph, beside, resources, progress) as store:
+            yield Opened(bundle, store, graph)
+        return
+    if run is None:
+        raise GamlpError("a bundle alone knows no nodes", file=place, hint="say which: --graph GRAPH")
+    if not (run.store_path() / "store.json").exists():
+        raise GamlpError("the hops of the run are gone", file=run.store_path(), hint="give its graph: --graph GRAPH")
+    store = HopStore.open(run.store_path())
+    check_store(store, without_folds(plan_of(bundle.recipe)))
+    yield Opened(bundle, store, graph_of(run, store, progress))
+
+
+def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Graph:
+    """The graph that a run's hops were made of, opened again."""
+    about = run.about()
+    origin = about.valid_graph or about.graph
+    if origin is None:
+        raise GamlpError("the run does not know its graph's place", file=run.path, hint="say it: --graph GRAPH")
+    inside = origin.graph.startswith(_IN_RUN)
+    place = str(run.path / origin.graph) if inside else origin.graph
+    try:
+        graph = open_or_load(place, origin.data_dir, origin.seed, progress)
+    except GamlpError as error:
+        raise GamlpError(f"the run's graph '{place}' cannot be opened", file=run.path, hint="--graph GRAPH") from error
+    if fingerprint.structure(graph) != store.manifest.structure:
+        raise GamlpError(
+            f"the run's graph '{place}' has changed since training", file=run.path, hint="predict with --graph GRAPH"
+        )
+    return graph
+
+
+@contextmanager
+def hops_beside(
+    bundle: Bundle, graph: Graph, place: Path, resources: Resources, progress: Progress
+) -> Iterator[HopStore]:
+    """Hops of another graph for as long as they are needed; an interrupted propagation is gone on with."""
+    settings = bundle.recipe.model_dump(mode="json")
+    key = [fingerprint.structure(graph), graph.name, settings["propagation"], settings["relations"]]
+    folder = place / f".hops-{digest(key)}"
+    try:
+        yield hops_for(bundle, graph, folder, resources, progress)
+    except KeyboardInterrupt:
+        raise
+    except Exception:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def predict(
+    place: str | Path,
+    out: str | Path,
+    *,
+    graph: Graph | str | Path | None = None,
+    rows: str = "all",
+    each_class: bool = True,
+    batch_size: int | None = None,
+    keep_finished: bool = False,
+    trust: str | None = None,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> Written | None:
+    """Predictions of a run's own graph, or of another one, for a run folder or a bare bundle.
+
+    None: they were finished before, and `keep_finished` lets them stay.
+
+    place: the run folder, or a bundle.safetensors with a `graph`.
+    out: the table to write; its name ends with .parquet, .csv or .csv.gz.
+    graph: another graph, its folder or a dataset's name. (default: the run's own)
+    rows: all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.
+    each_class: whether every class has a column with its probability.
+    batch_size: rows that are read at once. (default: 32 MiB of hops)
+    trust: the name of a model of one's own, whose code may then be run.
+    resources, progress: as in `train`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from gamlp.run import train
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = train("karate", {"training": {"epochs": 5}}, f"{folder}/run")
+    ...     predict(f"{folder}/run", f"{folder}/labels.csv").rows
+    34
+    """
+    place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
+
+    def opening(beside: Path | None) -> AbstractContextManager[Opened]:
+        usual = place if place.is_dir() else place.parent
+        return open_trained(place, graph, beside or usual, trust=trust, resources=resources, progress=progress)
+
+    with closing(resources.open_engine()) as engine:
+        return engine.predict(
+            opening, out, rows=rows, each_class=each_class, batch_size=batch_size, keep_finished=keep_finished,
+            progress=progress,
+        )  # fmt: skip
+
+
+def explain(
+    place: str | Path,
+    ids: Sequence[str] = (),
+    *,
+    graph: Graph | str | Path | None = None,
+    beside: Path | None = None,
+    trust: str | None = None,
+    resources: Resources = LOCAL,
+    progress: Progress = silent,
+) -> Explanation:
+    """Explain a run folder, or a bundle on a graph, and the nodes of these ids.
+
+    place: the run folder, or a bundle.safetensors with a `graph`.
+    ids: nodes to explain one by one.
+    graph: another graph, its folder or a dataset's name. (default: the run's own)
+    beside: where hops of another graph are made for as long as they are needed. (default: where the run or bundle is)
+    trust, resources, progress: as in `predict`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from gamlp.run import train
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = train("karate", {"training": {"epochs": 5}}, f"{folder}/run")
+    ...     explain(f"{folder}/run", ["0"]).nodes[0].id
+    0
+    """
+    place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
+    folder = beside or (place.parent if place.is_file() else place)
+    if graph is not None:
+        rows_by_id(graph, ids)  # a misspelt id is told before hops are made
+    with open_trained(place, graph, folder, trust=trust, resources=resources, progress=progress) as read:
+        return explain_model(read.bundle, read.store, read.graph, ids, choose_device(resources.device))

@@ -1,0 +1,165 @@
+"""A graph or its hops and a recipe → a run folder with a trained model for every seed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gamlp.errors import GamlpError
+from gamlp.graph import Graph
+from gamlp.io.memory import PeakMemory
+from gamlp.progress import Progress, silent
+from gamlp.recipe.recipe import Recipe
+from gamlp.run.preparation import prepare
+from gamlp.run.resources import LOCAL, Resources
+from gamlp.run.source import Source, as_source, default_recipe, settled
+from gamlp.training.bundle import Bundle, make_model
+from gamlp.training.checks import check_trainable
+from gamlp.training.device import choose_device
+from gamlp.training.loop import Observe
+from gamlp.training.rows import Prepared, from_store
+from gamlp.training.run_folder import About, RunFolder
+from gamlp.training.scores import summary
+from gamlp.training.seeds import train_seeds
+from gamlp.training.typed import expected_shape
+
+_OWN = {"hops", "made", "training-hops", "training-graph", "graph", "seeds", "recipe.yaml", "tables.json"}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run. `notes` are sentences a person should read."""
+
+    run: RunFolder
+    recipe: Recipe
+    bundles: dict[int, Bundle]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def valid(self) -> dict[str, Any] | None:
+        """Mean and deviation over seeds, or None without validation rows."""
+        reports = [bundle.report["valid"] for bundle in self.bundles.values()]
+        return summary(reports) if reports[0] else None
+
+    @property
+    def broken(self) -> list[str]:
+        """A sentence for each seed whose loss became NaN."""
+        return [
+            f"seed {seed}: {bundle.report['stopped']}; the weights of epoch {bundle.report['epoch']} are kept, "
+            "and a lower training.learning_rate may help"
+            for seed, bundle in self.bundles.items()
+            if bundle.report["stopped"].startswith("the loss")
+        ]
+
+
+def train(
+    source: Source | Graph | str | Path,
+    recipe: Recipe | str | Path | dict[str, Any] | None = None,
+    out: str | Path = "run",
+    *,
+    valid: Source | Graph | str | Path | None = None,
+    resume: bool = False,
+    resources: Resources = LOCAL,
+    observe: Observe | None = None,
+    progress: Progress = silent,
+) -> Trained:
+    """Train every seed into a run folder. What can be refused is refused before anything is written.
+
+    source: a graph or its folder, the name of a dataset, or a store of hops.
+    recipe: a Recipe, the name of a shipped one, a YAML file or a dict. (default: the dataset's own, or the defaults)
+    out: the run folder to write, or with `resume` to go on with.
+    valid: another graph to validate on.
+    resources: memory, threads, device, processes, and the engine.
+    observe: is called with every epoch's numbers.
+    progress: is told how far the work is.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     trained = train("karate", {"training": {"epochs": 5}}, f"{folder}/run")
+    ...     sorted(trained.bundles), trained.run.bundle_path.exists()
+    ([0], True)
+    """
+    source, valid = as_source(source), None if valid is None else as_source(valid)
+    recipe, out = Recipe.of(default_recipe(source) if recipe is None else recipe), Path(out)
+    valid_graph = None if valid is None else valid.opened
+    recipe, notes = settled(source, recipe, valid_graph)
+    about = About(
+        graph=source.origin,
+        valid_graph=None if valid is None else valid.origin,
+        store="hops" if source.store is None else source.store.place.resolved().url,
+    )
+    choose_device(resources.device)
+    run = RunFolder.create(out, about, recipe, resume=resume) if (out / "run.json").exists() else None
+    if run is None:
+        _check_free(out)
+        _check_makes(source, recipe)
+    fresh, finished = run is None, run is not None and run.bundle_path.exists()
+    with PeakMemory() as peak:
+        begun = time.monotonic()
+        if source.store is not None:
+            prepared = from_store(source.store, recipe)
+        else:
+            prepared = prepare(
+                source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress
+            )
+        took = time.monotonic() - begun
+        run = run or RunFolder.create(out, about, recipe, resume=resume)
+        kept = run.timings()
+        if not finished and source.store is None:  # an interrupted propagation goes on: its parts add up
+            run.note_timings(preparation=kept.get("preparation", 0.0) + took)
+        try:
+            bundles = train_run(prepared, run, resources=resources, observe=observe, progress=progress)
+        except GamlpError:
+            if fresh:  # nothing was learned: the same --out may be used with a better recipe
+                run.forget()
+            raise
+    if not finished:
+        run.note_timings(peak_memory=max(kept.get("peak_memory", 0), peak.bytes))
+    return Trained(run, recipe, bundles, notes)
+
+
+def train_run(
+    prepared: Prepared,
+    run: RunFolder,
+    *,
+    resources: Resources = LOCAL,
+    observe: Observe | None = None,
+    progress: Progress = silent,
+) -> dict[int, Bundle]:
+    """Train every seed of the recipe that the run lacks; the best by validation becomes the run's bundle."""
+    with closing(resources.open_engine()) as engine:
+        bundles, best = train_seeds(prepared, engine.fit, run, observe=observe, progress=progress)
+    run.choose(best)
+    return bundles
+
+
+def _check_free(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise GamlpError("is a file where a folder is to be written", file=out, hint="choose another --out")
+    if out.is_dir() and any(path.name not in _OWN and not path.name.startswith(".") for path in out.iterdir()):
+        raise GamlpError("is not empty and holds no run", file=out, hint="choose another --out")
+
+
+def _check_makes(source: Source, recipe: Recipe) -> None:
+    """Labels of two classes, and a model that can be made: known before hops are propagated."""
+    if source.store is not None:
+        prepared = from_store(source.store, recipe)
+        make_model(recipe, prepared.shape)
+        return
+    graph = source.opened
+    check_trainable(graph)
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None
+    train = split.train[labels.known()[split.train]]
+    if not len(train):
+        raise GamlpError(f"no training row of graph '{graph.name}' has a label", hint="mark labelled rows 'train'")
+    if not labels.many and len(present := np.unique(labels.values[train])) < 2:
+        raise GamlpError(
+            f"every training row is '{labels.classes[present[0]]}'", hint="training needs at least two classes"
+        )
+    make_model(recipe, expected_shape(graph, recipe))

@@ -1,0 +1,148 @@
+"""What a recipe reads of a store of hops: rows to train on, rows to choose by, and the shape of their hops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.errors import GamlpError
+from gamlp.models.shape import Part, Shape
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan, Statistics
+from gamlp.recipe.recipe import Recipe
+from gamlp.training.batches import HopRows
+from gamlp.training.checks import check_store, check_targets
+from gamlp.training.typed import views_of
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows to train on and to choose by, as hops; `store` is where further rows are read from."""
+
+    recipe: Recipe
+    train: HopRows
+    valid: HopRows | None
+    store: HopStore
+    shape: Shape
+    classes: tuple[str, ...]
+    many: bool
+    statistics: Statistics | None = None
+    reduced_from: str | None = None  # features of several types that were brought to fewer columns
+
+
+def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: bool | None = None) -> Plan:
+    """What a recipe asks to be propagated."""
+    wanted = recipe.propagation
+    features = FeatureSignal(
+        hops=wanted.hops,
+        operator=Operator(r=wanted.r, loops=wanted.loops),
+        scaling=wanted.scaling,
+        dtype=wanted.dtype,
+        statistics=statistics,
+        also=tuple(Operator(r=r, loops=wanted.loops) for r in wanted.also_r),
+    )
+    r = wanted.r if wanted.label_r is None else wanted.label_r
+    label_signal = LabelSignal(
+        hops=wanted.label_hops,
+        operator=Operator(r=r, loops=wanted.loops),
+        dtype=wanted.dtype,
+        folds=wanted.folds,
+        fold_seed=wanted.fold_seed,
+    )
+    subsets = recipe.relations.subsets
+    return Plan(
+        features=features,
+        labels=label_signal if (recipe.labels_used if labels is None else labels) else None,
+        rows=wanted.rows,
+        subsets=subsets if isinstance(subsets, tuple) else None,
+        apart=isinstance(subsets, tuple) and recipe.relations.apart == "yes",
+    )
+
+
+def from_store(store: HopStore, recipe: Recipe) -> Prepared:
+    """Rows of a finished store; one that another plan made is refused."""
+    check_store(store, plan_of(recipe))
+    labels, split = store.labels, store.split
+    if labels is None or split is None:
+        lacks = "labels" if labels is None else "split"
+        raise GamlpError(f"the store has no {lacks}", file=store.folder, hint="propagate a graph that has them")
+    train = role_rows(store, recipe, "train")
+    check_targets(train, labels)
+    valid = role_rows(store, without_crossfit(recipe), "valid")
+    return Prepared(
+        recipe, train, valid if len(valid) else None, store, shape_of(store, recipe), labels.classes, labels.many
+    )
+
+
+def reopened(store: HopStore, inner: HopStore | None, recipe: Recipe, valid: str) -> Prepared:
+    """What was prepared before, from its finished stores. `valid`: rows of the `split`, all `labelled`, or `none`.
+
+    `inner` holds the training rows where they were propagated apart.
+    """
+    inner = store if inner is None else inner
+    labels, split = inner.labels, store.split
+    assert labels is not None and store.labels is not None
+    train = role_rows(inner, recipe, "train")
+    known = store.labels.known()
+    chosen: HopRows | None = None
+    if valid == "labelled":
+        chosen = rows_of(store, recipe, np.flatnonzero(known))
+    elif valid == "split" and split is not None:
+        chosen = rows_of(store, recipe, split.valid[known[split.valid]])
+    return Prepared(recipe, train, chosen, store, shape_of(inner, recipe), labels.classes, labels.many)
+
+
+def rows_of(store: HopStore, recipe: Recipe, rows: Array, features_from: HopStore | None = None) -> HopRows:
+    """Chosen rows, as a trained model reads them: label hops from all training labels."""
+    features = plan_of(recipe, labels=False).features
+    assert features is not None
+    label_hops = recipe.propagation.label_hops if recipe.labels_used else None
+    views = views_of(recipe)
+    if views is None:
+        names = tuple(features.names)
+        return HopRows(store, rows, recipe.propagation.hops, label_hops, False, features_from, names)
+    found = (features_from or store).channels(views, apart=recipe.relations.apart == "yes")
+    names = tuple(channel.signal for channel in found)
+    return HopRows(store, rows, recipe.propagation.hops, label_hops, False, features_from, names, views)
+
+
+def role_rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
+    labels, split = store.labels, store.split
+    assert labels is not None and split is not None
+    rows = split.rows(role)
+    rows = rows[labels.known()[rows]]
+    found = rows_of(store, recipe, rows)
+    return to_train_on(found, recipe) if role == "train" else found
+
+
+def to_train_on(rows: HopRows, recipe: Recipe) -> HopRows:
+    """Cross-fitted, and some views a step, where the recipe says so."""
+    crossfit = recipe.labels_used and recipe.propagation.folds > 1
+    return replace(rows, crossfit=crossfit, sample=recipe.training.subset_sample if rows.views != ("",) else 0)
+
+
+def shape_of(store: HopStore, recipe: Recipe) -> Shape:
+    labels = store.labels
+    assert labels is not None
+    label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
+    signals, views = store.manifest.signals, views_of(recipe)
+    hops, classes = recipe.propagation.hops, len(labels.classes)
+    if views is None:
+        width = signals["features"].width
+        return Shape(width, classes, hops, label_hops, 1 + len(recipe.propagation.also_r))
+    channels = store.channels(views, apart=recipe.relations.apart == "yes")
+    parts = tuple(Part(channel.view, channel.kind, signals[channel.signal].width) for channel in channels)
+    width = max(part.width for part in parts)
+    return Shape(width, classes, hops, label_hops, len(parts), parts, views if recipe.labels_used else ())
+
+
+def without_folds(plan: Plan) -> Plan:
+    """For rows that are not trained on: their label hops come from all training labels."""
+    return (
+        plan if plan.labels is None else plan.model_copy(update={"labels": plan.labels.model_copy(update={"folds": 0})})
+    )
+
+
+def without_crossfit(recipe: Recipe) -> Recipe:
+    return recipe.changed({"propagation.folds": 0}) if recipe.propagation.folds else recipe

@@ -1,0 +1,145 @@
+"""Train every seed of a recipe, and say which is the best by validation rows: the only place where this is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from gamlp.io.place import Place
+from gamlp.progress import Progress, silent
+from gamlp.training.bundle import Bundle, best_seed, make_model
+from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
+from gamlp.training.rows import Prepared
+
+
+@dataclass(frozen=True)
+class SeedFiles:
+    """Where the training of a seed may leave files; without them it cannot be resumed, nor shared by processes.
+
+    `job` is a folder for a job that several processes share, `log` a file for what they print. `observed` is the last
+    epoch that was observed before an interruption.
+    """
+
+    checkpoint: Path | Place | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    job: Path | Place | None = None
+    log: Path | None = None
+    observed: int = 0
+
+
+class FitSeed(Protocol):
+    """Trains one seed somewhere: `Engine.fit`."""
+
+    def __call__(
+        self,
+        prepared: Prepared,
+        seed: int,
+        files: SeedFiles | None = None,
+        *,
+        observe: Observe | None = None,
+        progress: Progress = silent,
+    ) -> Fitted: ...
+
+
+class SeedFolder(Protocol):
+    """Keeps what every seed learned."""
+
+    def found(self, seed: int) -> Bundle | None:
+        """The bundle of a seed that was trained before."""
+
+    def files(self, seed: int) -> SeedFiles:
+        """Where its training may leave files."""
+
+    def lines(self, seed: int) -> Observe | None:
+        """What observes its epochs."""
+
+    def keep(self, seed: int, bundle: Bundle) -> None:
+        """A seed is trained."""
+
+
+class NoFolder:
+    """For training that leaves nothing behind."""
+
+    def found(self, seed: int) -> Bundle | None:
+        return None
+
+    def files(self, seed: int) -> SeedFiles:
+        return SeedFiles()
+
+    def lines(self, seed: int) -> Observe | None:
+        return None
+
+    def keep(self, seed: int, bundle: Bundle) -> None:
+        pass
+
+
+def train_seeds(
+    prepared: Prepared,
+    fit_seed: FitSeed,
+    folder: SeedFolder | None = None,
+    *,
+    observe: Observe | None = None,
+    progress: Progress = silent,
+) -> tuple[dict[int, Bundle], int]:
+    """Bundles of all seeds, those that `folder` lacks trained by `fit_seed`; and the best seed by validation rows."""
+    folder = NoFolder() if folder is None else folder
+    bundles: dict[int, Bundle] = {}
+    for seed in prepared.recipe.training.seeds:
+        bundle = folder.found(seed)
+        if bundle is None:
+            observers = [one for one in (folder.lines(seed), observe) if one is not None]
+            files = folder.files(seed)
+            fitted = fit_seed(prepared, seed, files, observe=_observe_all(observers), progress=progress)
+            bundle = bundle_of(prepared, fitted, seed)
+            folder.keep(seed, bundle)
+        bundles[seed] = bundle
+    return bundles, best_seed(bundles, prepared.recipe.training.monitor)
+
+
+def fit_prepared(
+    prepared: Prepared, seed: int, machine: Machine, *, observe: Observe | None = None, progress: Progress = silent
+) -> Fitted:
+    """Train one seed in this process."""
+    return fit(
+        lambda: make_model(prepared.recipe, prepared.shape),
+        prepared.train,
+        prepared.valid,
+        prepared.recipe.training,
+        seed=seed,
+        machine=machine,
+        observe=observe,
+        progress=progress,
+    )
+
+
+def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
+    """A fitted model as it is saved."""
+    kept = None
+    if (known := prepared.statistics) is not None:
+        kept = {name: torch.tensor(values, dtype=torch.float64) for name, values in known.model_dump().items()}
+    report = {
+        "seed": seed,
+        "epoch": fitted.epoch,
+        "epochs": fitted.epochs,
+        "valid": fitted.valid if prepared.valid is not None else {},
+        "stopped": fitted.stopped,
+        "train_rows": len(prepared.train),
+        "valid_rows": 0 if prepared.valid is None else len(prepared.valid),
+    }
+    if prepared.shape.parts:  # what is made where features are missing means something on this graph alone
+        report["structure"] = prepared.store.manifest.structure
+    if prepared.reduced_from is not None:
+        report["reduced_from"] = prepared.reduced_from
+    return Bundle(prepared.recipe, prepared.shape, prepared.classes, prepared.many, fitted.weights, report, kept)
+
+
+def _observe_all(observers: list[Callable[[dict[str, Any]], None]]) -> Observe | None:
+    def observe(line: dict[str, Any]) -> None:
+        for one in observers:
+            one(line)
+
+    return observe if observers else None

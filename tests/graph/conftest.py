@@ -60,7 +60,7 @@ def library(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
         for name, text in LIBRARY.items():
             (tmp_path / f"{name}.csv").write_text(changed.pop(name, text))
         places = {
-            "nodes": {kind: tmp_path / f"{kind}s.csv" for kind in ("paper", "author", "venue")},
+            "nodes": {node_type: tmp_path / f"{node_type}s.csv" for node_type in ("paper", "author", "venue")},
             "edges": {name: tmp_path / f"{name}.csv" for name in ("writes", "cites", "appears")},
             "joins": {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")},
             "out": tmp_path / f"graph-{made}",

@@ -135,16 +135,16 @@ class FirstValues:
         self._statistics = statistics or self._own_statistics
         self._found: dict[str, Statistics] = {}
 
-    def of_features(self, view: View, kinds: tuple[str, ...]) -> First:
+    def of_features(self, view: View, node_types: tuple[str, ...]) -> First:
         """Features of some types."""
         assert self._plan is not None
         firsts = {}
-        for kind in kinds:
-            features, statistics = features_of(self._graph, kind), None
+        for node_type in node_types:
+            features, statistics = features_of(self._graph, node_type), None
             if self._plan.scaling == "standard":
-                statistics = given_statistics(self._graph, self._plan, features) or self._statistics(kind)
-            firsts[kind] = FirstFeatures(features, self._plan.scaling, statistics)
-        return self._in_view(view, firsts, features_of(self._graph, kinds[0]).width)
+                statistics = given_statistics(self._graph, self._plan, features) or self._statistics(node_type)
+            firsts[node_type] = FirstFeatures(features, self._plan.scaling, statistics)
+        return self._in_view(view, firsts, features_of(self._graph, node_types[0]).width)
 
     def of_labels(self, view: View, without: Fold | None, *, soft: bool) -> First:
         """Labels of training rows."""
@@ -157,15 +157,15 @@ class FirstValues:
         if view.types == (self._graph.target,):
             return firsts[self._graph.target]
         parts = []
-        for kind, first in firsts.items():
-            start = view.start(kind)
-            parts.append((start, start + self._graph.node_types[kind].count, first))
+        for node_type, first in firsts.items():
+            start = view.start(node_type)
+            parts.append((start, start + self._graph.node_types[node_type].count, first))
         return FirstOfView(tuple(parts), view.count, width)
 
-    def _own_statistics(self, kind: str) -> Statistics:
-        if kind not in self._found:
-            self._found[kind] = _statistics(features_of(self._graph, kind))
-        return self._found[kind]
+    def _own_statistics(self, node_type: str) -> Statistics:
+        if node_type not in self._found:
+            self._found[node_type] = _statistics(features_of(self._graph, node_type))
+        return self._found[node_type]
 
 
 def scaled_features(features: Features, scaling: str, statistics: Statistics | None = None) -> FirstFeatures:
@@ -194,8 +194,8 @@ def feature_statistics(graph: Graph) -> Statistics:
     return _statistics(features_of(graph, graph.target))
 
 
-def features_of(graph: Graph, kind: str) -> Features:
-    features = graph.node_types[kind].features
+def features_of(graph: Graph, node_type: str) -> Features:
+    features = graph.node_types[node_type].features
     if features is None:
         raise GamlpError(f"graph '{graph.name}' has no features", hint="give node features, or propagate labels alone")
     return features

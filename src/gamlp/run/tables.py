@@ -26,7 +26,7 @@ class Tables:
 
     edges: str | dict[str, str]
     nodes: str | dict[str, str]
-    joins: dict[str, tuple[str, str]] = field(default_factory=dict)
+    relation_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None
 
     def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> None:
@@ -37,7 +37,7 @@ class Tables:
             folder,
             memory=resources.memory,
             name=name,
-            joins=self.joins,
+            relation_ends=self.relation_ends,
             target=self.target,
         )
         with closing(resources.open_engine()) as engine:
@@ -51,7 +51,9 @@ class Tables:
             else {name: _table_identity(place) for name, place in table.items()}
             for table in (self.edges, self.nodes)
         ]
-        about = {name: list(ends) for name, ends in self.joins.items()} | ({"": self.target} if self.target else {})
+        about = {name: list(ends) for name, ends in self.relation_ends.items()} | (
+            {"": self.target} if self.target else {}
+        )
         return [*places, about] if about else places
 
 

@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split, fingerprint, nodes_folder, open_strings
 from gamlp.io import Place, open_rows
 from gamlp.propagation import HopStore, StoreManifest
-from gamlp.run import asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
+from gamlp.run import asked_for, batch_probabilities, no_rows, not_kept, row_sets, table_columns, table_schema
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
@@ -93,8 +93,8 @@ class PredictionTask:
             for batch in batches:
                 ranges = [self.range_rows(store, number) for number in batch.column(0).to_pylist()]
                 rows = np.concatenate([np.zeros(0, np.int64), *ranges])
-                for some, chance in chances(bundle, store, rows):
-                    yield from self._table(bundle, schema, take(some), chance).to_batches()
+                for some, probabilities in batch_probabilities(bundle, store, rows):
+                    yield from self._table(bundle, schema, take(some), probabilities).to_batches()
 
     def opened(self) -> HopStore:
         """The store as it was when the frame was made: another one that lies there now has other files."""
@@ -112,12 +112,12 @@ class PredictionTask:
         schema = table_schema(bundle, self.ids.typed, self.each_class, text=False)
         return schema if self.each_class else schema.append(pa.field("probabilities", pa.list_(pa.float32())))
 
-    def _table(self, bundle: Bundle, schema: pa.Schema, ids: pa.Array, chance: Array) -> pa.Table:
+    def _table(self, bundle: Bundle, schema: pa.Schema, ids: pa.Array, probabilities: Array) -> pa.Table:
         if self.each_class:
-            return table_columns(bundle, schema, ids, chance, each_class=True)
-        table = table_columns(bundle, schema.remove(len(schema) - 1), ids, chance, each_class=False)
-        ends = np.arange(len(chance) + 1, dtype=np.int32) * np.int32(chance.shape[1])
-        lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(np.ascontiguousarray(chance).reshape(-1)))
+            return table_columns(bundle, schema, ids, probabilities, each_class=True)
+        table = table_columns(bundle, schema.remove(len(schema) - 1), ids, probabilities, each_class=False)
+        ends = np.arange(len(probabilities) + 1, dtype=np.int32) * np.int32(probabilities.shape[1])
+        lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(np.ascontiguousarray(probabilities).reshape(-1)))
         return table.append_column(schema.field("probabilities"), lists)
 
 
@@ -194,9 +194,9 @@ def asked_among(store: HopStore, chosen: tuple[str, ...], rows: slice | Array) -
     if "all" in chosen:
         return np.ones(count, bool)
     labels = split = None
-    if {"labelled", "unlabelled"} & set(chosen) and store.manifest.answers.classes is not None:
-        labels = Labels(np.asarray(open_rows(store.place / "labels.npy")[rows]), tuple(store.manifest.answers.classes))
-    if "split.npy" in {file.name for file in store.manifest.answers.files}:
+    if {"labelled", "unlabelled"} & set(chosen) and store.manifest.targets.classes is not None:
+        labels = Labels(np.asarray(open_rows(store.place / "labels.npy")[rows]), tuple(store.manifest.targets.classes))
+    if "split.npy" in {file.name for file in store.manifest.targets.files}:
         split = Split(np.asarray(open_rows(store.place / "split.npy")[rows]))
     return asked_for(list(chosen), count, labels, split)
 

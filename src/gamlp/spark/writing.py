@@ -13,7 +13,7 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run import SUFFIXES, Written
 from gamlp.spark.prediction import asked
-from gamlp.spark.tasks import status, told
+from gamlp.spark.tasks import spark_failure_as_error, status
 from gamlp.training.bundle import Bundle
 
 _LIST_MARK = "|"  # between the labels of a node in a CSV, as gamlp predict writes them
@@ -38,8 +38,8 @@ def write_spark_predictions(
     found = asked(spark, bundle, store, graph, rows=rows, each_class=each_class)
     frame = found.frame if each_class else found.frame.drop("probabilities")
     try:
-        with told(), status(spark, "predict", found.tasks, progress):
-            _write(frame, target, bundle.many)
+        with spark_failure_as_error(), status(spark, "predict", found.tasks, progress):
+            _write(frame, target, bundle.multi_label)
     except BaseException:
         _forget(target)
         raise
@@ -57,13 +57,13 @@ def check_out(out: str | Path | Place) -> Place:
     return target
 
 
-def _write(frame: Any, target: Place, many: bool) -> None:
+def _write(frame: Any, target: Place, multi_label: bool) -> None:
     address = target.url if target.local is None else target.local.as_uri()
     try:
         if target.name.endswith(".parquet"):
             frame.write.mode("error").parquet(address)
             return
-        if many:
+        if multi_label:
             from pyspark.sql import functions
 
             frame = frame.withColumn("label", functions.array_join("label", _LIST_MARK))

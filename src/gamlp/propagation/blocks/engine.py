@@ -37,7 +37,9 @@ class BlockEngine(ABC):
     def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
         """Propagate what the store lacks. Interrupted at any moment, run again: the same bytes."""
         place = Place.of(store).resolved()
-        signals = outline(graph, plan, _kept_rows(graph, plan), FirstValues(graph, plan.features, lambda kind: None))
+        signals = outline(
+            graph, plan, _kept_rows(graph, plan), FirstValues(graph, plan.features, lambda node_type: None)
+        )
         with writing(place, graph, signals) as writer:
             missing = writer.begin()
             if missing:

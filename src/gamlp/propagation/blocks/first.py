@@ -54,10 +54,10 @@ class SharedFirstValues:
 
     def __init__(self, graph: Graph, plan: Plan, signals: Sequence[Signal], work: Place) -> None:
         self._plan, self._work = plan, work
-        kinds = dict.fromkeys(kind for signal in signals for kind in signal.kinds)
+        node_types = dict.fromkeys(node_type for signal in signals for node_type in signal.node_types)
         if plan.labels is not None and plan.labels.soft:
-            kinds[graph.target] = None
-        self._kinds = tuple(kinds)
+            node_types[graph.target] = None
+        self._kinds = tuple(node_types)
         self._folds: tuple[Any, Any] | None = None  # training rows, and the fold of each
         self._graph = self._shared(graph)
         self._statistics: dict[str, Statistics] = {}
@@ -66,7 +66,7 @@ class SharedFirstValues:
     @property
     def places(self) -> list[Place]:
         """A file of every type: what all machines must see."""
-        files: list[Any] = [features_of(self._graph, kind).values for kind in self._kinds]
+        files: list[Any] = [features_of(self._graph, node_type).values for node_type in self._kinds]
         return [values.places[0] for values in files if values.places]
 
     def find_statistics(self, run: Run, parts: int) -> None:
@@ -74,15 +74,15 @@ class SharedFirstValues:
         plan = self._plan.features
         if plan is None or plan.scaling != "standard" or plan.statistics is not None:
             return
-        for kind in self._kinds:
-            self._statistics[kind] = self._add_up(kind, run, parts)
+        for node_type in self._kinds:
+            self._statistics[node_type] = self._add_up(node_type, run, parts)
 
     def of(self, piece: Piece) -> First:
         """Of a piece's signal, at their places in its view; zero rows elsewhere."""
         signal, labels = piece.signal, self._plan.labels
         assert signal.view is not None
-        if signal.kinds:
-            return self._values.of_features(signal.view, signal.kinds)
+        if signal.node_types:
+            return self._values.of_features(signal.view, signal.node_types)
         assert labels is not None
         without = None
         if len(signal.parts) > 1:  # cross-fitted: one part a fold
@@ -93,10 +93,10 @@ class SharedFirstValues:
     def _shared(self, graph: Graph) -> Graph:
         """The graph with arrays that are read from shared storage; what is in memory alone is put beside."""
         types = dict(graph.node_types)
-        for kind in self._kinds:
-            features = types[kind].features
+        for node_type in self._kinds:
+            features = types[node_type].features
             assert features is not None
-            types[kind] = replace(types[kind], features=self._shared_features(graph, kind, features))
+            types[node_type] = replace(types[node_type], features=self._shared_features(graph, node_type, features))
         nodes, labels = types[graph.target], self._plan.labels
         if labels is not None and nodes.labels is not None and nodes.split is not None:
             values, roles = self._put("labels", nodes.labels.values), self._put("split", nodes.split.roles)
@@ -107,10 +107,10 @@ class SharedFirstValues:
                 self._folds = self._put("train", train), self._put("folds", folds)
         return replace(graph, node_types=types)
 
-    def _shared_features(self, graph: Graph, kind: str, features: Features) -> Features:
+    def _shared_features(self, graph: Graph, node_type: str, features: Features) -> Features:
         places, stops = _files_of(features) or ((), ())
         if not places:
-            place = self._work / "features" / f"{kind}-{fingerprint.features(graph, kind)}.npy"
+            place = self._work / "features" / f"{node_type}-{fingerprint.features(graph, node_type)}.npy"
             if place.size() != npy_size(features.values.shape, features.values.dtype):
                 put_rows(place, features.values)
             places, stops = (place,), (len(features.values),)
@@ -123,14 +123,14 @@ class SharedFirstValues:
         put_rows(place, values)
         return RowShards([place], [len(values)], values.shape[1:], values.dtype)
 
-    def _add_up(self, kind: str, run: Run, parts: int) -> Statistics:
-        features = features_of(self._graph, kind)
+    def _add_up(self, node_type: str, run: Run, parts: int) -> Statistics:
+        features = features_of(self._graph, node_type)
         count = len(features.values)
         chunks = max(1, -(-count // (CHUNK * max(1, parts))))
 
         def sums(mean: Array | None) -> Iterator[Array]:
             means = None if mean is None else tuple(mean.tolist())
-            work = ColumnSums(features, self._work / "statistics" / kind, chunks, means)
+            work = ColumnSums(features, self._work / "statistics" / node_type, chunks, means)
             run(work.add, range(work.tasks()), "means" if mean is None else "deviations")
             return work.read()
 

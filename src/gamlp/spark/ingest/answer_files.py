@@ -18,7 +18,7 @@ _ROWS = 1 << 16  # of many labels a node, at a time
 
 
 @dataclass(frozen=True)
-class AnswerFiles:
+class TargetFiles:
     """Codes of labels and roles by block → labels.npy and split.npy. `numbers[code]` is a class, the last one -1."""
 
     graph: Place
@@ -26,14 +26,14 @@ class AnswerFiles:
     rows: Rows
     classes: int
     numbers: Array
-    many: bool
-    kind: str = ONE_TYPE
+    multi_label: bool
+    node_type: str = ONE_TYPE
 
     def write_labels(self) -> dict[str, Any]:
-        name = f"{nodes_folder(self.kind)}/labels.npy"
-        shape = (self.rows.count, self.classes) if self.many else (self.rows.count,)
+        name = f"{nodes_folder(self.node_type)}/labels.npy"
+        shape = (self.rows.count, self.classes) if self.multi_label else (self.rows.count,)
         with (self.graph / name).writing() as stream:
-            stream.write(npy_header(shape, np.int8 if self.many else np.int32))
+            stream.write(npy_header(shape, np.int8 if self.multi_label else np.int32))
             for block in range(self.rows.blocks):
                 for values in self._labels(block):
                     stream.write(np.ascontiguousarray(values).data)
@@ -42,7 +42,7 @@ class AnswerFiles:
     def write_given_split(self) -> dict[str, Any]:
         """The roles of the table; where there are labels, of labelled nodes alone."""
         found = _Roles(self.classes)
-        name = f"{nodes_folder(self.kind)}/split.npy"
+        name = f"{nodes_folder(self.node_type)}/split.npy"
         with (self.graph / name).writing() as stream:
             stream.write(npy_header((self.rows.count,), np.int8))
             for block in range(self.rows.blocks):
@@ -60,16 +60,16 @@ class AnswerFiles:
     def write_random_split(self, fractions: Sequence[float], seed: int, stratified: bool) -> dict[str, Any]:
         """The split that `gamlp ingest` makes of the same labels: in one task, 13 to 30 bytes a node."""
         count = self.rows.count
-        known: Array = np.empty((count, 1), np.int8) if self.many else np.empty(count, np.int32)
+        known: Array = np.empty((count, 1), np.int8) if self.multi_label else np.empty(count, np.int32)
         for begin, values in self._all():
-            known[begin : begin + len(values)] = values[:, :1] if self.many else values
+            known[begin : begin + len(values)] = values[:, :1] if self.multi_label else values
         # Nodes with many labels are split as a whole: all that is asked is whether there are labels.
         made: Split = random_split(Labels(known, ("",) * self.classes), fractions, seed, stratified)
         del known
         found = _Roles(self.classes)
         for begin, values in self._all():
             found.add(made.roles[begin : begin + len(values)], values)
-        name = f"{nodes_folder(self.kind)}/split.npy"
+        name = f"{nodes_folder(self.node_type)}/split.npy"
         return {"files": {name: put_rows(self.graph / name, made.roles)}, **found.facts()}
 
     def _all(self) -> Iterator[tuple[int, Array]]:
@@ -81,7 +81,7 @@ class AnswerFiles:
 
     def _labels(self, block: int) -> Iterator[Array]:
         codes = staged(self.staging / f"codes/{block:05d}.npy")
-        if not self.many:
+        if not self.multi_label:
             yield self.numbers[codes]
             return
         lengths = staged(self.staging / f"lengths/{block:05d}.npy")

@@ -43,8 +43,8 @@ class NodeBlocks:
     width: int | None
     dtype: FloatName
     labels: Sequence[str] | None
-    many: bool
-    kind: str = ONE_TYPE
+    multi_label: bool
+    node_type: str = ONE_TYPE
 
     def write(self, block: int, table: Any) -> dict[str, Any]:
         """Sort a block's rows by id, and write its features, and its labels and roles for later."""
@@ -57,7 +57,7 @@ class NodeBlocks:
             )
         files: FileFacts = {}
         if self.width is not None:
-            name = features_files(self.kind, [0] * self.rows.blocks)[block]
+            name = features_files(self.node_type, [0] * self.rows.blocks)[block]
             files[name] = put_rows(self.graph / name, self._features(table.column("features"), order))
         roles = table.column("role").to_numpy()[order].astype(np.int8)
         put_rows(self.staging / f"roles/{block:05d}.npy", roles)
@@ -85,10 +85,10 @@ class NodeBlocks:
         if self.labels is None:
             return []
         known = pa.array(self.labels, pa.string())
-        flat = column.flatten() if self.many else column
+        flat = column.flatten() if self.multi_label else column
         codes = pc.index_in(flat, value_set=known).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
         put_rows(self.staging / f"codes/{block:05d}.npy", codes)
-        if self.many:
+        if self.multi_label:
             lengths = pc.list_value_length(column).fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
             put_rows(self.staging / f"lengths/{block:05d}.npy", lengths.astype(np.int32))
         return [int(code) for code in np.unique(codes[codes >= 0])]

@@ -27,7 +27,7 @@ def ingest_on_spark(
         options.seed,
         options.name,
         blocks,
-        options.joins,
+        options.relation_ends,
         options.target,
         options.names_of,
         options.edge_names_of,

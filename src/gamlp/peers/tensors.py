@@ -15,7 +15,7 @@ from torch import Tensor
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Nodes, Relation
-from gamlp.propagation import Statistics, feature_statistics
+from gamlp.propagation import Statistics, feature_statistics, scaled_features
 from gamlp.training.batches import Batch, target_tensor
 
 UNKNOWN = -1

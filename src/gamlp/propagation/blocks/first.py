@@ -57,7 +57,7 @@ class SharedFirstValues:
         node_types = dict.fromkeys(node_type for signal in signals for node_type in signal.node_types)
         if plan.labels is not None and plan.labels.soft:
             node_types[graph.target] = None
-        self._kinds = tuple(node_types)
+        self._node_types = tuple(node_types)
         self._folds: tuple[Any, Any] | None = None  # training rows, and the fold of each
         self._graph = self._shared(graph)
         self._statistics: dict[str, Statistics] = {}
@@ -66,7 +66,7 @@ class SharedFirstValues:
     @property
     def places(self) -> list[Place]:
         """A file of every type: what all machines must see."""
-        files: list[Any] = [features_of(self._graph, node_type).values for node_type in self._kinds]
+        files: list[Any] = [features_of(self._graph, node_type).values for node_type in self._node_types]
         return [values.places[0] for values in files if values.places]
 
     def find_statistics(self, run: Run, parts: int) -> None:
@@ -74,7 +74,7 @@ class SharedFirstValues:
         plan = self._plan.features
         if plan is None or plan.scaling != "standard" or plan.statistics is not None:
             return
-        for node_type in self._kinds:
+        for node_type in self._node_types:
             self._statistics[node_type] = self._add_up(node_type, run, parts)
 
     def of(self, piece: Piece) -> First:
@@ -93,7 +93,7 @@ class SharedFirstValues:
     def _shared(self, graph: Graph) -> Graph:
         """The graph with arrays that are read from shared storage; what is in memory alone is put beside."""
         types = dict(graph.node_types)
-        for node_type in self._kinds:
+        for node_type in self._node_types:
             features = types[node_type].features
             assert features is not None
             types[node_type] = replace(types[node_type], features=self._shared_features(graph, node_type, features))

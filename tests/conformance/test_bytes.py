@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from gamlp.graph import Graph, Split
-from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan
 from tests.conformance.engines import ENGINES
 
 
@@ -66,7 +66,7 @@ from gamlp.propagation import *
 graph, store, memory, rows = sys.argv[1:]
 plan = Plan(features=FeatureSignal(hops=6), labels=LabelSignal(hops=4), rows=rows)
 print("ready", flush=True)
-engine = LocalEngine(memory=int(memory) or None, threads=2, checkpoint_seconds=0.0)
+engine = LocalPropagator(memory=int(memory) or None, threads=2, checkpoint_seconds=0.0)
 engine.propagate(Graph.open(graph), plan, Path(store))
 """
 
@@ -88,7 +88,7 @@ def test_killed_at_random_moments_a_run_resumes_to_the_same_bytes(
     memory = 0 if columns is None else (64 << 20) + 20 * count + 2 * count * 4 * columns
     plan = Plan(features=FeatureSignal(hops=6), labels=LabelSignal(hops=4), rows=rows)
     began = time.monotonic()
-    LocalEngine(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "unbroken")
+    LocalPropagator(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "unbroken")
     whole = time.monotonic() - began
     moments = random.Random(3)
     killed = 0
@@ -104,7 +104,7 @@ def test_killed_at_random_moments_a_run_resumes_to_the_same_bytes(
         process.wait()
         process.stdout.close()
     assert killed > 0
-    LocalEngine(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "broken")
+    LocalPropagator(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "broken")
     assert fingerprints(tmp_path / "broken") == fingerprints(tmp_path / "unbroken")
     assert HopStore.open(tmp_path / "broken").damaged() == []
 
@@ -124,7 +124,7 @@ def test_a_resumed_run_does_not_begin_anew(tmp_path: Path, graph: Graph, monkeyp
         original(self, k, *rest)
 
     monkeypatch.setattr(moving.PassRun, "_sum_rows", stop_after_four)
-    engine = LocalEngine(checkpoint_seconds=0.0)
+    engine = LocalPropagator(checkpoint_seconds=0.0)
     with pytest.raises(KeyboardInterrupt):
         engine.propagate(graph, plan, tmp_path / "store")
     again: list[int] = []

@@ -11,10 +11,10 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, digest, fingerprint
-from gamlp.propagation import FeatureSignal, LocalEngine, Plan, Statistics, feature_statistics, hops_in_memory
+from gamlp.propagation import FeatureSignal, LocalPropagator, Plan, Statistics, feature_statistics, hops_in_memory
 from gamlp.propagation.signals import resolve
 
-ENGINE = LocalEngine(threads=1)
+ENGINE = LocalPropagator(threads=1)
 
 
 def make_graph(seed: int = 0, count: int = 40) -> Graph:

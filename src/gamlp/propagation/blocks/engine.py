@@ -28,7 +28,7 @@ _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True)
-class BlockEngine(ABC):
+class BlockPropagator(ABC):
     """Row blocks of every view (None: by memory and cores), and the bytes a task may hold (None: 1 GiB)."""
 
     blocks: int | None = None

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gamlp.graph import Graph, Split
-from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan
 from tests.conformance.engines import ENGINES
 
 
@@ -67,7 +67,7 @@ from gamlp.propagation import *
 graph, store, memory, rows = sys.argv[1:]
 plan = Plan(features=FeatureSignal(hops=6), labels=LabelSignal(hops=4), rows=rows)
 print("ready", flush=True)
-engine = LocalEngine(memory=int(memory) or None, threads=2, checkpoint_seconds=0.0)
+engine = LocalPropagator(memory=int(memory) or None, threads=2, checkpoint_seconds=0.0)
 engine.propagate(Graph.open(graph), plan, Path(store))
 """
 
@@ -90,7 +90,7 @@ def test_killed_at_random_moments_a_run_resumes_to_the_same_bytes(
     memory = 0 if columns is None else (64 << 20) + 20 * count + 2 * count * 4 * columns
     plan = Plan(features=FeatureSignal(hops=6), labels=LabelSignal(hops=4), rows=rows)
     began = time.monotonic()
-    LocalEngine(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "unbroken")
+    LocalPropagator(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "unbroken")
     whole = time.monotonic() - began
     moments = random.Random(3)
     killed = 0
@@ -110,7 +110,7 @@ def test_killed_at_random_moments_a_run_resumes_to_the_same_bytes(
         if done:
             shutil.rmtree(tmp_path / "broken")
     assert killed > 0
-    LocalEngine(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "broken")
+    LocalPropagator(memory=memory or None, threads=2).propagate(graph, plan, tmp_path / "broken")
     assert fingerprints(tmp_path / "broken") == fingerprints(tmp_path / "unbroken")
     assert HopStore.open(tmp_path / "broken").damaged() == []
 
@@ -130,7 +130,7 @@ def test_a_resumed_run_does_not_begin_anew(tmp_path: Path, graph: Graph, monkeyp
         original(self, k, *rest)
 
     monkeypatch.setattr(moving.PassRun, "_sum_rows", stop_after_four)
-    engine = LocalEngine(checkpoint_seconds=0.0)
+    engine = LocalPropagator(checkpoint_seconds=0.0)
     with pytest.raises(KeyboardInterrupt):
         engine.propagate(graph, plan, tmp_path / "store")
     again: list[int] = []

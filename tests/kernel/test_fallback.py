@@ -14,7 +14,7 @@ import pytest
 
 from gamlp.graph import Graph, Split
 from gamlp.kernel import HopTask, build_csr, hop, scale
-from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan
 from tests.conformance import dense
 
 Array = np.ndarray[Any, Any]
@@ -84,7 +84,7 @@ def test_hops_are_powers_of_the_dense_operator(
     )
     first = np.zeros((30, 3))
     first[np.arange(10), labels[:10]] = 1
-    found = LocalEngine(threads=2).propagate(graph, plan, tmp_path / "store").gather(np.arange(22))
+    found = LocalPropagator(threads=2).propagate(graph, plan, tmp_path / "store").gather(np.arange(22))
     limit = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype] * np.abs(x).max()
     assert np.abs(found.x[:, 0] - dense.hops(matrix, x, 3)[:22]).max() < limit
     assert np.abs(found.y[:, 0] - dense.hops(matrix, first, 2)[:22]).max() < limit

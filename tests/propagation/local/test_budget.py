@@ -19,7 +19,7 @@ import pytest
 
 from gamlp.graph import Graph, Split
 from gamlp.graph.datasets.synthetic.homogeneous import communities
-from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 
 MB = 10**6
 FIXED_COST = 220 * MB  # the interpreter and libraries (125 MB here), buffers
@@ -155,7 +155,7 @@ import subprocess, sys
 from pathlib import Path
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 
 graph, disk, kept, memory = sys.argv[1:]
 size = 1 << 20
@@ -171,7 +171,7 @@ plan = Plan(features=FeatureSignal(hops=3), labels=LabelSignal(hops=2, folds=2),
 failed = 0
 while True:
     try:
-        LocalEngine(memory=int(memory), threads=2).propagate(Graph.open(graph), plan, store)
+        LocalPropagator(memory=int(memory), threads=2).propagate(Graph.open(graph), plan, store)
         break
     except GamlpError as error:
         assert "no space left on the device; free some space" in str(error), error
@@ -208,7 +208,7 @@ def test_a_full_disk_is_told_and_with_more_room_the_run_goes_on_to_the_same_byte
         name="small",
     ).save(tmp_path / "graph")
     plan = Plan(features=FeatureSignal(hops=3), labels=LabelSignal(hops=2, folds=2), rows="split")
-    LocalEngine().propagate(graph, plan, tmp_path / "unbroken")
+    LocalPropagator().propagate(graph, plan, tmp_path / "unbroken")
     memory = (64 << 20) + 20 * count + 2 * count * 4 * columns
     words = [str(tmp_path / "graph"), str(tmp_path / "disk"), str(tmp_path / "kept"), str(memory)]
     ran = subprocess.run(

@@ -52,6 +52,13 @@ def test_another_graphs_statistics_scale_this_one(tmp_path: Path) -> None:
     assert np.allclose(np.moveaxis(stored, 1, 0), found, rtol=1e-5, atol=1e-6)
 
 
+def test_hops_in_memory_keep_the_digits_of_a_column_far_from_zero() -> None:
+    x = (np.random.default_rng(2).normal(size=(40, 3)) + np.array([1e6, -1e6, 0.0])).astype(np.float32)
+    wide = x.astype(np.float64)
+    found = hops_in_memory(Graph.from_arrays([[0, 1], [1, 2]], x), plan(None).features)[0]
+    assert np.abs(found - (wide - wide.mean(0)) / wide.std(0)).max() < 1e-6
+
+
 def test_a_graphs_own_statistics_give_the_same_bytes_as_none() -> None:
     graph = make_graph()
     for given, own in zip(

@@ -4,7 +4,7 @@
 from gamlp.propagation.checks import check_neighbours
 
 # Features before the first hop: their scaling
-from gamlp.propagation.first_values import feature_statistics, scaled
+from gamlp.propagation.first_values import feature_statistics, scaled_features
 
 # On one machine: into a store, or in memory
 from gamlp.propagation.local.arrays import hops_in_memory
@@ -44,6 +44,6 @@ __all__ = [
     "hops_in_memory",
     "relation_pair_of",
     "row_numbers",
-    "scaled",
+    "scaled_features",
     "side_by_side",
 ]

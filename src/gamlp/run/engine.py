@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport, ingest
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport
 from gamlp.io import Workers
 from gamlp.io.place import Place

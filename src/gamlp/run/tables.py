@@ -41,7 +41,15 @@ class Tables:
             target=self.target,
         )
         with closing(resources.open_engine()) as engine:
+            if engine.one_machine:
+                self._check_present()
             engine.ingest(how, progress)
+
+    def _check_present(self) -> None:
+        for tables in (self.edges, self.nodes):
+            for place in [tables] if isinstance(tables, str) else tables.values():
+                if not Path(place).exists():
+                    raise GamlpError("there is no such table", file=place)
 
     def identity(self) -> list[Any]:
         """What tells these tables from others, and from themselves after a change."""

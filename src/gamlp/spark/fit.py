@@ -98,7 +98,7 @@ def build(
 ) -> Graph:
     """The graph of two DataFrames, written by tasks."""
     options = params.graph_options(nodes.columns, fit=fit, name="nodes")
-    spark_graph(spark, edges, nodes, place, options, progress)
+    spark_graph(spark, edges, nodes, place, options, blocks=params.getBlocks(), progress=progress)
     return Graph.open(place)
 
 

@@ -18,12 +18,11 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
 from gamlp.propagation.blocks import BlockEngine
 from gamlp.run import Opening, Resources, Written
-from gamlp.spark.ingest.build import spark_graph
-from gamlp.spark.ingest.tables import read_tables
-from gamlp.spark.session import SparkSettings, keeping, session
+from gamlp.spark.ingest import read_tables, spark_graph
+from gamlp.spark.prediction import check_out, write_spark_predictions
+from gamlp.spark.sessions import SparkSettings, keeping, session
 from gamlp.spark.tasks import run_tasks, slots
 from gamlp.spark.training import launch_spark
-from gamlp.spark.writing import check_out, write_spark_predictions
 from gamlp.training.loop import Fitted, Observe
 from gamlp.training.ranks.job import fitted_of, shared_job
 from gamlp.training.rows import Prepared

@@ -38,8 +38,7 @@ from gamlp.graph.ingest import (
 from gamlp.io import Place
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
-from gamlp.spark.ingest.answer_files import AnswerFiles
-from gamlp.spark.ingest.block_files import NodeBlocks, Rows
+from gamlp.spark.ingest.block_files import AnswerFiles, NodeBlocks, Rows
 from gamlp.spark.ingest.edges import EdgeBuild, EdgeTable, Relations, TypeRows
 from gamlp.spark.ingest.node_checks import NodeChecks
 from gamlp.spark.ingest.nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes

@@ -9,24 +9,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gamlp.peers.typed_views import Link, TypedShape, TypedView
+from gamlp.peers.tensors import TypedRelation, TypedShape, TypedTensors
 
 CLASSES = 3
 COUNTS = {"paper": 6, "author": 5, "type": 4, "a.b": 0}  # names that a torch module would refuse as its own
 WIDTHS = {"paper": 5, "author": 3, "type": 0, "a.b": 2}  # a type without features, and one without nodes
-LINKS = {
-    "writes": Link("author", "paper", "written"),
-    "written": Link("paper", "author", "writes"),
-    "cites": Link("paper", "paper", "cited"),
-    "cited": Link("paper", "paper", "cites"),
-    "of": Link("type", "paper", "has"),
-    "has": Link("paper", "type", "of"),
-    "never": Link("author", "paper", "not by"),  # without edges
-    "not by": Link("paper", "author", "never"),
-    "from nowhere": Link("a.b", "paper", "to nowhere"),
-    "to nowhere": Link("paper", "a.b", "from nowhere"),
-    "likes": Link("author", "paper"),  # without a reverse
-    "read by": Link("paper", "author"),
+RELATIONS = {
+    "writes": TypedRelation("author", "paper", "written"),
+    "written": TypedRelation("paper", "author", "writes"),
+    "cites": TypedRelation("paper", "paper", "cited"),
+    "cited": TypedRelation("paper", "paper", "cites"),
+    "of": TypedRelation("type", "paper", "has"),
+    "has": TypedRelation("paper", "type", "of"),
+    "never": TypedRelation("author", "paper", "not by"),  # without edges
+    "not by": TypedRelation("paper", "author", "never"),
+    "from nowhere": TypedRelation("a.b", "paper", "to nowhere"),
+    "to nowhere": TypedRelation("paper", "a.b", "from nowhere"),
+    "likes": TypedRelation("author", "paper"),  # without a reverse
+    "read by": TypedRelation("paper", "author"),
 }
 ALONE = 4  # a paper that hears nothing
 
@@ -39,24 +39,25 @@ class Small:
     near: dict[str, Tensor]
     x: dict[str, Tensor | None]
 
-    def view(self, rows: Tensor | None = None, sparse: bool = False) -> TypedView:
+    def view(self, rows: Tensor | None = None, sparse: bool = False) -> TypedTensors:
         edges = {name: matrix.nonzero().T.flip(0) for name, matrix in self.near.items()}
         weights = {name: m[m != 0] for name, m in self.near.items() if bool((m[m != 0] != 1).any())}
         x = {kind: value.to_sparse_csr() if sparse and value is not None else value for kind, value in self.x.items()}
-        return TypedView(self.shape, x, edges, weights, rows)
+        return TypedTensors(self.shape, x, edges, weights, rows)
 
     def without(self, *names: str) -> Small:
         """These relations left out wholly."""
-        links = {name: link for name, link in self.shape.links.items() if name not in names}
+        relations = {name: relation for name, relation in self.shape.relations.items() if name not in names}
         near = {name: matrix for name, matrix in self.near.items() if name not in names}
-        return replace(self, shape=replace(self.shape, links=links), near=near)
+        return replace(self, shape=replace(self.shape, relations=relations), near=near)
 
     def permuted(self, seed: int) -> tuple[Small, dict[str, Tensor]]:
         """Every type's nodes in another order, and that order."""
         draw = torch.Generator().manual_seed(seed)
         order = {kind: torch.randperm(count, generator=draw) for kind, count in self.shape.counts.items()}
         near = {
-            name: self.near[name][order[link.target]][:, order[link.source]] for name, link in self.shape.links.items()
+            name: self.near[name][order[relation.target]][:, order[relation.source]]
+            for name, relation in self.shape.relations.items()
         }
         x = {kind: None if value is None else value[order[kind]] for kind, value in self.x.items()}
         return replace(self, near=near, x=x), order
@@ -65,14 +66,14 @@ class Small:
 def small() -> Small:
     random = np.random.default_rng(5)
     near: dict[str, Any] = {}
-    for name, link in LINKS.items():
+    for name, relation in RELATIONS.items():
         if name in ("never", "not by"):
-            matrix = np.zeros((COUNTS[link.target], COUNTS[link.source]))
-        elif link.reverse in near:
-            matrix = near[link.reverse].T
+            matrix = np.zeros((COUNTS[relation.target], COUNTS[relation.source]))
+        elif relation.reverse in near:
+            matrix = near[relation.reverse].T
         else:
-            matrix = random.random((COUNTS[link.target], COUNTS[link.source])) < 0.5
-            if link.target == "paper":
+            matrix = random.random((COUNTS[relation.target], COUNTS[relation.source])) < 0.5
+            if relation.target == "paper":
                 matrix[ALONE] = False
         near[name] = matrix
     near["cited"][ALONE], near["cites"][:, ALONE] = False, False
@@ -81,7 +82,7 @@ def small() -> Small:
         values = random.normal(size=(COUNTS[kind], width)) * (random.random((COUNTS[kind], width)) < 0.7)
         x[kind] = torch.from_numpy(values.astype(np.float32)) if width else None
     tensors = {name: torch.from_numpy(np.asarray(matrix, np.float32)) for name, matrix in near.items()}
-    return Small(TypedShape("paper", CLASSES, dict(WIDTHS), dict(COUNTS), dict(LINKS)), tensors, x)
+    return Small(TypedShape("paper", CLASSES, dict(WIDTHS), dict(COUNTS), dict(RELATIONS)), tensors, x)
 
 
 def first_states(model: Any, small: Small) -> dict[str, Tensor]:

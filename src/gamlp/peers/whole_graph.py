@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Generic, TypeVar
+from typing import Generic
 
 import torch
 from torch import nn
@@ -18,8 +18,19 @@ from gamlp.graph import Graph, induce
 from gamlp.io import PeakMemory
 from gamlp.models.shape import Shape
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
-from gamlp.peers.typed_views import TypedRows, TypedShape, check_alike, typed_statistics, typed_view
-from gamlp.peers.views import UNKNOWN, GraphRows, Sampler, View, view_of
+from gamlp.peers.tensors import (
+    UNKNOWN,
+    GraphRows,
+    GraphTensors,
+    Sampler,
+    Tensors,
+    TypedShape,
+    TypedTensors,
+    check_alike,
+    graph_tensors,
+    typed_statistics,
+    typed_tensors,
+)
 from gamlp.propagation import feature_statistics
 from gamlp.recipe import Recipe
 from gamlp.training.checks import check_trainable
@@ -29,21 +40,21 @@ from gamlp.training.scores import full_report, probabilities, summary
 
 MakeModel = Callable[[Shape, Recipe], nn.Module]
 MakeTyped = Callable[[TypedShape, Recipe], nn.Module]
-MakeSampler = Callable[[GraphRows, Recipe, int], Sampler]
-Rows = TypeVar("Rows", GraphRows, TypedRows)
+MakeSampler = Callable[[GraphRows[GraphTensors], Recipe, int], Sampler]
+Read = Callable[[Graph, str | None], GraphRows[Tensors]]  # rows of a part of the split, or all labelled ones
 
 
 @dataclass(frozen=True)
-class _Sides(Generic[Rows]):
+class _Sides(Generic[Tensors]):
     """Training, validation and test rows; inductive ones stand on graphs of their own."""
 
-    train: Rows
-    valid: Rows | None
-    tests: dict[str, Rows]
+    train: GraphRows[Tensors]
+    valid: GraphRows[Tensors] | None
+    tests: dict[str, GraphRows[Tensors]]
 
 
 def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, masked: float | None = None) -> Run:
-    """The contract for a torch module `forward(view, known) → logits of view.rows`.
+    """The contract for a torch module `forward(tensors, known) → logits of tensors.rows`.
 
     `masked`: the model reads known labels, and this share of training rows is hidden each epoch
     (`model.options.masked` changes it).
@@ -57,7 +68,7 @@ def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, mask
             sides = _sides(task, recipe, Path(folder), partial(_plain_side, recipe.propagation.scaling, share))
             if sampler is not None:
                 sides = replace(sides, train=replace(sides.train, sampler=sampler(sides.train, recipe, seed)))
-            shape = Shape(int(sides.train.view.x.shape[1]), sides.train.classes, 0)
+            shape = Shape(int(sides.train.tensors.x.shape[1]), sides.train.classes, 0)
             report = _report(lambda: make(shape, recipe), sides, task, recipe, seed, workspace, begun)
         return replace(report, peak_memory=peak.bytes)
 
@@ -65,7 +76,7 @@ def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, mask
 
 
 def typed_message_passing(make: MakeTyped) -> Run:
-    """The contract for a torch module of several node types: `forward(typed view) → logits of view.rows`.
+    """The contract for a torch module of several node types: `forward(typed tensors) → logits of tensors.rows`.
 
     Nodes of a type without features learn a row of their own; features that were completed before are read as such.
     """
@@ -75,10 +86,10 @@ def typed_message_passing(make: MakeTyped) -> Run:
             begun = time.monotonic()
             _check_typed(task.graph, recipe)
             sides = _sides(task, recipe, Path(folder), partial(_typed_side, recipe.propagation.scaling))
-            shape = sides.train.view.shape
+            shape = sides.train.tensors.shape
             for name, rows in {"valid": sides.valid, **sides.tests}.items():
                 if rows is not None:
-                    check_alike(shape, rows.view.shape, name)
+                    check_alike(shape, rows.tensors.shape, name)
             report = _report(lambda: make(shape, recipe), sides, task, recipe, seed, workspace, begun)
         return replace(report, peak_memory=peak.bytes)
 
@@ -87,7 +98,7 @@ def typed_message_passing(make: MakeTyped) -> Run:
 
 def _report(
     make: Callable[[], nn.Module],
-    sides: _Sides[Rows],
+    sides: _Sides[Tensors],
     task: Task,
     recipe: Recipe,
     seed: int,
@@ -110,7 +121,7 @@ def _report(
     if workspace.chances:
         whole = next(iter(sides.tests.values())) if not task.tests else sides.train
         with torch.no_grad():
-            logits = fitted.model(whole.view.of_rows(None), whole.known)
+            logits = fitted.model(whole.tensors.of_rows(None), whole.known)
         chances = probabilities(logits, labels.many).cpu().numpy()
         if recipe.smoothing is not None:  # smoothing must know all rows: theirs is its inference
             ended = time.monotonic()
@@ -123,8 +134,11 @@ def _report(
 
 
 def _sides(
-    task: Task, recipe: Recipe, folder: Path, reader: Callable[[Graph | None], Callable[[Graph, str | None], Rows]]
-) -> _Sides[Rows]:
+    task: Task,
+    recipe: Recipe,
+    folder: Path,
+    reader: Callable[[Graph | None], Read[Tensors]],
+) -> _Sides[Tensors]:
     """`reader(of)` reads rows of graphs; `standard` scaling is then by the graph `of`, or each by its own."""
     inductive = recipe.training.setting == "inductive"
     alone = task.graph
@@ -142,19 +156,19 @@ def _sides(
     return _Sides(train, valid if len(valid) else None, tests)
 
 
-def _plain_side(scaling: str, masked: float | None, of: Graph | None) -> Callable[[Graph, str | None], GraphRows]:
+def _plain_side(scaling: str, masked: float | None, of: Graph | None) -> Read[GraphTensors]:
     statistics = None if of is None else feature_statistics(of)
-    return lambda graph, part: _rows(graph, view_of(graph, scaling, statistics), part, masked)
+    return lambda graph, part: _rows(graph, graph_tensors(graph, scaling, statistics), part, masked)
 
 
-def _typed_side(scaling: str, of: Graph | None) -> Callable[[Graph, str | None], TypedRows]:
+def _typed_side(scaling: str, of: Graph | None) -> Read[TypedTensors]:
     statistics = None if of is None else typed_statistics(of)
 
-    def side(graph: Graph, part: str | None) -> TypedRows:
+    def side(graph: Graph, part: str | None) -> GraphRows[TypedTensors]:
         labels = graph.nodes.labels
         assert labels is not None
         rows = labelled(graph, *([] if part is None else [part]))
-        return TypedRows(typed_view(graph, scaling, statistics), labels.values, rows, len(labels.classes))
+        return GraphRows(typed_tensors(graph, scaling, statistics), labels.values, rows, len(labels.classes))
 
     return side
 
@@ -173,7 +187,7 @@ def _check_typed(graph: Graph, recipe: Recipe) -> None:
     return None
 
 
-def _rows(graph: Graph, view: View, part: str | None, masked: float | None) -> GraphRows:
+def _rows(graph: Graph, tensors: GraphTensors, part: str | None, masked: float | None) -> GraphRows[GraphTensors]:
     labels = graph.nodes.labels
     assert labels is not None
     rows = labelled(graph, *([] if part is None else [part]))
@@ -183,4 +197,4 @@ def _rows(graph: Graph, view: View, part: str | None, masked: float | None) -> G
         if graph.nodes.split is not None:
             told = torch.from_numpy(labelled(graph, "train"))
             known[told] = torch.from_numpy(labels.values[told.numpy()].astype("int64"))
-    return GraphRows(view, labels.values, rows, len(labels.classes), known=known, masked=masked or 0.0)
+    return GraphRows(tensors, labels.values, rows, len(labels.classes), known=known, masked=masked or 0.0)

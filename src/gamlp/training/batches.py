@@ -25,7 +25,7 @@ READ_BYTES = 32 << 20  # of hops that are read at a time where nobody says how m
 class Batch:
     """x `[b, channel, hop, d]`, y `[b, channel, hop, c]` or None, target `[b]` or `[b, c]`; all float32 but numbers.
 
-    A peer that passes messages reads a part of the graph as x and known labels as y (gamlp.peers.views).
+    A peer that passes messages reads a part of the graph as x and known labels as y (gamlp.peers.tensors).
     With `share` `[b]` the loss of training is Σ share · loss of a row, not the rows' mean. `whole` counts the rows of
     the global batch that this is one rank's part of, `counted` those of them that are its own.
     """
@@ -205,7 +205,7 @@ class Batches:
         self.source = source
         self.size = size
         self.device = device
-        self.target = _target_tensor(source.targets)
+        self.target = target_tensor(source.targets)
         budget = available_memory() // 2 if memory is None else memory
         self.resident = len(source) * source.row_bytes <= budget
         if self.resident:
@@ -335,5 +335,6 @@ def _picked(values: Tensor, pick: Tensor | slice, channels: Sequence[int] | None
     return torch.stack([_rows(values[:, channel], pick) for channel in channels], 1)
 
 
-def _target_tensor(values: Array) -> Tensor:
+def target_tensor(values: Array) -> Tensor:
+    """Labels as a loss reads them: class numbers, or 0 and 1 of every class in float32."""
     return torch.from_numpy(values.astype(np.float32 if values.ndim == 2 else np.int64))

@@ -16,7 +16,7 @@ pytest.importorskip("torch_geometric")
 from gamlp.errors import GamlpError
 from gamlp.models.shape import Shape
 from gamlp.peers import message_passing as peers
-from gamlp.peers.views import UNKNOWN, GraphRows, View
+from gamlp.peers.tensors import UNKNOWN, GraphRows, GraphTensors
 from gamlp.recipe import Recipe
 from gamlp.training.loop import parameter_groups
 
@@ -34,9 +34,9 @@ class Small:
     near: Tensor
     x: Tensor
 
-    def view(self, sparse: bool = False, rows: Tensor | None = None) -> View:
+    def view(self, sparse: bool = False, rows: Tensor | None = None) -> GraphTensors:
         target, source = self.near.nonzero().T
-        return View(self.x.to_sparse_csr() if sparse else self.x, torch.stack([source, target]), rows=rows)
+        return GraphTensors(self.x.to_sparse_csr() if sparse else self.x, torch.stack([source, target]), rows=rows)
 
     def normalised(self) -> Tensor:
         """D^-1/2 (A + I) D^-1/2."""
@@ -90,7 +90,7 @@ def test_weights_of_edges_count_in_a_convolution(small: Small) -> None:
     own = near + torch.eye(NODES)
     matrix = own.sum(1).rsqrt()[:, None] * own * own.sum(1).rsqrt()
     model = made("gcn", layers=1)
-    view = View(small.x, torch.stack([source, target]), near[target, source])
+    view = GraphTensors(small.x, torch.stack([source, target]), near[target, source])
     same(model(view), convolved(model.layers[0], matrix, small.x))
 
 

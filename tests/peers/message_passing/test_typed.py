@@ -54,7 +54,7 @@ def same(one: Tensor, other: Tensor) -> None:
 
 def into(graph: Small, kind: str, heard: tuple[str, ...]) -> list[str]:
     """Relations with edges that lead to a type."""
-    return [name for name in heard if graph.shape.links[name].target == kind and bool(graph.near[name].any())]
+    return [name for name in heard if graph.shape.relations[name].target == kind and bool(graph.near[name].any())]
 
 
 def test_r_gcn() -> None:
@@ -72,7 +72,7 @@ def test_r_gcn() -> None:
                     weights = graph.near[name][node]
                     if weights.any():
                         map_ = layer.near[layer.heard.relations.index(name)].weight
-                        source = hidden[graph.shape.links[name].source]
+                        source = hidden[graph.shape.relations[name].source]
                         near = [weights[j] * (map_ @ source[j]) for j in neighbours(graph, name, node)]
                         value = value + torch.stack(near).sum(0) / weights.sum()
                 rows.append(value if place + 1 == len(model.layers) else value.relu())
@@ -107,7 +107,7 @@ def transformed(layer: Any, graph: Small, hidden: dict[str, Tensor]) -> dict[str
                     place = layer.heard.relations.index(name)
                     of_key, of_value = (one.weight[head * count + place] for one in (layer.k_rel, layer.v_rel))
                     strength = layer.p_rel["__".join(layer.edge_of[name])][0, head]
-                    source = mapped[graph.shape.links[name].source]
+                    source = mapped[graph.shape.relations[name].source]
                     for j in neighbours(graph, name, node):
                         key, value = source[j, :HIDDEN][part], source[j, 2 * HIDDEN :][part]
                         alike.append(query @ (key @ of_key) * strength / math.sqrt(each))
@@ -156,7 +156,7 @@ def hybrid(layer: Any, graph: Small, hidden: dict[str, Tensor]) -> dict[str, Ten
         for node in range(COUNTS[kind]):
             own, parts = hidden[kind][node], []
             for name in into(graph, kind, layer.heard.relations):
-                source = graph.shape.links[name].source
+                source = graph.shape.relations[name].source
                 micro = []
                 for head in range(HEADS):
                     part = slice(head * each, (head + 1) * each)
@@ -182,9 +182,9 @@ def test_r_hgnn() -> None:
     graph = small()
     model = made("r-hgnn", graph, layers=3)
     first = first_states(model, graph)
-    links = graph.shape.links
+    typed = graph.shape.relations
     live = [name for name in model.names if bool(graph.near[name].any())]
-    states = {name: first[links[name].target] for name in live}
+    states = {name: first[typed[name].target] for name in live}
     relations = {name: value.flatten() for name, value in zip(model.names, model.relations)}
     for layer in model.layers:
         states, relations = aware(layer, graph, states, relations)
@@ -205,21 +205,25 @@ def test_r_hgnn() -> None:
 
 
 def aware(layer: Any, graph: Small, states: dict[str, Tensor], relations: dict[str, Tensor]) -> Any:
-    links, each = graph.shape.links, HIDDEN // HEADS
+    typed, each = graph.shape.relations, HIDDEN // HEADS
     convolved = {}
     for name in [one for one in layer.heard.relations if one in states]:
-        link = links[name]
+        relation = typed[name]
         query = (relations[name] @ layer.query[layer.heard.relations.index(name)]).view(HEADS, 2 * each)
-        near = states.get(link.reverse) if link.reverse else None
+        near = states.get(relation.reverse) if relation.reverse else None
         if near is None:  # "likes": authors as they are by the mean of what they hear
-            near = torch.stack([value for other, value in states.items() if links[other].target == link.source]).mean(0)
-        residual = layer.residual[layer.heard.kinds.index(link.target)]
+            near = torch.stack(
+                [value for other, value in states.items() if typed[other].target == relation.source]
+            ).mean(0)
+        residual = layer.residual[layer.heard.kinds.index(relation.target)]
         rows = []
-        for node in range(COUNTS[link.target]):
+        for node in range(COUNTS[relation.target]):
             own, heads = states[name][node], []
             for head in range(HEADS):
                 part = slice(head * each, (head + 1) * each)
-                of_own, of_near = (layer.node[layer.place[kind]][:, part] for kind in (link.target, link.source))
+                of_own, of_near = (
+                    layer.node[layer.place[kind]][:, part] for kind in (relation.target, relation.source)
+                )
                 around = [near[j] @ of_near for j in neighbours(graph, name, node)]
                 heads.append(attention(own @ of_own, around, query[head]))
             share = torch.sigmoid(residual.share)
@@ -228,9 +232,9 @@ def aware(layer: Any, graph: Small, states: dict[str, Tensor], relations: dict[s
     crossed = {}
     for name in convolved:
         cross = layer.cross[layer.heard.relations.index(name)]
-        others = [convolved[other] for other in convolved if links[other].target == links[name].target]
+        others = [convolved[other] for other in convolved if typed[other].target == typed[name].target]
         rows = []
-        for node in range(COUNTS[links[name].target]):
+        for node in range(COUNTS[typed[name].target]):
             heads = []
             for head in range(HEADS):
                 parts = [other[node, head * each : (head + 1) * each] for other in others]

@@ -15,7 +15,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.registry import METHODS, recipe_for, run
-from gamlp.peers.typed_views import typed_view
+from gamlp.peers.tensors import typed_tensors
 from gamlp.recipe import Recipe
 from tests.training.small import ONE_THREAD
 
@@ -110,8 +110,8 @@ def test_a_target_without_features_and_completed_ones_both_run(name: str, place:
 
 def test_a_view_reads_edges_weights_and_scaled_features_of_every_type() -> None:
     graph = planted().with_features(author=Features(np.arange(60, dtype=np.float32).reshape(30, 2)))
-    view = typed_view(graph, "row")
-    assert view.shape.widths == {"author": 2, "paper": 4} and view.shape.links["writes"].reverse == "written"
+    view = typed_tensors(graph, "row")
+    assert view.shape.widths == {"author": 2, "paper": 4} and view.shape.relations["writes"].reverse == "written"
     pairs = {(int(row), int(near)) for row, near, _ in _each(graph.relations["writes"])}
     assert {(int(target), int(source)) for source, target in view.edges["writes"].T} == pairs
     author = view.x["author"]

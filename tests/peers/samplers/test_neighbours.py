@@ -31,7 +31,7 @@ from gamlp.peers.samplers.neighbours import (
     take_rows,
 )
 from gamlp.peers.samplers.networks import ClusterGCN, GraphSAINT, SampledSAGE
-from gamlp.peers.views import GraphRows, Sampler, View
+from gamlp.peers.tensors import GraphRows, GraphTensors, Sampler
 from gamlp.recipe import Recipe
 from gamlp.run.resources import Resources
 from tests.peers.sampled_equations import dense_logits
@@ -40,7 +40,9 @@ Array = np.ndarray[Any, Any]
 SAMPLED = [name for name, method in METHODS.items() if method.family == "sampled"]
 
 
-def make_view(seed: int, nodes: int = 30, *, weighted: bool = False, sparse: bool = False) -> tuple[View, Array]:
+def make_view(
+    seed: int, nodes: int = 30, *, weighted: bool = False, sparse: bool = False
+) -> tuple[GraphTensors, Array]:
     """A random undirected graph, its edges in no order, and its dense A[target, source]."""
     random = np.random.default_rng(seed)
     dense = np.triu(random.random((nodes, nodes)) < min(1.0, 4 / nodes), 1) * random.uniform(0.5, 2, (nodes, nodes))
@@ -50,10 +52,10 @@ def make_view(seed: int, nodes: int = 30, *, weighted: bool = False, sparse: boo
     edges = np.stack([sources[order], targets[order]])
     x = torch.from_numpy(random.normal(size=(nodes, 5)) * (random.random((nodes, 5)) < 0.4)).float()
     weights = torch.from_numpy(dense[edges[1], edges[0]]).float() if weighted else None
-    return View(x.to_sparse_csr() if sparse else x, torch.from_numpy(edges), weights), dense
+    return GraphTensors(x.to_sparse_csr() if sparse else x, torch.from_numpy(edges), weights), dense
 
 
-def dense_of(part: View) -> Array:
+def dense_of(part: GraphTensors) -> Array:
     """A[target, source] of a part; an edge that occurs twice counts twice."""
     found = np.zeros((part.nodes, part.nodes))
     values = np.ones(part.edges.shape[1]) if part.weights is None else part.weights.numpy()
@@ -110,7 +112,7 @@ def test_without_a_fanout_everyone_within_reach_hears_all(which: tuple[int, int,
 def test_a_hub_draws_each_of_its_neighbours_equally_often() -> None:
     """3 of 8 in 4000 draws: a neighbour's count has mean 1500 and deviation 30.6; five of them are allowed."""
     edges = torch.stack([torch.arange(1, 9), torch.zeros(8, dtype=torch.int64)])
-    view, generator, counts = View(torch.eye(9), edges), shuffled(0), np.zeros(9)
+    view, generator, counts = GraphTensors(torch.eye(9), edges), shuffled(0), np.zeros(9)
     pairs = np.zeros((9, 9))
     for _ in range(4000):
         origin = neighbourhood(view, np.array([0]), [3], generator).origin
@@ -210,7 +212,7 @@ def test_two_cliques_with_a_bridge_are_cut_at_the_bridge_and_a_part_without_rows
     pytest.importorskip("pymetis")
     dense = np.kron(np.eye(2), np.ones((6, 6))) - np.eye(12)
     dense[5, 6] = dense[6, 5] = 1
-    view = View(torch.eye(12), torch.from_numpy(np.stack(np.nonzero(dense))))
+    view = GraphTensors(torch.eye(12), torch.from_numpy(np.stack(np.nonzero(dense))))
     members = partition(view, 2)
     assert sorted(one.tolist() for one in members) == [list(range(6)), list(range(6, 12))]
     parts = _epoch(ClusterSampler(view, np.array([8, 7]), members, 1), 0)
@@ -257,12 +259,12 @@ def test_inductive_training_sees_training_rows_and_edges_between_them_alone(
 ) -> None:
     """Samplers are given the training graph; and a net is the same whatever the other nodes and their edges are."""
     pytest.importorskip("pymetis")
-    seen: list[View] = []
+    seen: list[GraphTensors] = []
     real = whole_graph.fit
 
     def spying(make: Any, train: GraphRows, *rest: Any, **named: Any) -> Any:
         assert train.sampler is not None
-        seen.extend([train.view, *_epoch(train.sampler, 0)])
+        seen.extend([train.tensors, *_epoch(train.sampler, 0)])
         return real(make, train, *rest, **named)
 
     monkeypatch.setattr(whole_graph, "fit", spying)
@@ -291,7 +293,7 @@ def _epoch(sampler: Sampler, seed: int) -> list[SampledPart]:
     return parts  # type: ignore[return-value]
 
 
-def _origin(part: View) -> Tensor:
+def _origin(part: GraphTensors) -> Tensor:
     assert part.origin is not None
     return part.origin
 

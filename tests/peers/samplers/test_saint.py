@@ -23,7 +23,7 @@ from gamlp.peers.samplers.saint import (
     saint_sampler,
     walks,
 )
-from gamlp.peers.views import GraphRows, View
+from gamlp.peers.tensors import GraphRows, GraphTensors
 from gamlp.recipe import Recipe
 from gamlp.training.scores import loss_of
 
@@ -32,17 +32,17 @@ NODES = 14
 KINDS = ["walk", "node", "edge"]
 
 
-def make_view(seed: int = 0, nodes: int = NODES) -> tuple[View, Array]:
+def make_view(seed: int = 0, nodes: int = NODES) -> tuple[GraphTensors, Array]:
     """A path with random chords: connected, with unlike degrees; and its dense A."""
     random = np.random.default_rng(seed)
     dense = np.triu(random.random((nodes, nodes)) < 0.2, 1) | np.eye(nodes, k=1, dtype=bool)
     dense = (dense | dense.T).astype(float)
     targets, sources = np.nonzero(dense)
     x = torch.from_numpy(random.normal(size=(nodes, 3))).float()
-    return View(x, torch.from_numpy(np.stack([sources, targets]))), dense
+    return GraphTensors(x, torch.from_numpy(np.stack([sources, targets]))), dense
 
 
-def drawing(view: View, rows: Array, kind: str) -> DrawNodes:
+def drawing(view: GraphTensors, rows: Array, kind: str) -> DrawNodes:
     near = incoming(view)
     if kind == "walk":
         return walks(near, rows, 3, 2)
@@ -147,7 +147,7 @@ def test_a_walk_goes_along_edges_and_every_neighbour_is_as_likely() -> None:
     assert (counts > 0).tolist() == (dense[4] > 0).tolist()
     deviation = (6000 * (1 / degree) * (1 - 1 / degree)) ** 0.5
     assert abs(counts[dense[4] > 0] - 6000 / degree).max() < 5 * deviation
-    lonely = View(torch.eye(2), torch.zeros((2, 0), dtype=torch.int64))
+    lonely = GraphTensors(torch.eye(2), torch.zeros((2, 0), dtype=torch.int64))
     assert walks(incoming(lonely), np.array([1]), 3, 2)(generator).tolist() == [1]
 
 
@@ -187,10 +187,10 @@ def test_what_cannot_be_drawn_is_said() -> None:
     rows = GraphRows(view, np.zeros(NODES, np.int64), np.array([0]), 2)
     with pytest.raises(GamlpError, match="sampler"):
         saint_sampler(rows, Recipe.of({"model": {"name": "graphsaint", "options": {"sampler": "star"}}}), 0)
-    apart = View(torch.eye(3), torch.tensor([[0, 1], [1, 0]]))
+    apart = GraphTensors(torch.eye(3), torch.tensor([[0, 1], [1, 0]]))
     lonely = GraphRows(apart, np.zeros(3, np.int64), np.array([2]), 2)
     with pytest.raises(GamlpError, match="no row to train on"):
         saint_sampler(lonely, Recipe.of({"model": {"name": "graphsaint", "options": {"sampler": "edge"}}}), 0)
-    empty = View(torch.eye(3), torch.zeros((2, 0), dtype=torch.int64))
+    empty = GraphTensors(torch.eye(3), torch.zeros((2, 0), dtype=torch.int64))
     with pytest.raises(GamlpError, match="without edges"):
         nodes_by_norm(incoming(empty), 2)

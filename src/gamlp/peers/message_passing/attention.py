@@ -10,7 +10,7 @@ from gamlp.models.shape import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import Attention, InitialisedLinear, Transformer, dropout
 from gamlp.peers.message_passing.sparse import adjacency, features_of
-from gamlp.peers.views import View
+from gamlp.peers.tensors import GraphTensors
 from gamlp.recipe import Recipe
 
 MASKED = 0.375  # share of training rows hidden each epoch: UniMP's label rate of 0.625, section 4
@@ -34,14 +34,14 @@ class GAT(nn.Module):
         )
         self.dropout = settings.dropout
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        pattern, hidden = adjacency(view, "loops").pattern, features_of(view)
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
+        pattern, hidden = adjacency(tensors, "loops").pattern, features_of(tensors)
         for index, layer in enumerate(self.layers):
             hidden = layer(dropout(hidden, self.dropout, self.training), pattern)
             if index + 1 < len(self.layers):
                 hidden = functional.elu(hidden)
         assert isinstance(hidden, Tensor)
-        return view.asked(hidden)
+        return tensors.asked(hidden)
 
 
 class UniMP(nn.Module):
@@ -66,9 +66,9 @@ class UniMP(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(inner) for _ in range(settings.layers - 1)])
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        pattern = adjacency(view, "plain").pattern
-        hidden = self.first(dropout(features_of(view), self.input_dropout, self.training))
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
+        pattern = adjacency(tensors, "plain").pattern
+        hidden = self.first(dropout(features_of(tensors), self.input_dropout, self.training))
         if known is not None:
             told = torch.nonzero(known >= 0).ravel()
             hidden = hidden.index_add(0, told, self.labels[known[told]])
@@ -76,4 +76,4 @@ class UniMP(nn.Module):
             hidden = layer(dropout(hidden, self.dropout, self.training), pattern)
             if index + 1 < len(self.layers):
                 hidden = functional.relu(self.norms[index](hidden))
-        return view.asked(hidden)
+        return tensors.asked(hidden)

@@ -14,7 +14,7 @@ from gamlp.models.shape import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import Convolution, InitialisedLinear, Mean, Softmaxed, dropout
 from gamlp.peers.message_passing.sparse import adjacency, features_of
-from gamlp.peers.views import View
+from gamlp.peers.tensors import GraphTensors
 from gamlp.recipe import Recipe
 
 
@@ -32,14 +32,14 @@ class _Stack(nn.Module):
         self.norms = _norms(settings.hidden, settings.layers - 1 if settings.batch_norm else 0)
         self.dropout = settings.dropout
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        matrix, hidden = adjacency(view, self.matrix), features_of(view)
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
+        matrix, hidden = adjacency(tensors, self.matrix), features_of(tensors)
         for index, layer in enumerate(self.layers):
             hidden = layer(dropout(hidden, self.dropout, self.training), matrix)
             if index + 1 < len(self.layers):
                 hidden = functional.relu(self.norms[index](hidden) if self.norms else hidden)
         assert isinstance(hidden, Tensor)
-        return view.asked(hidden)
+        return tensors.asked(hidden)
 
 
 class GCN(_Stack):
@@ -73,13 +73,13 @@ class ResGCN(nn.Module):
         self.norms = _norms(width, settings.layers - 1 if settings.batch_norm else 0)
         self.dropout = settings.dropout
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        matrix = adjacency(view, "symmetric")
-        hidden = self._active(0, self.first(dropout(features_of(view), self.dropout, self.training), matrix))
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
+        matrix = adjacency(tensors, "symmetric")
+        hidden = self._active(0, self.first(dropout(features_of(tensors), self.dropout, self.training), matrix))
         for index, layer in enumerate(self.layers):
             found = layer(dropout(hidden, self.dropout, self.training), matrix)
             hidden = hidden + self._active(index + 1, found)
-        return view.asked(self.last(dropout(hidden, self.dropout, self.training), matrix))
+        return tensors.asked(self.last(dropout(hidden, self.dropout, self.training), matrix))
 
     def _active(self, index: int, hidden: Tensor) -> Tensor:
         return functional.relu(self.norms[index](hidden) if self.norms else hidden)
@@ -104,15 +104,15 @@ class JKNet(nn.Module):
         self.last = InitialisedLinear(joined, shape.classes)
         self.dropout = settings.dropout
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        matrix, hidden = adjacency(view, "symmetric"), features_of(view)
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
+        matrix, hidden = adjacency(tensors, "symmetric"), features_of(tensors)
         found = []
         for index, layer in enumerate(self.layers):
             passed = layer(dropout(hidden, self.dropout, self.training), matrix)
             hidden = functional.relu(self.norms[index](passed) if self.norms else passed)
             found.append(hidden)
         # Only rows that are asked for are joined: a hundred layers of a big graph are never copied together.
-        joined = self.jump([view.asked(one) for one in found])
+        joined = self.jump([tensors.asked(one) for one in found])
         logits: Tensor = self.last(dropout(joined, self.dropout, self.training))
         return logits
 
@@ -143,13 +143,13 @@ class DeeperGCN(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(settings.layers)])
         self.dropout = settings.dropout
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        matrix = adjacency(view, "plain")
-        hidden = self.first(dropout(features_of(view), self.dropout, self.training))
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
+        matrix = adjacency(tensors, "plain")
+        hidden = self.first(dropout(features_of(tensors), self.dropout, self.training))
         for index, layer in enumerate(self.layers):
             ready = self._ready(index - 1, hidden) if index else hidden
             hidden = hidden + layer(ready, matrix) if index else layer(ready, matrix)
-        logits: Tensor = self.last(self._ready(-1, view.asked(hidden)))
+        logits: Tensor = self.last(self._ready(-1, tensors.asked(hidden)))
         return logits
 
     def _ready(self, index: int, hidden: Tensor) -> Tensor:

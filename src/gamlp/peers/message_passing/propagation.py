@@ -14,7 +14,7 @@ from gamlp.models.shape import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import InitialisedLinear, dropout
 from gamlp.peers.message_passing.sparse import Matrix, adjacency, features_of
-from gamlp.peers.views import View
+from gamlp.peers.tensors import GraphTensors
 from gamlp.recipe import Recipe
 
 ENOUGH = 0.99  # 1 - ε: a node halts where its chances of halting add up to this
@@ -33,8 +33,8 @@ class _Answers(nn.Module):
     def decayed(self) -> Iterator[nn.Parameter]:
         return self.layers[0].parameters()
 
-    def answers(self, view: View) -> Tensor:
-        hidden = features_of(view)
+    def answers(self, tensors: GraphTensors) -> Tensor:
+        hidden = features_of(tensors)
         for index, layer in enumerate(self.layers):
             hidden = layer(dropout(hidden, self.dropout, self.training))
             if index + 1 < len(self.layers):
@@ -56,14 +56,14 @@ class APPNP(_Answers):
         self.steps, self.alpha = options["steps"], float(options["alpha"])
         self.edge_dropout = float(options["edge_dropout"])
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        matrix, first = adjacency(view, "symmetric"), self.answers(view)
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
+        matrix, first = adjacency(tensors, "symmetric"), self.answers(tensors)
         found = first
         for _ in range(self.steps):
             found = (1 - self.alpha) * matrix.dropped(self.edge_dropout, self.training).times(
                 found
             ) + self.alpha * first
-        return view.asked(found)
+        return tensors.asked(found)
 
 
 class APGCN(_Answers):
@@ -92,16 +92,16 @@ class APGCN(_Answers):
         assert self._cost is not None
         return self.weight * self._cost
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
         if self.training:
             self.waited += 1
-        found, cost = self.halting(dropout(self.answers(view), self.dropout, self.training), view)
-        self._cost = view.asked(cost).mean()
-        return view.asked(found)
+        found, cost = self.halting(dropout(self.answers(tensors), self.dropout, self.training), tensors)
+        self._cost = tensors.asked(cost).mean()
+        return tensors.asked(found)
 
-    def halting(self, answers: Tensor, view: View) -> tuple[Tensor, Tensor]:
+    def halting(self, answers: Tensor, tensors: GraphTensors) -> tuple[Tensor, Tensor]:
         """(answers of all nodes, K + R of all nodes)."""
-        matrix, learns = adjacency(view, "symmetric"), not self.training or int(self.waited) % self.every == 0
+        matrix, learns = adjacency(tensors, "symmetric"), not self.training or int(self.waited) % self.every == 0
         weight, bias = (one if learns else one.detach() for one in (self.halt.weight, self.halt.bias))
         count = len(answers)
         going = torch.ones(count, dtype=torch.bool)

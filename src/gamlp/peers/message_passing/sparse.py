@@ -16,7 +16,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from gamlp.peers.views import View
+from gamlp.peers.tensors import GraphTensors
 
 
 @dataclass(frozen=True)
@@ -203,13 +203,13 @@ def _of_scipy(matrix: Any) -> Matrix:
     return Matrix(pattern, torch.from_numpy(matrix.data.astype(np.float32)))
 
 
-def features_of(view: View) -> Tensor | Matrix:
-    """x of the view: dense, or as a sparse matrix, made once."""
-    if view.x.layout != torch.sparse_csr:
-        return view.x
-    if "features" not in view.kept:
-        view.kept["features"] = sparse(view.x)
-    found: Matrix = view.kept["features"]
+def features_of(tensors: GraphTensors) -> Tensor | Matrix:
+    """x of the graph: dense, or as a sparse matrix, made once."""
+    if tensors.x.layout != torch.sparse_csr:
+        return tensors.x
+    if "features" not in tensors.kept:
+        tensors.kept["features"] = sparse(tensors.x)
+    found: Matrix = tensors.kept["features"]
     return found
 
 
@@ -221,26 +221,26 @@ def sparse(x: Tensor) -> Tensor | Matrix:
     return Matrix(pattern, x.values())
 
 
-def adjacency(view: View, kind: str) -> Matrix:
-    """A of the view, row i = what node i hears, made once.
+def adjacency(tensors: GraphTensors, kind: str) -> Matrix:
+    """A of the graph, row i = what node i hears, made once.
 
     `symmetric`: D^-1/2 (A + I) D^-1/2, D the row sums of A + I; `mean`: D^-1 A; `loops`: A + I; `plain`: A.
     """
     key = f"adjacency {kind}"
-    if key not in view.kept:
-        view.kept[key] = _adjacency(view, kind)
-    found: Matrix = view.kept[key]
+    if key not in tensors.kept:
+        tensors.kept[key] = _adjacency(tensors, kind)
+    found: Matrix = tensors.kept[key]
     return found
 
 
-def _adjacency(view: View, kind: str) -> Matrix:
-    source, target = view.edges
-    weights = torch.ones(view.edges.shape[1]) if view.weights is None else view.weights
+def _adjacency(tensors: GraphTensors, kind: str) -> Matrix:
+    source, target = tensors.edges
+    weights = torch.ones(tensors.edges.shape[1]) if tensors.weights is None else tensors.weights
     if kind in ("symmetric", "loops"):
-        own = torch.arange(view.nodes)
+        own = torch.arange(tensors.nodes)
         source, target = torch.cat([source, own]), torch.cat([target, own])
-        weights = torch.cat([weights, torch.ones(view.nodes)])
-    matrix = from_triples(target, source, weights, (view.nodes, view.nodes))
+        weights = torch.cat([weights, torch.ones(tensors.nodes)])
+    matrix = from_triples(target, source, weights, (tensors.nodes, tensors.nodes))
     if kind in ("plain", "loops"):
         return matrix
     degrees = matrix.pattern.targets.transposed.times(matrix.values[:, None]).ravel()

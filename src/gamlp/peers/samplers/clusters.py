@@ -13,7 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.peers.contract import options_of
 from gamlp.peers.samplers.neighbours import induced_part
-from gamlp.peers.views import GraphRows, Sampler, View
+from gamlp.peers.tensors import GraphRows, GraphTensors, Sampler
 from gamlp.recipe import Recipe
 
 CLUSTERS: dict[str, Any] = {"clusters": 10, "together": 2, "diagonal": 0.0, "layer_norm": False}
@@ -26,7 +26,7 @@ class ClusterSampler:
     A part without a row to train on is left out.
     """
 
-    view: View
+    tensors: GraphTensors
     rows: Array
     members: list[Array]
     together: int
@@ -37,14 +37,14 @@ class ClusterSampler:
         for start in range(0, len(order), self.together):
             yield np.sort(np.concatenate([self.members[one] for one in order[start : start + self.together]]))
 
-    def __call__(self, generator: torch.Generator) -> Iterator[View]:
+    def __call__(self, generator: torch.Generator) -> Iterator[GraphTensors]:
         for nodes in self.groups(generator):
             rows = np.intersect1d(nodes, self.rows, assume_unique=True)
             if len(rows):
-                yield induced_part(self.view, nodes, rows)[0]
+                yield induced_part(self.tensors, nodes, rows)[0]
 
 
-def partition(view: View, count: int, seed: int = 0) -> list[Array]:
+def partition(tensors: GraphTensors, count: int, seed: int = 0) -> list[Array]:
     """METIS's cut of the graph, edges taken as going both ways, into at most `count` clusters; none is empty."""
     try:
         import pymetis
@@ -52,8 +52,8 @@ def partition(view: View, count: int, seed: int = 0) -> list[Array]:
         raise GamlpError(
             "clusters need PyMetis, which is not installed", hint='pip install "gamlp[bench]"'
         ) from error  # fmt: skip
-    nodes, count = view.nodes, min(count, view.nodes)
-    source, target = view.edges.numpy()
+    nodes, count = tensors.nodes, min(count, tensors.nodes)
+    source, target = tensors.edges.numpy()
     other = source != target
     ends = np.concatenate([source[other] * nodes + target[other], target[other] * nodes + source[other]])
     rows, neighbours = np.divmod(np.unique(ends), nodes)
@@ -72,8 +72,8 @@ def partition(view: View, count: int, seed: int = 0) -> list[Array]:
     return [members for members in found if len(members)]
 
 
-def cluster_sampler(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
+def cluster_sampler(train: GraphRows[GraphTensors], recipe: Recipe, seed: int) -> Sampler:
     """Clusters by the recipe: how many, and how many of them together."""
     options = options_of(recipe, CLUSTERS)
-    members = partition(train.view, max(1, options["clusters"]), seed)
-    return ClusterSampler(train.view, np.asarray(train.rows, np.int64), members, max(1, options["together"]))
+    members = partition(train.tensors, max(1, options["clusters"]), seed)
+    return ClusterSampler(train.tensors, np.asarray(train.rows, np.int64), members, max(1, options["together"]))

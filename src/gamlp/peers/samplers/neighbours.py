@@ -13,7 +13,7 @@ from torch import Tensor
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.peers.contract import options_of
-from gamlp.peers.views import GraphRows, Sampler, View
+from gamlp.peers.tensors import GraphRows, GraphTensors, Sampler
 from gamlp.recipe import Recipe
 
 NEIGHBOURS: dict[str, Any] = {"fanouts": [25, 10]}
@@ -21,7 +21,7 @@ NEIGHBOURS: dict[str, Any] = {"fanouts": [25, 10]}
 
 @dataclass(frozen=True)
 class Incoming:
-    """A view's edges by target (CSR): node v hears from sources[offsets[v] : offsets[v + 1]]."""
+    """A graph's edges by target (CSR): node v hears from sources[offsets[v] : offsets[v + 1]]."""
 
     offsets: Array
     sources: Array
@@ -46,7 +46,7 @@ class Incoming:
 
 
 @dataclass(frozen=True)
-class SampledPart(View):
+class SampledPart(GraphTensors):
     """A sampled part; its edges are sorted by target.
 
     `within[k]` counts its first nodes, those at most k steps from the rows asked for (empty: in no order): a layer
@@ -57,17 +57,17 @@ class SampledPart(View):
     normalised: bool = False
 
 
-def incoming(view: View) -> Incoming:
-    """A view's edges by target, made once."""
-    if "incoming" not in view.kept:
-        sources, targets = view.edges.numpy()
-        weights = None if view.weights is None else view.weights.numpy()
+def incoming(tensors: GraphTensors) -> Incoming:
+    """A graph's edges by target, made once."""
+    if "incoming" not in tensors.kept:
+        sources, targets = tensors.edges.numpy()
+        weights = None if tensors.weights is None else tensors.weights.numpy()
         if np.any(targets[1:] < targets[:-1]):
             order = np.argsort(targets, kind="stable")
             sources, targets, weights = sources[order], targets[order], None if weights is None else weights[order]
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=view.nodes))])
-        view.kept["incoming"] = Incoming(offsets, sources, weights)
-    found: Incoming = view.kept["incoming"]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=tensors.nodes))])
+        tensors.kept["incoming"] = Incoming(offsets, sources, weights)
+    found: Incoming = tensors.kept["incoming"]
     return found
 
 
@@ -84,10 +84,10 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     )
 
 
-def induced_part(view: View, nodes: Array, rows: Array) -> tuple[SampledPart, Array]:
+def induced_part(tensors: GraphTensors, nodes: Array, rows: Array) -> tuple[SampledPart, Array]:
     """Nodes (ascending) with every edge between them, rows among them asked for; and where these edges stood."""
-    near = incoming(view)
-    local = np.full(view.nodes, -1)
+    near = incoming(tensors)
+    local = np.full(tensors.nodes, -1)
     local[nodes] = np.arange(len(nodes))
     found, counts = near.positions(nodes)
     sources = local[near.sources[found]]
@@ -96,18 +96,18 @@ def induced_part(view: View, nodes: Array, rows: Array) -> tuple[SampledPart, Ar
     found = found[inside]
     edges = np.stack([sources[inside], targets[inside]])
     asked = local[rows]
-    return _part(view, nodes, edges, found, asked[asked >= 0]), found
+    return _part(tensors, nodes, edges, found, asked[asked >= 0]), found
 
 
 def neighbourhood(
-    view: View, rows: Array, fanouts: Sequence[int | None], generator: torch.Generator | None = None
+    tensors: GraphTensors, rows: Array, fanouts: Sequence[int | None], generator: torch.Generator | None = None
 ) -> SampledPart:
     """Rows, and step by step the neighbours that they hear: at step k at most `fanouts[k]` a node (None: all).
 
     Each node draws its neighbours once, without replacement, when it is first reached; all layers use them.
     """
-    near = incoming(view)
-    local = np.full(view.nodes, -1)
+    near = incoming(tensors)
+    local = np.full(tensors.nodes, -1)
     local[rows] = np.arange(len(rows))
     nodes, edges, places, within = [rows], [], [], [len(rows)]
     for fanout in fanouts:
@@ -122,39 +122,39 @@ def neighbourhood(
         within.append(within[-1] + len(new))
     asked = np.arange(len(rows))
     return _part(
-        view, np.concatenate(nodes), np.concatenate(edges, 1), np.concatenate(places), asked, tuple(within)
+        tensors, np.concatenate(nodes), np.concatenate(edges, 1), np.concatenate(places), asked, tuple(within)
     )  # fmt: skip
 
 
-def whole_neighbourhood(view: View, steps: int) -> View:
+def whole_neighbourhood(tensors: GraphTensors, steps: int) -> GraphTensors:
     """What decides the rows asked for in a net of so many layers, exactly, and no more; made once.
 
     Exact for nets that weigh what a node hears by what that node alone hears.
     """
-    if view.rows is None or (isinstance(view, SampledPart) and view.within):
-        return view
-    made: list[tuple[Tensor, int, SampledPart]] = view.kept.setdefault("neighbourhoods", [])
+    if tensors.rows is None or (isinstance(tensors, SampledPart) and tensors.within):
+        return tensors
+    made: list[tuple[Tensor, int, SampledPart]] = tensors.kept.setdefault("neighbourhoods", [])
     for rows, depth, part in made:
-        if rows is view.rows and depth == steps:
+        if rows is tensors.rows and depth == steps:
             return part
-    part = neighbourhood(view, view.rows.numpy(), [None] * steps)
-    made.append((view.rows, steps, part))
+    part = neighbourhood(tensors, tensors.rows.numpy(), [None] * steps)
+    made.append((tensors.rows, steps, part))
     return part
 
 
 def _part(
-    view: View, nodes: Array, edges: Array, places: Array, rows: Array, within: tuple[int, ...] = ()
+    tensors: GraphTensors, nodes: Array, edges: Array, places: Array, rows: Array, within: tuple[int, ...] = ()
 ) -> SampledPart:  # fmt: skip
-    weights = incoming(view).weights
+    weights = incoming(tensors).weights
     origin = torch.from_numpy(nodes)
     return SampledPart(
-        take_rows(view.x, origin),
+        take_rows(tensors.x, origin),
         torch.from_numpy(edges),
         None if weights is None else torch.from_numpy(weights[places]),
         torch.from_numpy(rows),
-        origin if view.origin is None else view.origin[origin],
+        origin if tensors.origin is None else tensors.origin[origin],
         within=within,
-        normalised=isinstance(view, SampledPart) and view.normalised,
+        normalised=isinstance(tensors, SampledPart) and tensors.normalised,
     )
 
 
@@ -187,18 +187,18 @@ def _subsets(sizes: Array, count: int, generator: torch.Generator | None) -> Arr
 class NeighbourSampler:
     """Batches of rows in random order, each with its sampled neighbourhood (GraphSAGE)."""
 
-    view: View
+    tensors: GraphTensors
     rows: Array
     fanouts: Sequence[int | None]
     batch: int
 
-    def __call__(self, generator: torch.Generator) -> Iterator[View]:
+    def __call__(self, generator: torch.Generator) -> Iterator[GraphTensors]:
         order = torch.randperm(len(self.rows), generator=generator).numpy()
         for start in range(0, len(order), self.batch):
-            yield neighbourhood(self.view, self.rows[order[start : start + self.batch]], self.fanouts, generator)
+            yield neighbourhood(self.tensors, self.rows[order[start : start + self.batch]], self.fanouts, generator)
 
 
-def neighbour_sampler(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
+def neighbour_sampler(train: GraphRows[GraphTensors], recipe: Recipe, seed: int) -> Sampler:
     """Neighbour sampling by the recipe's `fanouts`, one a layer."""
     fanouts = options_of(recipe, NEIGHBOURS)["fanouts"]
     if not all(isinstance(one, int) and one > 0 for one in fanouts) or len(fanouts) != recipe.model.layers:
@@ -206,4 +206,4 @@ def neighbour_sampler(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
             f"'model.options.fanouts' is {fanouts} with {recipe.model.layers} layers",
             hint="give one number of neighbours a layer, such as [25, 10]",
         )
-    return NeighbourSampler(train.view, np.asarray(train.rows, np.int64), fanouts, recipe.training.batch_size)
+    return NeighbourSampler(train.tensors, np.asarray(train.rows, np.int64), fanouts, recipe.training.batch_size)

@@ -16,30 +16,30 @@ from gamlp.models.shape import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.samplers.clusters import CLUSTERS
 from gamlp.peers.samplers.neighbours import SampledPart, incoming, whole_neighbourhood
-from gamlp.peers.views import View
+from gamlp.peers.tensors import GraphTensors
 from gamlp.recipe import Recipe
 
 
-def mean_matrix(view: View) -> Tensor:
-    """D^-1 A of the view as sparse CSR, made once: row v times h is the mean of what v hears, zero if nothing.
+def mean_matrix(tensors: GraphTensors) -> Tensor:
+    """D^-1 A of the graph as sparse CSR, made once: row v times h is the mean of what v hears, zero if nothing.
 
     Where a sampler corrected its part, the weights are taken as they are.
     """
-    if "mean" not in view.kept:
-        near = incoming(view)
-        given = near.weights if isinstance(view, SampledPart) and view.normalised else near.mean_weights()
+    if "mean" not in tensors.kept:
+        near = incoming(tensors)
+        given = near.weights if isinstance(tensors, SampledPart) and tensors.normalised else near.mean_weights()
         assert given is not None
         offsets, sources = torch.from_numpy(near.offsets), torch.from_numpy(near.sources)
-        view.kept["mean"] = torch.sparse_csr_tensor(
-            offsets, sources, torch.from_numpy(given), (view.nodes, view.nodes), check_invariants=False
+        tensors.kept["mean"] = torch.sparse_csr_tensor(
+            offsets, sources, torch.from_numpy(given), (tensors.nodes, tensors.nodes), check_invariants=False
         )
-    found: Tensor = view.kept["mean"]
+    found: Tensor = tensors.kept["mean"]
     return found
 
 
-def mean_of_neighbours(view: View, hidden: Tensor, targets: int) -> Tensor:
+def mean_of_neighbours(tensors: GraphTensors, hidden: Tensor, targets: int) -> Tensor:
     """(D^-1 A h) of the first `targets` nodes, which hear none beyond `hidden`."""
-    found: Tensor = torch.sparse.mm(head(mean_matrix(view), targets, len(hidden)), hidden)
+    found: Tensor = torch.sparse.mm(head(mean_matrix(tensors), targets, len(hidden)), hidden)
     return found
 
 
@@ -57,11 +57,11 @@ def head(values: Tensor, rows: int, columns: int | None = None) -> Tensor:
     )
 
 
-def reach(view: View, layers: int) -> list[int]:
+def reach(tensors: GraphTensors, layers: int) -> list[int]:
     """How many nodes each layer is computed for: fewer from layer to layer where the part knows its steps."""
-    if not isinstance(view, SampledPart) or not view.within:
-        return [view.nodes] * layers
-    return [view.within[layers - 1 - layer] for layer in range(layers)]
+    if not isinstance(tensors, SampledPart) or not tensors.within:
+        return [tensors.nodes] * layers
+    return [tensors.within[layers - 1 - layer] for layer in range(layers)]
 
 
 def dropped(values: Tensor, share: float, training: bool) -> Tensor:
@@ -95,16 +95,16 @@ class _Pairs(nn.Module, ABC):
         self.last = nn.Linear(widths[-1], shape.classes)
         self.dropout = settings.dropout
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        view = whole_neighbourhood(view, len(self.own))
-        hidden = view.x
-        for layer, targets in enumerate(reach(view, len(self.own))):
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
+        tensors = whole_neighbourhood(tensors, len(self.own))
+        hidden = tensors.x
+        for layer, targets in enumerate(reach(tensors, len(self.own))):
             hidden = dropped(hidden, self.dropout, self.training)
             own, near = self.own[layer], self.near[layer]
             assert isinstance(own, nn.Linear) and isinstance(near, nn.Linear)
-            mean = mean_of_neighbours(view, linear(hidden, near), targets)
+            mean = mean_of_neighbours(tensors, linear(hidden, near), targets)
             hidden = self.combined(layer, linear(head(hidden, targets), own), mean)
-        hidden = functional.normalize(view.asked(hidden), dim=1)
+        hidden = functional.normalize(tensors.asked(hidden), dim=1)
         found: Tensor = self.last(functional.dropout(hidden, self.dropout, self.training))
         return found
 
@@ -155,23 +155,23 @@ class ClusterGCN(nn.Module):
         self.dropout = settings.dropout
         self.diagonal = float(options["diagonal"])
 
-    def forward(self, view: View, known: Tensor | None = None) -> Tensor:
-        view = whole_neighbourhood(view, len(self.layers))
-        degrees = _weighted_degrees(view)
-        hidden = view.x
-        for index, targets in enumerate(reach(view, len(self.layers))):
+    def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
+        tensors = whole_neighbourhood(tensors, len(self.layers))
+        degrees = _weighted_degrees(tensors)
+        hidden = tensors.x
+        for index, targets in enumerate(reach(tensors, len(self.layers))):
             layer = self.layers[index]
             assert isinstance(layer, nn.Linear)
             own = linear(dropped(hidden, self.dropout, self.training), layer)
-            mean, count = mean_of_neighbours(view, own, targets), degrees[:targets, None]
+            mean, count = mean_of_neighbours(tensors, own, targets), degrees[:targets, None]
             hidden = (count * mean + (1 + self.diagonal) * own[:targets]) / (count + 1) + self.bias[index]
             if index + 1 < len(self.layers):
                 hidden = functional.relu(hidden if self.norms is None else self.norms[index](hidden))
-        return view.asked(hidden)
+        return tensors.asked(hidden)
 
 
-def _weighted_degrees(view: View) -> Tensor:
+def _weighted_degrees(tensors: GraphTensors) -> Tensor:
     """Σ of the weights of the edges into every node; without weights their number."""
-    if view.weights is None:
-        return view.degrees
-    return torch.zeros(view.nodes).index_add_(0, view.edges[1], view.weights)
+    if tensors.weights is None:
+        return tensors.degrees
+    return torch.zeros(tensors.nodes).index_add_(0, tensors.edges[1], tensors.weights)

@@ -13,7 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.peers.contract import options_of
 from gamlp.peers.samplers.neighbours import Incoming, incoming, induced_part
-from gamlp.peers.views import GraphRows, Sampler, View
+from gamlp.peers.tensors import GraphRows, GraphTensors, Sampler
 from gamlp.recipe import Recipe
 
 SAINT: dict[str, Any] = {"sampler": "walk", "roots": 2000, "steps": 2, "budget": 1000, "coverage": 50}
@@ -39,15 +39,15 @@ class Corrections:
 class SaintSampler:
     """An epoch: so many drawn node sets, each with every edge inside it, corrected."""
 
-    view: View
+    tensors: GraphTensors
     rows: Array
     draw: DrawNodes
     corrections: Corrections
 
-    def __call__(self, generator: torch.Generator) -> Iterator[View]:
+    def __call__(self, generator: torch.Generator) -> Iterator[GraphTensors]:
         for _ in range(self.corrections.parts):
             nodes, rows = drawn_with_rows(self.draw, self.rows, generator)
-            part, edges = induced_part(self.view, nodes, rows)
+            part, edges = induced_part(self.tensors, nodes, rows)
             yield replace(
                 part,
                 weights=torch.from_numpy(self.corrections.mean[edges]),
@@ -69,10 +69,12 @@ def drawn_with_rows(draw: DrawNodes, rows: Array, generator: torch.Generator) ->
     )
 
 
-def estimate(view: View, rows: Array, draw: DrawNodes, coverage: int, generator: torch.Generator) -> Corrections:
+def estimate(
+    tensors: GraphTensors, rows: Array, draw: DrawNodes, coverage: int, generator: torch.Generator
+) -> Corrections:
     """Draw parts until a row was in `coverage` of them on average, and count."""
-    near = incoming(view)
-    of_nodes, of_edges = np.zeros(view.nodes, np.int64), np.zeros(len(near.sources), np.int32)
+    near = incoming(tensors)
+    of_nodes, of_edges = np.zeros(tensors.nodes, np.int64), np.zeros(len(near.sources), np.int32)
     parts = held = 0
     while held < coverage * len(rows) or not parts:
         nodes, found = drawn_with_rows(draw, rows, generator)
@@ -80,7 +82,7 @@ def estimate(view: View, rows: Array, draw: DrawNodes, coverage: int, generator:
         of_edges[edges_inside(near, nodes)] += 1
         parts, held = parts + 1, held + len(found)
     of_nodes, of_edges = np.maximum(of_nodes, 1), np.maximum(of_edges, 1)
-    targets = np.repeat(np.arange(view.nodes), near.degrees)
+    targets = np.repeat(np.arange(tensors.nodes), near.degrees)
     mean = (near.mean_weights() * of_nodes[targets] / of_edges).astype(np.float32)
     share = (parts / (of_nodes * len(rows))).astype(np.float32)
     return Corrections(mean, share, max(1, round(parts * len(rows) / held)))
@@ -146,10 +148,10 @@ def _by_weight(weights: Array, count: int) -> DrawNodes:
     return draw
 
 
-def saint_sampler(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
+def saint_sampler(train: GraphRows[GraphTensors], recipe: Recipe, seed: int) -> Sampler:
     """GraphSAINT by the recipe. Walks begin at rows to train on: of a training graph, these are all its nodes."""
     options = options_of(recipe, SAINT)
-    near, rows = incoming(train.view), np.unique(np.asarray(train.rows, np.int64))
+    near, rows = incoming(train.tensors), np.unique(np.asarray(train.rows, np.int64))
     kind, budget = options["sampler"], max(1, options["budget"])
     if kind == "walk":
         draw = walks(near, rows, max(1, options["roots"]), options["steps"])
@@ -159,5 +161,5 @@ def saint_sampler(train: GraphRows, recipe: Recipe, seed: int) -> Sampler:
         raise GamlpError(f"'model.options.sampler' is '{kind}'", hint="choose from walk, node, edge")
     state = int(np.random.SeedSequence([seed, _BEFORE]).generate_state(1, np.uint64)[0] >> 1)
     generator = torch.Generator().manual_seed(state)
-    corrections = estimate(train.view, rows, draw, max(1, options["coverage"]), generator)
-    return SaintSampler(train.view, rows, draw, corrections)
+    corrections = estimate(train.tensors, rows, draw, max(1, options["coverage"]), generator)
+    return SaintSampler(train.tensors, rows, draw, corrections)

@@ -12,7 +12,7 @@ from gamlp.errors import GamlpError
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import InitialisedLinear, dropout
 from gamlp.peers.message_passing.sparse import Matrix, Pattern, dropped, from_triples, softmax, sparse, weighted
-from gamlp.peers.typed_views import TypedShape, TypedView
+from gamlp.peers.tensors import TypedShape, TypedTensors
 from gamlp.recipe import Recipe
 
 States = dict[str, Tensor]  # by type, or by relation: its target nodes, `[n, width]`
@@ -33,9 +33,9 @@ class TypedInput(nn.Module):
             ]
         )
 
-    def forward(self, view: TypedView) -> States:
+    def forward(self, tensors: TypedTensors) -> States:
         return {
-            kind: layer(dropout(typed_features(view, kind), self.input_dropout, self.training))
+            kind: layer(dropout(typed_features(tensors, kind), self.input_dropout, self.training))
             for kind, layer in zip(self.kinds, self.maps)
         }
 
@@ -54,31 +54,31 @@ class _Table(nn.Module):
         return self.weight * ones
 
 
-def typed_features(view: TypedView, kind: str) -> Tensor | Matrix:
+def typed_features(tensors: TypedTensors, kind: str) -> Tensor | Matrix:
     """x of a type, as a sparse matrix where it is one; a column of ones where the type has no features."""
     key = f"features {kind}"
-    if key not in view.kept:
-        x = view.x[kind]
-        found = torch.ones(view.shape.counts[kind], 1) if x is None else sparse(x)
-        view.kept[key] = found
-    known: Tensor | Matrix = view.kept[key]
+    if key not in tensors.kept:
+        x = tensors.x[kind]
+        found = torch.ones(tensors.shape.counts[kind], 1) if x is None else sparse(x)
+        tensors.kept[key] = found
+    known: Tensor | Matrix = tensors.kept[key]
     return known
 
 
-def relation_matrix(view: TypedView, name: str, mean: bool = False) -> Matrix:
+def relation_matrix(tensors: TypedTensors, name: str, mean: bool = False) -> Matrix:
     """A_r `[targets, sources]`, row i = what node i hears by the relation; `mean`: rows sum to one. Made once."""
     key = f"relation {name} {mean}"
-    if key not in view.kept:
-        view.kept[key] = _relation_matrix(view, name, mean)
-    found: Matrix = view.kept[key]
+    if key not in tensors.kept:
+        tensors.kept[key] = _relation_matrix(tensors, name, mean)
+    found: Matrix = tensors.kept[key]
     return found
 
 
-def _relation_matrix(view: TypedView, name: str, mean: bool) -> Matrix:
-    link, counts = view.shape.links[name], view.shape.counts
-    source, target = view.edges[name]
-    weights = view.weights.get(name, torch.ones(len(source)))
-    matrix = from_triples(target, source, weights, (counts[link.target], counts[link.source]))
+def _relation_matrix(tensors: TypedTensors, name: str, mean: bool) -> Matrix:
+    relation, counts = tensors.shape.relations[name], tensors.shape.counts
+    source, target = tensors.edges[name]
+    weights = tensors.weights.get(name, torch.ones(len(source)))
+    matrix = from_triples(target, source, weights, (counts[relation.target], counts[relation.source]))
     if not mean:
         return matrix
     rows = matrix.pattern.targets

@@ -18,7 +18,7 @@ from gamlp.peers.message_passing.typed.layers import (
     mixed,
     relation_matrix,
 )
-from gamlp.peers.typed_views import Heard, TypedShape, TypedView
+from gamlp.peers.tensors import Heard, TypedShape, TypedTensors
 from gamlp.recipe import ModelSettings, Recipe
 
 
@@ -37,11 +37,11 @@ class HGConv(nn.Module):
         )
         self.last = InitialisedLinear(settings.hidden, shape.classes)
 
-    def forward(self, view: TypedView, known: Tensor | None = None) -> Tensor:
-        hidden = self.first(view)
+    def forward(self, tensors: TypedTensors, known: Tensor | None = None) -> Tensor:
+        hidden = self.first(tensors)
         for layer in self.layers:
-            hidden = layer(hidden, view)
-        logits: Tensor = self.last(view.asked(hidden[view.shape.target]))
+            hidden = layer(hidden, tensors)
+        logits: Tensor = self.last(tensors.asked(hidden[tensors.shape.target]))
         return logits
 
 
@@ -66,26 +66,26 @@ class Hybrid(nn.Module):
         self.over_relations = glorot(heads, 2 * each)
         self.residual = nn.ModuleList([Residual(width) for _ in heard.kinds])
 
-    def forward(self, hidden: States, view: TypedView) -> States:
+    def forward(self, hidden: States, tensors: TypedTensors) -> States:
         heard: dict[str, list[Tensor]] = {kind: [] for kind in self.heard.kinds}
         read = {kind: dropped(values, self.dropout, self.training) for kind, values in hidden.items()}
         mapped = {kind: self._in_heads(values @ self.node[self.place[kind]]) for kind, values in read.items()}
         for name, weight in zip(self.heard.relations, self.relation):
-            if view.live((name,)):
-                micro = self._micro(view, name, mapped)
-                heard[view.shape.links[name].target].append(self._in_heads(micro @ weight))
+            if tensors.live((name,)):
+                micro = self._micro(tensors, name, mapped)
+                heard[tensors.shape.relations[name].target].append(self._in_heads(micro @ weight))
         found = {}
         for kind, centre, residual in zip(self.heard.kinds, self.centre, self.residual):
             macro = self._macro(hidden[kind] @ centre, heard[kind])
             found[kind] = residual(dropped(macro, self.dropout, self.training), hidden[kind])
         return found
 
-    def _micro(self, view: TypedView, name: str, mapped: States) -> Tensor:
-        link = view.shape.links[name]
-        own, near = mapped[link.target], mapped[link.source]
-        of_own, of_near = self.attention[self.place[link.source]].chunk(2, 1)
+    def _micro(self, tensors: TypedTensors, name: str, mapped: States) -> Tensor:
+        relation = tensors.shape.relations[name]
+        own, near = mapped[relation.target], mapped[relation.source]
+        of_own, of_near = self.attention[self.place[relation.source]].chunk(2, 1)
         found = attended(
-            relation_matrix(view, name).pattern, (own * of_own).sum(2), (near * of_near).sum(2), near,
+            relation_matrix(tensors, name).pattern, (own * of_own).sum(2), (near * of_near).sum(2), near,
             self.attention_dropout, self.training,
         )  # fmt: skip
         return functional.relu(found.flatten(1))

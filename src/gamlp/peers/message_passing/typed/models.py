@@ -13,7 +13,7 @@ from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import InitialisedLinear
 from gamlp.peers.message_passing.sparse import Pattern, dropped, from_triples, scores, softmax, weighted
 from gamlp.peers.message_passing.typed.layers import States, TypedInput, heads_of, relation_matrix
-from gamlp.peers.typed_views import Heard, TypedShape, TypedView
+from gamlp.peers.tensors import Heard, TypedShape, TypedTensors
 from gamlp.recipe import ModelSettings, Recipe
 
 
@@ -34,14 +34,14 @@ class RGCN(nn.Module):
         self.layers = nn.ModuleList([_Relational(*pair, settings.hidden) for pair in zip(heard, widths)])
         self.dropout = settings.dropout
 
-    def forward(self, view: TypedView, known: Tensor | None = None) -> Tensor:
-        hidden = self.first(view)
+    def forward(self, tensors: TypedTensors, known: Tensor | None = None) -> Tensor:
+        hidden = self.first(tensors)
         for index, layer in enumerate(self.layers):
             hidden = {kind: dropped(values, self.dropout, self.training) for kind, values in hidden.items()}
-            hidden = layer(hidden, view)
+            hidden = layer(hidden, tensors)
             if index + 1 < len(self.layers):
                 hidden = {kind: functional.relu(values) for kind, values in hidden.items()}
-        return view.asked(hidden[view.shape.target])
+        return tensors.asked(hidden[tensors.shape.target])
 
 
 class _Relational(nn.Module):
@@ -51,13 +51,13 @@ class _Relational(nn.Module):
         self.own = nn.ModuleList([InitialisedLinear(inner, outer) for _ in heard.kinds])
         self.near = nn.ModuleList([InitialisedLinear(inner, outer, bias=False) for _ in heard.relations])
 
-    def forward(self, hidden: States, view: TypedView) -> States:
+    def forward(self, hidden: States, tensors: TypedTensors) -> States:
         found = {kind: layer(hidden[kind]) for kind, layer in zip(self.heard.kinds, self.own)}
         for name, layer in zip(self.heard.relations, self.near):
-            if view.live((name,)):
-                link = view.shape.links[name]
-                mean = relation_matrix(view, name, mean=True).times(layer(hidden[link.source]))
-                found[link.target] = found[link.target] + mean
+            if tensors.live((name,)):
+                relation = tensors.shape.relations[name]
+                mean = relation_matrix(tensors, name, mean=True).times(layer(hidden[relation.source]))
+                found[relation.target] = found[relation.target] + mean
         return found
 
 
@@ -77,11 +77,11 @@ class HGT(nn.Module):
         )
         self.last = InitialisedLinear(width, shape.classes)
 
-    def forward(self, view: TypedView, known: Tensor | None = None) -> Tensor:
-        hidden = {kind: functional.gelu(values) for kind, values in self.first(view).items()}
+    def forward(self, tensors: TypedTensors, known: Tensor | None = None) -> Tensor:
+        hidden = {kind: functional.gelu(values) for kind, values in self.first(tensors).items()}
         for layer in self.layers:
-            hidden = layer(hidden, view)
-        logits: Tensor = self.last(view.asked(hidden[view.shape.target]))
+            hidden = layer(hidden, tensors)
+        logits: Tensor = self.last(tensors.asked(hidden[tensors.shape.target]))
         return logits
 
 
@@ -95,14 +95,16 @@ class TypedTransformer(HGTConv):  # type: ignore[misc]
     def __init__(self, shape: TypedShape, heard: Heard, settings: ModelSettings, heads: int) -> None:
         # By number: PyG makes names of modules of them, and a type may be called what a module already has.
         number = {kind: f"type{index}" for index, kind in enumerate(shape.counts)}
-        links = [shape.links[name] for name in heard.relations]
-        edges = [(number[link.source], f"relation{r}", number[link.target]) for r, link in enumerate(links)]
+        relations = [shape.relations[name] for name in heard.relations]
+        edges = [
+            (number[relation.source], f"relation{r}", number[relation.target]) for r, relation in enumerate(relations)
+        ]
         super().__init__(settings.hidden, settings.hidden, (list(number.values()), edges), heads)
         self.heard, self.number, self.edge_of = heard, number, dict(zip(heard.relations, edges))
         self.dropout, self.attention_dropout = settings.dropout, settings.attention_dropout
 
-    def forward(self, hidden: States, view: TypedView) -> States:
-        names, kinds, each = view.live(self.heard.relations), self.heard.kinds, self.out_channels // self.heads
+    def forward(self, hidden: States, tensors: TypedTensors) -> States:
+        names, kinds, each = tensors.live(self.heard.relations), self.heard.kinds, self.out_channels // self.heads
         mapped = self.kqv_lin({self.number[kind]: values for kind, values in hidden.items()})
         parts = {
             kind: [part.unflatten(1, (self.heads, each)) for part in values.chunk(3, 1)]
@@ -114,11 +116,11 @@ class TypedTransformer(HGTConv):  # type: ignore[misc]
             keys, values = ({kind: three[place] for kind, three in parts.items()} for place in (0, 2))
             edges = {self.edge_of[name]: None for name in names}
             key, value, _ = self._construct_src_node_feat(keys, values, edges)
-            counts = [view.shape.counts[view.shape.links[name].source] for name in names]
+            counts = [tensors.shape.counts[tensors.shape.relations[name].source] for name in names]
             strength = [self.p_rel["__".join(edge)].expand(count, -1) for edge, count in zip(edges, counts)]
-            heard = self._heard(union(view, names, kinds), query, key * torch.cat(strength)[..., None], value)
+            heard = self._heard(union(tensors, names, kinds), query, key * torch.cat(strength)[..., None], value)
         found = {}
-        for kind, sums in zip(kinds, torch.split(heard.flatten(1), [view.shape.counts[kind] for kind in kinds])):
+        for kind, sums in zip(kinds, torch.split(heard.flatten(1), [tensors.shape.counts[kind] for kind in kinds])):
             number = self.number[kind]
             new = dropped(self.out_lin.lins[number](functional.gelu(sums)), self.dropout, self.training)
             share = torch.sigmoid(self.skip[number])
@@ -131,18 +133,18 @@ class TypedTransformer(HGTConv):  # type: ignore[misc]
         return weighted(pattern, alpha.t(), value.transpose(0, 1)).transpose(0, 1)
 
 
-def union(view: TypedView, names: list[str], kinds: tuple[str, ...]) -> Pattern:
+def union(tensors: TypedTensors, names: list[str], kinds: tuple[str, ...]) -> Pattern:
     """All edges of these relations in one pattern: rows are nodes type after type, columns sources by relation."""
     key = f"union {names} {kinds}"
-    if key not in view.kept:
-        counts, links = view.shape.counts, view.shape.links
+    if key not in tensors.kept:
+        counts, relations = tensors.shape.counts, tensors.shape.relations
         before = dict(zip(kinds, _starts([counts[kind] for kind in kinds])))
-        widths = [counts[links[name].source] for name in names]
-        columns = torch.cat([view.edges[name][0] + start for name, start in zip(names, _starts(widths))])
-        rows = torch.cat([view.edges[name][1] + before[links[name].target] for name in names])
+        widths = [counts[relations[name].source] for name in names]
+        columns = torch.cat([tensors.edges[name][0] + start for name, start in zip(names, _starts(widths))])
+        rows = torch.cat([tensors.edges[name][1] + before[relations[name].target] for name in names])
         size = (sum(counts[kind] for kind in kinds), sum(widths))
-        view.kept[key] = from_triples(rows, columns, torch.ones(len(rows)), size).pattern
-    found: Pattern = view.kept[key]
+        tensors.kept[key] = from_triples(rows, columns, torch.ones(len(rows)), size).pattern
+    found: Pattern = tensors.kept[key]
     return found
 
 

@@ -19,7 +19,7 @@ from gamlp.peers.message_passing.typed.layers import (
     mixed,
     relation_matrix,
 )
-from gamlp.peers.typed_views import Heard, TypedShape, TypedView
+from gamlp.peers.tensors import Heard, TypedShape, TypedTensors
 from gamlp.recipe import ModelSettings, Recipe
 
 
@@ -52,23 +52,23 @@ class RHGNN(nn.Module):
         self.last = InitialisedLinear(settings.hidden, shape.classes)
         self.dropout = settings.dropout
 
-    def forward(self, view: TypedView, known: Tensor | None = None) -> Tensor:
-        first = self.first(view)
-        states = {name: first[view.shape.links[name].target] for name in view.live(self.names)}
+    def forward(self, tensors: TypedTensors, known: Tensor | None = None) -> Tensor:
+        first = self.first(tensors)
+        states = {name: first[tensors.shape.relations[name].target] for name in tensors.live(self.names)}
         relations = {name: value.flatten() for name, value in zip(self.names, self.relations)}
         for layer in self.layers:
-            states, relations = layer(states, relations, first, view)
-        fused = self._fused(states, relations, view)
+            states, relations = layer(states, relations, first, tensors)
+        fused = self._fused(states, relations, tensors)
         if fused is None:  # no relation leads to the target
-            fused = first[view.shape.target]
-        logits: Tensor = self.last(view.asked(fused))
+            fused = first[tensors.shape.target]
+        logits: Tensor = self.last(tensors.asked(fused))
         return logits
 
-    def _fused(self, states: States, relations: States, view: TypedView) -> Tensor | None:
+    def _fused(self, states: States, relations: States, tensors: TypedTensors) -> Tensor | None:
         parts, scores = [], []
         for name, of_node, of_relation in zip(self.fused, self.of_node, self.of_relation):
             if name in states:
-                values = states[name].view(view.shape.counts[view.shape.target], self.heads, of_node.shape[1])
+                values = states[name].view(tensors.shape.counts[tensors.shape.target], self.heads, of_node.shape[1])
                 part = torch.einsum("nhd,hde->nhe", values, of_node)
                 wanted = torch.einsum("hd,hde->he", relations[name].view(self.heads, -1), of_relation)
                 parts.append(part)
@@ -105,39 +105,43 @@ class Aware(nn.Module):
         self.residual = nn.ModuleList([Residual(width) for _ in heard.kinds])
         self.relation = nn.ModuleList([glorot_linear(inner, outer) for _ in later])
 
-    def forward(self, states: States, relations: States, first: States, view: TypedView) -> tuple[States, States]:
+    def forward(self, states: States, relations: States, first: States, tensors: TypedTensors) -> tuple[States, States]:
         found: States = {}
         for name, query in zip(self.heard.relations, self.query):
             if name in states:
-                found[name] = self._convolved(name, relations[name] @ query, states, first, view)
+                found[name] = self._convolved(name, relations[name] @ query, states, first, tensors)
         crossed = {}
         for name, weight in zip(self.heard.relations, self.cross):
             if name in found:
-                kind = view.shape.links[name].target
-                parts = [self._in_heads(found[other]) for other in found if view.shape.links[other].target == kind]
+                kind = tensors.shape.relations[name].target
+                parts = [
+                    self._in_heads(found[other]) for other in found if tensors.shape.relations[other].target == kind
+                ]
                 mix = mixed(parts, [(part * weight).sum(2) for part in parts]).flatten(1)
                 crossed[name] = dropped(mix, self.dropout, self.training)
         return crossed, {name: layer(relations[name]) for name, layer in zip(self.later, self.relation)}
 
-    def _convolved(self, name: str, query: Tensor, states: States, first: States, view: TypedView) -> Tensor:
-        link, before = view.shape.links[name], states[name]
-        own = self._mapped(before, link.target)
-        near = self._mapped(self._of_source(name, states, first, view), link.source)
+    def _convolved(self, name: str, query: Tensor, states: States, first: States, tensors: TypedTensors) -> Tensor:
+        relation, before = tensors.shape.relations[name], states[name]
+        own = self._mapped(before, relation.target)
+        near = self._mapped(self._of_source(name, states, first, tensors), relation.source)
         of_own, of_near = query.view(self.heads, -1).chunk(2, 1)
         heard = attended(
-            relation_matrix(view, name).pattern, (own * of_own).sum(2), (near * of_near).sum(2), near,
+            relation_matrix(tensors, name).pattern, (own * of_own).sum(2), (near * of_near).sum(2), near,
             self.attention_dropout, self.training,
         )  # fmt: skip
-        found: Tensor = self.residual[self.heard.kinds.index(link.target)](functional.relu(heard.flatten(1)), before)
+        found: Tensor = self.residual[self.heard.kinds.index(relation.target)](
+            functional.relu(heard.flatten(1)), before
+        )
         return found
 
-    def _of_source(self, name: str, states: States, first: States, view: TypedView) -> Tensor:
+    def _of_source(self, name: str, states: States, first: States, tensors: TypedTensors) -> Tensor:
         """h_j,r': without a reverse, the mean of what the source hears, or its features where it hears nothing."""
-        link = view.shape.links[name]
-        if link.reverse is not None and link.reverse in states:
-            return states[link.reverse]
-        heard = [value for other, value in states.items() if view.shape.links[other].target == link.source]
-        return torch.stack(heard).mean(0) if heard else first[link.source]
+        relation = tensors.shape.relations[name]
+        if relation.reverse is not None and relation.reverse in states:
+            return states[relation.reverse]
+        heard = [value for other, value in states.items() if tensors.shape.relations[other].target == relation.source]
+        return torch.stack(heard).mean(0) if heard else first[relation.source]
 
     def _mapped(self, values: Tensor, kind: str) -> Tensor:
         return self._in_heads(dropped(values, self.dropout, self.training) @ self.node[self.place[kind]])

@@ -55,10 +55,10 @@ class Measured(SparkPropagator):
                 work: Any, numbers: Sequence[int], stage: str, progress: Progress, together: int = 1
             ) -> list[dict[str, Any]]:
                 before = usage()
-                answers = workers.tasks(work, numbers, stage, progress, together)
-                moved = {name: sum(answer.get(name, 0) for answer in answers) for name in ("read", "written")}
+                results = workers.tasks(work, numbers, stage, progress, together)
+                moved = {name: sum(result.get(name, 0) for result in results) for name in ("read", "written")}
                 tell(stage=stage, **usage().since(before), **moved)
-                return answers
+                return results
 
             yield Workers(tasks, workers.slots)
 

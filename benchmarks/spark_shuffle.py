@@ -139,8 +139,8 @@ class Shuffle:
             return parts.receive(k, table)
 
         sent = self.spark.range(0, count, 1, count).mapInArrow(send, "block int, place long, values binary")
-        answers = sent.groupBy("block").applyInArrow(receive, "read long, written long").collect()
-        return {name: sum(answer[name] for answer in answers) for name in ("read", "written")}
+        results = sent.groupBy("block").applyInArrow(receive, "read long, written long").collect()
+        return {name: sum(result[name] for result in results) for name in ("read", "written")}
 
     def state(self, k: int, index: int) -> Array:
         return np.asarray(open_rows(self.parts.place(k, index)))

@@ -58,7 +58,7 @@ def over_subsets(work: Path, scale: float, dtype: str, memory: int = LIMIT // 2)
         "scale": scale,
         "dtype": dtype,
         "nodes": sum(nodes.count for nodes in graph.node_types.values()),
-        "edges": sum(graph.relations[link].entries for link in graph.links),
+        "edges": sum(graph.relations[pair].entries for pair in graph.relation_pairs),
         "features": graph.nodes.features.width,
         "subsets": {view.name: entries[view.name] for view in views},
         "seconds": found["seconds"],

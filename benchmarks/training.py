@@ -37,7 +37,7 @@ from gamlp.models.sign import SIGN
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
 from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batches, HopRows
-from gamlp.training.checkpoint import Standing
+from gamlp.training.checkpoint import TrainingState
 from gamlp.training.loop import Machine, _Run
 from machine import describe, versions
 from written_out import LastHop, PlainJK, PlainRecursive, Work, plain_epoch, plain_mlp, products
@@ -207,7 +207,7 @@ def _epoch(model: nn.Module, batches: Batches, size: Size) -> Work:
     settings = TrainingSettings(batch_size=size.batch, learning_rate=0.001)
     run = _Run(model, one, None, settings, torch.Generator().manual_seed(0), 0, Machine(CPU))
     run.train = batches
-    return lambda: run._epoch(Standing())
+    return lambda: run._epoch(TrainingState())
 
 
 def _store(size: Size, work: Path) -> HopStore:

@@ -78,9 +78,13 @@ def test_before_fit_nothing_is_predicted(tmp_path: Path) -> None:
 def test_digits_are_learned(digits: Graph, fitted: NodeClassifier) -> None:
     assert fitted.score() > 0.95
     assert fitted.n_features_in_ == 64 and fitted.classes_.tolist() == [str(digit) for digit in range(10)]
-    chance = fitted.predict_proba(rows=[5, 3])
-    assert chance.shape == (2, 10) and chance.dtype == np.float32 and np.allclose(chance.sum(1), 1, atol=1e-5)
-    assert fitted.predict(rows=[5, 3]).tolist() == fitted.classes_[chance.argmax(1)].tolist()
+    probabilities = fitted.predict_proba(rows=[5, 3])
+    assert (
+        probabilities.shape == (2, 10)
+        and probabilities.dtype == np.float32
+        and np.allclose(probabilities.sum(1), 1, atol=1e-5)
+    )
+    assert fitted.predict(rows=[5, 3]).tolist() == fitted.classes_[probabilities.argmax(1)].tolist()
     test = digits.nodes.split.test
     mask = np.isin(np.arange(digits.nodes.count), test)
     right = fitted.predict(rows=mask) == np.array(digits.nodes.labels.classes)[digits.nodes.labels.values[test]]
@@ -121,8 +125,10 @@ def test_pyg_data_arrays_and_graphs_are_one(data_dir: Path) -> None:
     ours, theirs = NodeClassifier(short).fit(graph), NodeClassifier(short).fit(data)
     arrays = NodeClassifier(short).fit((edges, x), y, **roles(graph))
     assert ours.score() == theirs.score() == arrays.score() == theirs.score(data)
-    chance = ours.predict_proba()
-    assert np.array_equal(chance, theirs.predict_proba()) and np.array_equal(chance, arrays.predict_proba())
+    probabilities = ours.predict_proba()
+    assert np.array_equal(probabilities, theirs.predict_proba()) and np.array_equal(
+        probabilities, arrays.predict_proba()
+    )
     assert theirs.classes_.tolist() == list(range(7)) and theirs.predict(rows=[0]).dtype == np.int64
     assert (theirs.predict(data, rows=split.test) == y[split.test]).mean() == pytest.approx(ours.score())
 
@@ -156,9 +162,9 @@ def test_many_labels_are_zeros_and_ones(tmp_path: Path) -> None:
     edges, x = random.integers(0, 200, (2, 600)), random.normal(size=(200, 6)).astype(np.float32)
     y = (x[:, :3] > 0).astype(int)
     model = NodeClassifier({**FEATURES_ONLY, "training": {"epochs": 60}}).fit((edges, x, y))
-    predicted, chance = model.predict(), model.predict_proba()
+    predicted, probabilities = model.predict(), model.predict_proba()
     assert predicted.shape == (200, 3) and set(np.unique(predicted)) <= {0, 1}
-    assert np.array_equal(predicted, chance > 0.5) and model.classes_.tolist() == [0, 1, 2]
+    assert np.array_equal(predicted, probabilities > 0.5) and model.classes_.tolist() == [0, 1, 2]
     test = model.split_.test
     both, either = (predicted[test] & y[test]).sum(), predicted[test].sum() + y[test].sum()
     assert model.score() == pytest.approx(2 * both / either) and model.score() > 0.7

@@ -25,7 +25,7 @@ from gamlp.models.shape import HopWeights
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, row_numbers
 from gamlp.recipe import Recipe
-from gamlp.run import Resources, chances, check_one_model, hops_for, prepare
+from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, prepare
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
 from gamlp.training.device import choose_device
@@ -49,7 +49,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ['ant', 'bee']
     """
 
-    _own: GivenHops | None  # of the graph trained on
+    _own: ScoredHops | None  # of the graph trained on
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             graph = with_split(graph, random_split(graph.nodes.labels, FRACTIONS, self.seed))
         check_trainable(graph)
         assert graph.nodes.labels is not None
-        kept["numbers"] = number_type(labels_given(source, y), graph.nodes.labels.classes)
+        kept["numbers"] = number_type(raw_labels(source, y), graph.nodes.labels.classes)
         place, end = self._place()
         try:
             self._train(graph, recipe, place, kept)
@@ -114,7 +114,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._adopt(replace(best, report={**best.report, _PYTHON: kept}))
         self.reports_ = {seed: bundle.report for seed, bundle in bundles.items()}
         self.split_ = graph.nodes.split
-        self._own = GivenHops(prepared.store, graph.nodes.labels, graph.nodes.split)
+        self._own = ScoredHops(prepared.store, graph.nodes.labels, graph.nodes.split)
         self._own_nodes = fingerprint.inputs(graph), fingerprint.training_labels(graph)
 
     def _adopt(self, bundle: Bundle) -> None:
@@ -134,15 +134,15 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         with self._hops(graph, train) as hops:
             chosen = self._chosen(hops, hops.rows(rows))
-        return chosen if self.bundle_.many else self.classes_[chosen]
+        return chosen if self.bundle_.multi_label else self.classes_[chosen]
 
     def predict_proba(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> Array:
         """Probabilities `[rows, classes]`, float32, in the order of `classes_`; many labels: one for each."""
         with self._hops(graph, train) as hops:
             asked = hops.rows(rows)
             found = np.empty((len(asked), len(self.bundle_.classes)), np.float32)
-            for part, chance in self._chances(hops, asked):
-                found[part] = chance
+            for part, probabilities in self._batch_probabilities(hops, asked):
+                found[part] = probabilities
         return found
 
     def score(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> float:
@@ -152,9 +152,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             chosen = self._chosen(hops, asked)
             assert hops.labels is not None
             true = hops.labels.values[asked]
-        if not self.bundle_.many:
+        if not self.bundle_.multi_label:
             return float((chosen == true).mean())
-        return score_of(int((chosen & true).sum()), int((chosen ^ true).sum()), len(true), many=True)
+        return score_of(int((chosen & true).sum()), int((chosen ^ true).sum()), len(true), multi_label=True)
 
     def hop_weights(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> HopWeights:
         """Every node's weights over hops, tensors `[rows, hops]` for features and for labels."""
@@ -185,7 +185,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {**state, "_own": None} if "_own" in state else state
 
     @contextmanager
-    def _hops(self, source: Any, train: Any) -> Iterator[GivenHops]:
+    def _hops(self, source: Any, train: Any) -> Iterator[ScoredHops]:
         """Hops to read from: those of the fit where the nodes are the same, others only as long as they are read."""
         check_is_fitted(self)
         if source is None:
@@ -200,11 +200,11 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         graph = self._with_known_split(with_classes(graph, self.bundle_.classes), train)
         labels, split = graph.nodes.labels, graph.nodes.split
         if self._own is not None and self._same(graph):
-            yield GivenHops(self._own.store, labels, split)
+            yield ScoredHops(self._own.store, labels, split)
             return
         with tempfile.TemporaryDirectory(prefix="gamlp-", dir=self.folder) as place:
             store = hops_for(self.bundle_, graph, Path(place), self._resources(), self.progress or silent)
-            yield GivenHops(store, labels, split)
+            yield ScoredHops(store, labels, split)
 
     def _with_known_split(self, graph: Graph, train: Any) -> Graph:
         labels = graph.nodes.labels
@@ -228,19 +228,21 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return False
         return not graph.trainable or fingerprint.training_labels(graph) == labels
 
-    def _chances(self, hops: GivenHops, rows: Array) -> Iterator[tuple[slice, Array]]:
+    def _batch_probabilities(self, hops: ScoredHops, rows: Array) -> Iterator[tuple[slice, Array]]:
         """Probabilities a batch at a time, with the places of their rows."""
         begin, size = 0, self.bundle_.recipe.training.batch_size
-        for _, chance in chances(self.bundle_, hops.store, rows, size, choose_device(self.device)):
-            yield slice(begin, begin + len(chance)), chance
-            begin += len(chance)
+        for _, probabilities in batch_probabilities(self.bundle_, hops.store, rows, size, choose_device(self.device)):
+            yield slice(begin, begin + len(probabilities)), probabilities
+            begin += len(probabilities)
 
-    def _chosen(self, hops: GivenHops, rows: Array) -> Array:
+    def _chosen(self, hops: ScoredHops, rows: Array) -> Array:
         """Class numbers `[rows]`, or 0 and 1 `[rows, classes]` where a node has many labels."""
-        many = self.bundle_.many
-        chosen = np.empty((len(rows), len(self.bundle_.classes)) if many else len(rows), np.int8 if many else np.int64)
-        for part, chance in self._chances(hops, rows):
-            chosen[part] = chance > 0.5 if many else chance.argmax(1)
+        multi_label = self.bundle_.multi_label
+        chosen = np.empty(
+            (len(rows), len(self.bundle_.classes)) if multi_label else len(rows), np.int8 if multi_label else np.int64
+        )
+        for part, probabilities in self._batch_probabilities(hops, rows):
+            chosen[part] = probabilities > 0.5 if multi_label else probabilities.argmax(1)
         return chosen
 
     def _resources(self) -> Resources:
@@ -293,7 +295,7 @@ def split_of(count: int, *, train: Any = None, valid: Any = None, test: Any = No
 
 def with_split(graph: Graph, split: Split) -> Graph:
     """The graph with another split, held in memory."""
-    return replace(graph.with_answers(split=split), folder=None)
+    return replace(graph.with_targets(split=split), folder=None)
 
 
 def number_type(given: Any, classes: tuple[str, ...]) -> str | None:
@@ -315,7 +317,7 @@ def number_type(given: Any, classes: tuple[str, ...]) -> str | None:
     return None
 
 
-def labels_given(source: Any, y: Any) -> Any:
+def raw_labels(source: Any, y: Any) -> Any:
     """Labels as a person gave them: beside the graph, in a tuple or in PyG's `Data`; a Graph's own have names."""
     if y is not None:
         return y
@@ -325,7 +327,7 @@ def labels_given(source: Any, y: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class GivenHops:
+class ScoredHops:
     """Hops of a graph's nodes, with the labels and the split to score by."""
 
     store: HopStore
@@ -355,7 +357,7 @@ class GivenHops:
         return asked
 
 
-def hop_weights(bundle: Bundle, hops: GivenHops, rows: Array, device: torch.device) -> HopWeights:
+def hop_weights(bundle: Bundle, hops: ScoredHops, rows: Array, device: torch.device) -> HopWeights:
     """Every row's weights over hops, on the CPU."""
     size, source = bundle.recipe.training.batch_size, rows_of(hops.store, bundle.recipe, rows)
     found = weights_of_rows(bundle.model().to(device), source, size=size, device=device)

@@ -22,10 +22,10 @@ def overall(progress: Progress, all_entries: float, counted: str = "entries") ->
     """Also tells how much of all hops is done, so that the time left of the whole can be estimated."""
     stages: dict[str, float] = {}
 
-    def tell(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
+    def report(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
         progress(stage, done, total, unit, note)
         if unit == counted and "hop " in stage:
             stages[stage] = done
             progress("all hops", sum(stages.values()), all_entries, unit)
 
-    return tell
+    return report

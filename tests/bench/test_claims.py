@@ -37,7 +37,7 @@ def test_best_and_order() -> None:
     ahead, behind = results(sgc=0.80, gamlp=0.84), results(sgc=0.85, gamlp=0.84)
     assert judge(claim("best", "GAMLP(R)"), ahead).word == "holds"
     verdict = judge(claim("best", "GAMLP(R)"), behind)
-    assert verdict.word == "does not hold" and verdict.told == ("Cora: SGC 85.0 ± 0.0, GAMLP(R) 84.0 ± 0.0",)
+    assert verdict.word == "does not hold" and verdict.examples == ("Cora: SGC 85.0 ± 0.0, GAMLP(R) 84.0 ± 0.0",)
     assert judge(claim("order", "GAMLP(R)", "SGC"), ahead).word == "holds"
     assert judge(claim("order", "GAMLP(R)", "SGC"), behind).word == "does not hold"
     assert judge(claim("order", "GAMLP(R)", "SGC", falling=False), behind).word == "holds"
@@ -49,7 +49,7 @@ def test_means_that_are_less_apart_than_their_error_decide_nothing() -> None:
         ("GAMLP(R)", "cora", None): [report(0, 0.801), report(1, 0.821)],  # 0.1 above, error √(1 + 1) = 1.4
     }
     verdict = judge(claim("order", "GAMLP(R)", "SGC"), Results(small(), cells, {"ppi": "not at hand"}))
-    assert verdict.word == "does not hold" and "undecided" in verdict.told[0]
+    assert verdict.word == "does not hold" and "undecided" in verdict.examples[0]
 
 
 def test_a_curve_stays_or_falls() -> None:
@@ -62,7 +62,7 @@ def test_a_curve_stays_or_falls() -> None:
 
 def test_points_of_a_curve() -> None:
     verdict = judge(claim("points", "GAMLP(R)"), curve_results())
-    assert verdict.word == "holds" and verdict.told == ("Cora: highest at 1 of 1 points",)
+    assert verdict.word == "holds" and verdict.examples == ("Cora: highest at 1 of 1 points",)
     assert judge(claim("points", "SGC"), curve_results()).word == "does not hold"
 
 

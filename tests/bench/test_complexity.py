@@ -88,7 +88,9 @@ def test_every_formula_of_the_shipped_table_is_read() -> None:
 
 
 def test_slopes_of_costs_that_follow_the_formulas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(complexity, "measure_apart", lambda graph, recipe, repeats, scratch: made_up(recipe, graph))
+    monkeypatch.setattr(
+        complexity, "measure_in_process", lambda graph, recipe, repeats, scratch: made_up(recipe, graph)
+    )
     result = complexity.measure(table(), Work(tmp_path))
     assert result["complete"] and not result["refused"]
     slopes = {(line["metric"], line["quantity"]): line for line in result["growth"]}
@@ -129,7 +131,7 @@ def test_a_second_call_runs_nothing_and_the_deadline_is_kept(
     def never(*_: Any) -> Any:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(complexity, "measure_apart", never)
+    monkeypatch.setattr(complexity, "measure_in_process", never)
     folder, before = measured
     assert complexity.measure(table(), Work(folder)) == before
     late = complexity.measure(table(), Work(tmp_path, deadline=time.monotonic() - 1))
@@ -146,7 +148,7 @@ def test_part_of_the_points_is_kept_when_the_time_is_over(tmp_path: Path, monkey
         asked.append(graph.name)
         return made_up(recipe, graph)
 
-    monkeypatch.setattr(complexity, "measure_apart", count)
+    monkeypatch.setattr(complexity, "measure_in_process", count)
     monkeypatch.setattr(Work, "over", property(lambda work: work.deadline is not None and len(asked) >= 3))
     first = complexity.measure(table(), Work(tmp_path, deadline=1.0))
     assert not first["complete"] and first["points"] == len(asked) == 3
@@ -159,7 +161,7 @@ def test_a_method_that_cannot_run_is_told_and_the_others_run(tmp_path: Path, mon
             raise GamlpError("'sign' needs what is not installed")
         return made_up(recipe, graph)
 
-    monkeypatch.setattr(complexity, "measure_apart", refuse)
+    monkeypatch.setattr(complexity, "measure_in_process", refuse)
     both = table(SGC={"recipe": "sgc"}, SIGN={"recipe": "sign"}, Nothing={"recipe": "no-such-recipe"})
     result = complexity.measure(both, Work(tmp_path))
     assert set(result["refused"]) == {"SIGN", "Nothing"} and not result["complete"]

@@ -43,14 +43,14 @@ def test_shares_are_those_of_plain_runs(measured: tuple[Path, dict[str, Any]], t
     """Each depth and seed once more through the contract, counted one by one."""
     graph = load("karate")
     assert graph.nodes.labels is not None and graph.nodes.split is not None
-    answers, test = graph.nodes.labels.values, graph.nodes.split.test
-    right = np.zeros((len(STEPS), 4, len(answers)), bool)
+    true_labels, test = graph.nodes.labels.values, graph.nodes.split.test
+    right = np.zeros((len(STEPS), 4, len(true_labels)), bool)
     for at, step in enumerate(STEPS):
         recipe = recipe_named("sgc").changed({**CHANGES, "propagation.hops": step})
         for seed in range(4):
-            report = run(Task(graph), recipe, seed, Workspace(tmp_path, chances=True))
-            assert report.chances is not None
-            right[at, seed] = report.chances.argmax(1) == answers
+            report = run(Task(graph), recipe, seed, Workspace(tmp_path, probabilities=True))
+            assert report.probabilities is not None
+            right[at, seed] = report.probabilities.argmax(1) == true_labels
     found = measured[1]["datasets"]["karate"]["fixed"]
     assert 0 < right[:, :, test].mean() < 1
     for node, shares in zip(found["nodes"], found["shares"]):

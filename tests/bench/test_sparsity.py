@@ -119,7 +119,7 @@ def test_a_graph_of_a_folder_gives_up_the_checksums_of_what_changed(tmp_path: Pa
     assert fingerprint.structure(sparse) != fingerprint.structure(kept) == fingerprint.structure(poor)
     assert fingerprint.structure(changed_graph(kept, EDGES, 0.4, 0)) != fingerprint.structure(sparse)
     assert fingerprint.features(sparse) == fingerprint.features(kept) == fingerprint.features(poor)
-    assert fingerprint.answers(poor) != fingerprint.answers(kept) == fingerprint.answers(sparse)
+    assert fingerprint.targets(poor) != fingerprint.targets(kept) == fingerprint.targets(sparse)
 
 
 @pytest.mark.parametrize(

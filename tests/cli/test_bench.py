@@ -117,7 +117,7 @@ def test_a_peers_run_knows_its_split(tmp_path: Path) -> None:
     run_method(graph, quick, tmp_path / "run")
     roles[split.test[0]] = 0
     with pytest.raises(GamlpError, match="holds another run"):
-        run_method(graph.with_answers(split=Split(roles)), quick, tmp_path / "run")
+        run_method(graph.with_targets(split=Split(roles)), quick, tmp_path / "run")
 
 
 def test_a_peer_that_refuses_leaves_nothing(call: Call) -> None:

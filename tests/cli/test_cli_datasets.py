@@ -85,7 +85,7 @@ def test_generate_writes_what_was_asked_for(tmp_path: Path) -> None:
     assert shown["nodes"][0]["nodes"] == 2000 and shown["nodes"][0]["classes"] == 253
     words = "generate mag-like --scale 0.005 --metapath paper-author --classes 4 --width 16 --features paper --out c"
     shown = answer(gamlp(*words.split(), "--signal", "0.5", "--own", "1", "--json", folder=tmp_path))
-    assert [(kind["type"], kind["nodes"], kind["features"]) for kind in shown["nodes"]] == [
+    assert [(node_type["type"], node_type["nodes"], node_type["features"]) for node_type in shown["nodes"]] == [
         ("paper", 3682, 16),
         ("author", 5673, 0),
         ("institution", 44, 0),

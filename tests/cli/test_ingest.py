@@ -97,7 +97,10 @@ def test_several_types_and_relations(library, tmp_path):
     assert done.returncode == 0, done.stderr
     graph = Graph.open(tmp_path / "graph")
     assert graph.target == "paper" and list(graph.relations) == ["writes", "rev-writes", "cites"]
-    assert {kind: nodes.features.width for kind, nodes in graph.node_types.items()} == {"paper": 1, "author": 1}
+    assert {node_type: nodes.features.width for node_type, nodes in graph.node_types.items()} == {
+        "paper": 1,
+        "author": 1,
+    }
     assert graph.node_types["author"].ids.take([0, 1]).to_pylist() == ["ada", "bob"]
     shown = dict(re.findall(r"^(\w[\w ,-]*\w)  +(\S.*?) *$", done.stdout, re.MULTILINE))
     assert shown["nodes, type paper"] == "3, 1 features, target" and shown["nodes, type author"] == "2, 1 features"

@@ -28,25 +28,28 @@ def test_a_path_with_an_equals_sign_is_a_path(tmp_path: Path, monkeypatch: pytes
 
 def test_values_hold_for_all_tables_or_for_one() -> None:
     found = named.values("--features", ["x,y", "author=", "paper=a=b"], ("paper", "author", "venue"))
-    assert [found.of(kind) for kind in ("venue", "author", "paper")] == ["x,y", "", "a=b"]
+    assert [found.of(node_type) for node_type in ("venue", "author", "paper")] == ["x,y", "", "a=b"]
     assert named.values("--id", None, ("paper",)).of("paper") is None
     # A table without a name may have any column.
     assert named.values("--id", ["a=b"], ()).of("") == "a=b"
 
 
 def test_joins() -> None:
-    assert named.joins(["writes=author:paper", "cites=paper:paper"]) == {
+    assert named.relation_ends(["writes=author:paper", "cites=paper:paper"]) == {
         "writes": ("author", "paper"), "cites": ("paper", "paper")
     }  # fmt: skip
-    assert named.joins(None) == {}
+    assert named.relation_ends(None) == {}
 
 
 @pytest.mark.parametrize(
     ("parse", "told"),
     [
-        (lambda: named.joins(["cites=a:b", "cites=a:b"]), "--join gives relation 'cites' twice"),
-        (lambda: named.joins(["writes=author"]), "--join writes=author is not NAME=SOURCE:TARGET"),
-        (lambda: named.joins(["author:paper"]), "is not NAME=SOURCE:TARGET; for example --join writes=author:paper"),
+        (lambda: named.relation_ends(["cites=a:b", "cites=a:b"]), "--join gives relation 'cites' twice"),
+        (lambda: named.relation_ends(["writes=author"]), "--join writes=author is not NAME=SOURCE:TARGET"),
+        (
+            lambda: named.relation_ends(["author:paper"]),
+            "is not NAME=SOURCE:TARGET; for example --join writes=author:paper",
+        ),
         (lambda: named.tables("--nodes", ["a=x.csv", "y.csv"]), "--nodes y.csv: several tables need names; write --no"),
         (lambda: named.tables("--nodes", ["a=x.csv", "b="]), "--nodes b=: several tables need names"),
         (lambda: named.tables("--edges", ["a=x.csv", "a=y.csv"]), "--edges gives 'a' twice; a table in several files"),

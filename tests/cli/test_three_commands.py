@@ -41,9 +41,11 @@ def test_three_commands(trained, call: Call) -> None:
     assert table.column_names == ["id", "label", "probability", *(f"p_{town}" for town in sorted(TOWNS))]
     assert set(table["id"].to_pylist()) == set(trained.truth) and len(table) == 150
     assert accuracy(table, trained.truth) > 0.9
-    chance = np.stack([table[f"p_{town}"].to_numpy() for town in sorted(TOWNS)], 1)
-    assert np.allclose(chance.sum(1), 1, atol=1e-5) and np.allclose(chance.max(1), table["probability"].to_numpy())
-    assert [sorted(TOWNS)[best] for best in chance.argmax(1)] == table["label"].to_pylist()
+    probabilities = np.stack([table[f"p_{town}"].to_numpy() for town in sorted(TOWNS)], 1)
+    assert np.allclose(probabilities.sum(1), 1, atol=1e-5) and np.allclose(
+        probabilities.max(1), table["probability"].to_numpy()
+    )
+    assert [sorted(TOWNS)[best] for best in probabilities.argmax(1)] == table["label"].to_pylist()
 
     for name in ("predictions.csv", "predictions.csv.gz"):
         assert call(f"predict run --out {name} --rows unlabelled --no-probabilities --batch-size 7").code == 0

@@ -31,10 +31,10 @@ class BlocksHere(BlockEngine):
 def _one_after_the_other(
     work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str, progress: Progress, together: int = 1
 ) -> list[dict[str, Any]]:
-    answers = {}
+    results = {}
     for number in sorted(numbers, key=lambda number: -number):
-        answers[number] = json.loads(json.dumps(pickle.loads(pickle.dumps(work))(number)))
-    return [answers[number] for number in numbers]
+        results[number] = json.loads(json.dumps(pickle.loads(pickle.dumps(work))(number)))
+    return [results[number] for number in numbers]
 
 
 ENGINES: dict[str, Callable[[], Propagator]] = {

@@ -25,7 +25,7 @@ def quick(name: str) -> Recipe:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return Workspace(tmp_path_factory.mktemp("hops"), ONE_THREAD, chances=True)
+    return Workspace(tmp_path_factory.mktemp("hops"), ONE_THREAD, probabilities=True)
 
 
 @pytest.fixture(scope="module")
@@ -58,30 +58,30 @@ def test_a_report_is_whole(report: Report, small: Graph) -> None:
     assert isinstance(report.parameters, int) and report.parameters >= 0
     assert 0 <= report.epoch <= report.epochs <= EPOCHS
     assert set(report.as_json()) >= {"method", "seed", "valid", "test", "seconds", "peak_memory", "parameters"}
-    assert report.chances is not None and report.chances.shape == (small.nodes.count, 3)
-    np.testing.assert_allclose(report.chances.sum(1), 1, atol=1e-4)
-    assert report.chances.min() >= 0
+    assert report.probabilities is not None and report.probabilities.shape == (small.nodes.count, 3)
+    np.testing.assert_allclose(report.probabilities.sum(1), 1, atol=1e-4)
+    assert report.probabilities.min() >= 0
 
 
 def test_scores_are_those_of_the_chances(report: Report, small: Graph) -> None:
-    assert report.chances is not None and small.nodes.labels is not None
+    assert report.probabilities is not None and small.nodes.labels is not None
     rows = rows_of_role(small, "test")
-    right = report.chances[rows].argmax(1) == small.nodes.labels.values[rows]
+    right = report.probabilities[rows].argmax(1) == small.nodes.labels.values[rows]
     assert report.test["score"] == pytest.approx(right.mean(), abs=1e-6)
 
 
 def test_the_same_seed_gives_the_same(name: str, report: Report, small: Graph, place: Workspace) -> None:
     again = run_named(name, small, place)
     assert again.valid == report.valid and again.test == report.test
-    assert np.array_equal(again.chances, report.chances)
+    assert np.array_equal(again.probabilities, report.probabilities)
 
 
 def test_test_labels_change_nothing_but_the_test_score(name: str, report: Report, small: Graph, tmp_path: Path) -> None:
     """Into hops of its own: a store that is shared would hide a leak."""
     other = relabelled(small, rows_of_role(small, "test"), seed=5)
-    again = run_named(name, other, Workspace(tmp_path, ONE_THREAD, chances=True))
+    again = run_named(name, other, Workspace(tmp_path, ONE_THREAD, probabilities=True))
     assert again.valid == report.valid
-    assert np.array_equal(again.chances, report.chances)
+    assert np.array_equal(again.probabilities, report.probabilities)
 
 
 def test_a_method_says_where_it_comes_from(name: str) -> None:

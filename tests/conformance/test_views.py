@@ -42,20 +42,20 @@ def test_each_types_features_are_a_signal_of_their_own(
     engine: Propagator, case: TypedCase, subsets: list[tuple[str, ...]], r: float, loops: bool, k: int
 ) -> None:
     features = FeatureSignal(hops=k, operator=Operator(r=r, loops=loops))
-    plan = Plan(features=features, subsets=tuple(subsets), apart=True)
+    plan = Plan(features=features, subsets=tuple(subsets), separate_types=True)
     with tempfile.TemporaryDirectory() as folder:
         store = run(engine, case, plan, folder)
         views = {view_of(case.graph(), subset).name: subset for subset in subsets}
         channels = store.channels()
-        expected = {(name, kind) for name, subset in views.items() for kind in case.reached(subset)}
-        assert {(channel.view, channel.kind) for channel in channels} == {
-            (name, kind) for name, kind in expected if case.features[kind] is not None
+        expected = {(name, node_type) for name, subset in views.items() for node_type in case.reached(subset)}
+        assert {(channel.view, channel.node_type) for channel in channels} == {
+            (name, node_type) for name, node_type in expected if case.features[node_type] is not None
         }
         for channel in channels:
-            assert channel.kind is not None
+            assert channel.node_type is not None
             subset = views[channel.view]
             found = store.signals[channel.signal].gather(np.arange(case.counts[TARGET]))
-            assert close(found, case.hops(subset, case.first(subset, [channel.kind]), k, r, loops))
+            assert close(found, case.hops(subset, case.first(subset, [channel.node_type]), k, r, loops))
 
 
 @some
@@ -75,7 +75,7 @@ def test_types_of_one_width_share_a_signal_and_labels_go_along(
     assert hops.x is not None and hops.y is not None
     assert hops.x.shape[1] == hops.y.shape[1] == len(views)
     for channel, subset in enumerate(views.values()):
-        first = case.first(subset, [kind for kind in case.counts if case.features[kind] is not None])
+        first = case.first(subset, [node_type for node_type in case.counts if case.features[node_type] is not None])
         assert close(hops.x[:, channel], case.hops(subset, first, k, r, loops), dtype)
         assert close(hops.y[:, channel], case.hops(subset, case.first_labels(subset), k + 1, r, loops), dtype)
     assert np.array_equal(hops.target, case.labels)
@@ -91,9 +91,12 @@ def test_each_type_is_scaled_by_its_own_rows(
     plan = Plan(features=FeatureSignal(hops=2, scaling=scaling), subsets=(subset,))
     with tempfile.TemporaryDirectory() as folder:
         hops = run(engine, case, plan, folder).gather(np.arange(case.counts[TARGET]))
-    scaled = {kind: None if x is None else _scaled(x.astype(np.float64), scaling) for kind, x in case.features.items()}
-    case = TypedCase(case.counts, scaled, case.links, case.labels, case.roles)
-    first = case.first(subset, [kind for kind in case.counts if scaled[kind] is not None])
+    scaled = {
+        node_type: None if x is None else _scaled(x.astype(np.float64), scaling)
+        for node_type, x in case.features.items()
+    }
+    case = TypedCase(case.counts, scaled, case.relations, case.labels, case.roles)
+    first = case.first(subset, [node_type for node_type in case.counts if scaled[node_type] is not None])
     assert hops.x is not None and close(hops.x[:, 0], case.hops(subset, first, 2, 0.5, True))
 
 

@@ -15,7 +15,7 @@ TARGET = "paper"
 
 
 @dataclass(frozen=True)
-class Link:
+class CaseRelation:
     """Edges between two types, as pairs (source, target)."""
 
     name: str
@@ -31,77 +31,79 @@ class TypedCase:
 
     counts: dict[str, int]
     features: dict[str, np.ndarray | None]
-    links: list[Link]
+    relations: list[CaseRelation]
     labels: np.ndarray
     roles: np.ndarray
     order: list[str] = field(default_factory=list)
 
     def graph(self) -> Graph:
         types = {}
-        for kind, count in self.counts.items():
-            values = self.features[kind]
+        for node_type, count in self.counts.items():
+            values = self.features[node_type]
             features = None if values is None else Features(values)
-            answers = (Labels(self.labels, tuple("abcde")), Split(self.roles)) if kind == TARGET else (None, None)
-            types[kind] = Nodes(kind, count, Ids(count), features, *answers)
+            targets = (Labels(self.labels, tuple("abcde")), Split(self.roles)) if node_type == TARGET else (None, None)
+            types[node_type] = Nodes(node_type, count, Ids(count), features, *targets)
         relations = {}
-        for link in self.links:
-            pairs = np.array(link.edges, np.int64).reshape(-1, 2)
-            weights = None if link.weights is None else np.array(link.weights, np.float32)
+        for relation in self.relations:
+            pairs = np.array(relation.edges, np.int64).reshape(-1, 2)
+            weights = None if relation.weights is None else np.array(relation.weights, np.float32)
             for name, reverse, rows, columns, source, target in (
-                (link.name, f"rev-{link.name}", pairs[:, 1], pairs[:, 0], link.source, link.target),
-                (f"rev-{link.name}", link.name, pairs[:, 0], pairs[:, 1], link.target, link.source),
+                (relation.name, f"rev-{relation.name}", pairs[:, 1], pairs[:, 0], relation.source, relation.target),
+                (f"rev-{relation.name}", relation.name, pairs[:, 0], pairs[:, 1], relation.target, relation.source),
             ):
-                loops = link.source == link.target
+                loops = relation.source == relation.target
                 block = Block.from_edges(
                     rows, columns, weights, start=0, stop=self.counts[target], symmetric=False, drop_loops=loops
                 )
                 relations[name] = Relation(name, source, target, True, (block,), reverse)
         return Graph("typed", types, relations, TARGET)
 
-    def reached(self, links: tuple[str, ...]) -> list[str]:
+    def reached(self, relations: tuple[str, ...]) -> list[str]:
         """Types that the links connect with the target, which comes first."""
         found = {TARGET}
-        for _ in self.links:
-            for link in self.links:
-                if link.name in links and found & {link.source, link.target}:
-                    found |= {link.source, link.target}
-        return [TARGET, *(kind for kind in self.counts if kind in found and kind != TARGET)]
+        for _ in self.relations:
+            for relation in self.relations:
+                if relation.name in relations and found & {relation.source, relation.target}:
+                    found |= {relation.source, relation.target}
+        return [TARGET, *(node_type for node_type in self.counts if node_type in found and node_type != TARGET)]
 
-    def matrix(self, links: tuple[str, ...]) -> np.ndarray:
+    def matrix(self, relations: tuple[str, ...]) -> np.ndarray:
         """The subset as one dense adjacency matrix over the reached types, numbered one type after the other."""
-        kinds = self.reached(links)
-        start = dict(zip(kinds, itertools.accumulate([0, *(self.counts[kind] for kind in kinds)])))
-        size = sum(self.counts[kind] for kind in kinds)
-        chosen = [link for link in self.links if link.name in links and link.source in kinds]
+        node_types = self.reached(relations)
+        start = dict(zip(node_types, itertools.accumulate([0, *(self.counts[node_type] for node_type in node_types)])))
+        size = sum(self.counts[node_type] for node_type in node_types)
+        chosen = [
+            relation for relation in self.relations if relation.name in relations and relation.source in node_types
+        ]
         total = np.zeros((size, size))
-        for link in chosen:
-            edges = [(start[link.source] + a, start[link.target] + b) for a, b in link.edges]
+        for relation in chosen:
+            edges = [(start[relation.source] + a, start[relation.target] + b) for a, b in relation.edges]
             # Unweighted pairs of one relation are one edge, even where another relation of the view has weights.
-            for source, target, weight in _merged(edges, link.weights):
+            for source, target, weight in _merged(edges, relation.weights):
                 for row, column in ((target, source), (source, target)):
                     total[row, column] += weight
-        if all(link.weights is None for link in chosen):
+        if all(relation.weights is None for relation in chosen):
             return (total > 0).astype(float)
         return total
 
-    def first(self, links: tuple[str, ...], kinds: list[str]) -> np.ndarray:
+    def first(self, relations: tuple[str, ...], node_types: list[str]) -> np.ndarray:
         """X^(0) over the reached types: features of some of them, zero rows elsewhere."""
-        width = max(values.shape[1] for kind in kinds if (values := self.features[kind]) is not None)
+        width = max(values.shape[1] for node_type in node_types if (values := self.features[node_type]) is not None)
         parts = []
-        for kind in self.reached(links):
-            values = self.features[kind] if kind in kinds else None
-            parts.append(np.zeros((self.counts[kind], width)) if values is None else values.astype(np.float64))
+        for node_type in self.reached(relations):
+            values = self.features[node_type] if node_type in node_types else None
+            parts.append(np.zeros((self.counts[node_type], width)) if values is None else values.astype(np.float64))
         return np.concatenate(parts)
 
-    def first_labels(self, links: tuple[str, ...]) -> np.ndarray:
-        hot = np.zeros((len(self.matrix(links)), 5))
+    def first_labels(self, relations: tuple[str, ...]) -> np.ndarray:
+        hot = np.zeros((len(self.matrix(relations)), 5))
         for row in np.flatnonzero(self.roles == 1):
             hot[row, self.labels[row]] = 1.0
         return hot
 
-    def hops(self, links: tuple[str, ...], first: np.ndarray, count: int, r: float, loops: bool) -> np.ndarray:
+    def hops(self, relations: tuple[str, ...], first: np.ndarray, count: int, r: float, loops: bool) -> np.ndarray:
         """Hops of the target's rows."""
-        operator = dense.operator(self.matrix(links), r, loops)
+        operator = dense.operator(self.matrix(relations), r, loops)
         return dense.hops(operator, first, count)[: self.counts[TARGET]]
 
 
@@ -117,24 +119,24 @@ def _merged(edges: list[tuple[int, int]], weights: list[float] | None) -> list[t
 @st.composite
 def typed_cases(draw: st.DrawFn, *, one_width: bool = False, all_features: bool = False) -> TypedCase:
     """Four types, up to five links: inside the target, to it, beyond it, empty ones, two between the same types."""
-    counts = {kind: draw(st.integers(1, 8)) for kind in ("author", TARGET, "venue", "field")}
+    counts = {node_type: draw(st.integers(1, 8)) for node_type in ("author", TARGET, "venue", "field")}
     seed = draw(st.integers(0, 2**31))
     random = np.random.default_rng(seed)
     ends = [(TARGET, TARGET), ("author", TARGET), (TARGET, "venue"), ("author", "field"), ("author", TARGET)]
     names = ["cites", "writes", "appears-in", "works-on", "reviews"]
     weighted = draw(st.booleans())
-    links = []
+    relations = []
     for name, (source, target) in zip(names, ends):
         size = draw(st.sampled_from([0, 3, 12]))
         edges = [(int(random.integers(counts[source])), int(random.integers(counts[target]))) for _ in range(size)]
         heavy = weighted and draw(st.booleans())
         weights = [float(weight) for weight in random.integers(1, 9, size) / 4] if heavy else None
-        links.append(Link(name, source, target, edges, weights))
+        relations.append(CaseRelation(name, source, target, edges, weights))
     features: dict[str, np.ndarray | None] = {}
-    for kind, count in counts.items():
+    for node_type, count in counts.items():
         width = 5 if one_width else draw(st.integers(1, 9))
-        lacks = kind == "venue" and not all_features
-        features[kind] = None if lacks else random.normal(size=(count, width)).astype(np.float32)
+        lacks = node_type == "venue" and not all_features
+        features[node_type] = None if lacks else random.normal(size=(count, width)).astype(np.float32)
     roles = random.integers(0, 4, counts[TARGET]).astype(np.int8)
     roles[0] = 1
-    return TypedCase(counts, features, links, random.integers(0, 5, counts[TARGET]).astype(np.int32), roles)
+    return TypedCase(counts, features, relations, random.integers(0, 5, counts[TARGET]).astype(np.int32), roles)

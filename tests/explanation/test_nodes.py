@@ -24,12 +24,12 @@ from gamlp.training.rows import plan_of
 COUNT, HOPS, CLASSES = 40, 3, ("ant", "bee", "<cat>", "d,e")
 
 
-def graph(order: np.ndarray | None = None, *, many: bool = False) -> Graph:
+def graph(order: np.ndarray | None = None, *, multi_label: bool = False) -> Graph:
     """Forty nodes, the last without neighbours, some without a label; `order[i]` is the old row of new row i."""
     random = np.random.default_rng(0)
     edges = random.integers(0, COUNT - 1, (2, 90))
     x = random.normal(size=(COUNT, 5)).astype(np.float32)
-    if many:
+    if multi_label:
         values = random.integers(0, 2, (COUNT, 4)).astype(np.int8)
         values[30:] = -1
     else:
@@ -45,12 +45,12 @@ def graph(order: np.ndarray | None = None, *, many: bool = False) -> Graph:
     return replace(made, node_types={made.target: nodes})
 
 
-def bundle(many: bool = False, **changes: Any) -> Bundle:
+def bundle(multi_label: bool = False, **changes: Any) -> Bundle:
     values = {"model.hidden": 8, "model.beta": 0.8, "propagation.hops": HOPS, "propagation.label_hops": 2}
     recipe = Recipe.of(None).changed(values | changes)
     shape = Shape(5, 4, HOPS, 2 if recipe.labels_used else 0)
     torch.manual_seed(5)
-    return Bundle(recipe, shape, CLASSES, many, make_model(recipe, shape).state_dict())
+    return Bundle(recipe, shape, CLASSES, multi_label, make_model(recipe, shape).state_dict())
 
 
 def explained(made: Bundle, on: Graph, folder: Path, rows: np.ndarray, **options: Any) -> list[NodeExplanation]:
@@ -101,27 +101,27 @@ def test_each_hop_alone_and_both_branches(tmp_path: Path) -> None:
         mixed = sum(weight * hop[row] for weight, hop in zip(weights, x))
         heard = sum(weight * hop[row] for weight, hop in zip(node.label_weights, smooth))
         features, labels = mlp("mlp", mixed[None]), 0.8 * mlp("label_mlp", heard[None])
-        chance, without = softmax(features + labels)[0], softmax(features)[0]
+        probabilities, without = softmax(features + labels)[0], softmax(features)[0]
         assert weights.sum() == pytest.approx(1, abs=1e-6) and node.first_label_hop == 1
         assert (node.id, node.row, node.degree) == (f"n {row}", row, degrees[row])
         assert node.role == ("train" if row < 20 else "valid" if row < 25 else "test" if row < 30 else "")
         assert node.true == ((CLASSES[on.nodes.labels.values[row]],) if row < 30 else None)
-        assert node.predicted.classes == (CLASSES[chance.argmax()],)
-        assert node.predicted.probability == pytest.approx(chance.max(), abs=1e-5)
+        assert node.predicted.classes == (CLASSES[probabilities.argmax()],)
+        assert node.predicted.probability == pytest.approx(probabilities.max(), abs=1e-5)
         assert node.without_labels is not None and node.without_labels.classes == (CLASSES[without.argmax()],)
         for hop, part in enumerate(node.hops):
             alone = softmax(mlp("mlp", x[hop][row][None]))[0]
             assert part.hop == hop and part.alone is not None
             assert part.alone.classes == (CLASSES[alone.argmax()],)
             assert part.alone.probability == pytest.approx(alone.max(), abs=1e-5)
-        assert [part.name for part in node.classes] == [CLASSES[number] for number in np.argsort(-chance)]
+        assert [part.name for part in node.classes] == [CLASSES[number] for number in np.argsort(-probabilities)]
         for part in node.classes:
             number = CLASSES.index(part.name)
             assert part.from_labels is not None
             assert part.logit == pytest.approx(part.from_features + part.from_labels, abs=1e-5)
             assert part.from_features == pytest.approx(features[0, number], abs=1e-5)
             assert part.from_labels == pytest.approx(labels[0, number], abs=1e-5)
-            assert part.probability == pytest.approx(chance[number], abs=1e-5)
+            assert part.probability == pytest.approx(probabilities[number], abs=1e-5)
             assert part.without_labels == pytest.approx(without[number], abs=1e-5)
     assert len({node.predicted.classes for node in found}) > 1  # random weights, but not all of one mind
 
@@ -152,13 +152,13 @@ def test_the_class_before_labels_spoke_is_among_those_shown(tmp_path: Path) -> N
 
 
 def test_many_labels(tmp_path: Path) -> None:
-    on, made = graph(many=True), bundle(many=True)
+    on, made = graph(multi_label=True), bundle(multi_label=True)
     found = explained(made, on, tmp_path, np.array([3, 35]), top=4)
     assert found[0].true == tuple(CLASSES[n] for n in np.flatnonzero(on.nodes.labels.values[3] > 0))
     assert found[1].true is None
     for node in found:
         above = {part.name for part in node.classes if part.logit > 0}
-        assert set(node.predicted.classes) == above and node.predicted.told == (
+        assert set(node.predicted.classes) == above and node.predicted.text == (
             " | ".join(node.predicted.classes) or "none"
         )
         for part in node.classes:

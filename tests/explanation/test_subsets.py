@@ -42,16 +42,16 @@ def test_shares_are_those_of_the_equation(prepared: Prepared, monkeypatch: pytes
     x, y = source.gather(np.arange(len(source)))
     assert model.mixing is not None and model.label_mixing is not None and y is not None
     sizes = np.zeros((prepared.shape.channels, 3))
-    kinds = list(dict.fromkeys(part.kind for part in prepared.shape.parts))
+    node_types = list(dict.fromkeys(part.node_type for part in prepared.shape.parts))
     for channel, part in enumerate(prepared.shape.parts):
         weight = model.mixing.weight[channel].detach().numpy()
-        matrix = model.mixing.maps[kinds.index(part.kind)].weight.detach().numpy()  # type: ignore[union-attr]
+        matrix = model.mixing.maps[node_types.index(part.node_type)].weight.detach().numpy()  # type: ignore[union-attr]
         for hop in range(3):
             told = [np.abs(weight[hop] * (matrix @ x[row, channel, hop, : part.width])) for row in range(len(x))]
             sizes[channel, hop] = np.mean(told)
     for channel, part in enumerate(prepared.shape.parts):
         shown = found.features[channel]
-        assert (shown.subset, shown.kind) == (part.view, part.kind)
+        assert (shown.subset, shown.node_type) == (part.view, part.node_type)
         assert shown.shares == pytest.approx(sizes[channel] / sizes.sum(0), abs=1e-5)
         assert shown.weights == pytest.approx(model.mixing.weight[channel].detach().abs().mean(1).numpy(), abs=1e-6)
     assert found.labels is not None and [shown.subset for shown in found.labels] == list(prepared.shape.label_views)
@@ -70,7 +70,7 @@ def test_a_hops_shares_sum_to_one_and_types_add_up_by_subset(prepared: Prepared)
         assert list(by_subset) == ["writes", "cites+writes", "cites"]
         assert np.sum(list(by_subset.values()), 0) == pytest.approx(np.ones(3), abs=1e-5)
     apart = [channel for channel in found.features if channel.subset == "writes"]
-    assert [channel.kind for channel in apart] == ["paper", "author"]
+    assert [channel.node_type for channel in apart] == ["paper", "author"]
     assert found.by_subset()["writes"] == pytest.approx(np.sum([channel.shares for channel in apart], 0))
     again = shares_by_subset(model, prepared.train, most=5, seed=3)
     assert again == found != shares_by_subset(model, prepared.train, most=5, seed=4)
@@ -80,7 +80,7 @@ def test_a_type_that_does_not_reach_a_hop_has_no_share_in_it(prepared: Prepared)
     found = shares_by_subset(model_of(prepared), prepared.train)
     assert found is not None
     for channel in found.features:
-        assert (channel.shares[0] == 0) == (channel.kind == "author"), "a paper's own row is a paper's"
+        assert (channel.shares[0] == 0) == (channel.node_type == "author"), "a paper's own row is a paper's"
 
 
 def test_a_hop_that_says_nothing_has_no_shares(prepared: Prepared) -> None:

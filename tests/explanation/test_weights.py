@@ -109,9 +109,9 @@ def test_a_node_of_many_labels_is_in_each_of_its_classes(tmp_path: Path) -> None
     store = LocalEngine().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "hops")
     rows, model = HopRows(store, np.arange(50), 2), GAMLP(Shape(4, 3, 2), hidden=8, beta=0).eval()
     x = torch.from_numpy(rows.gather(np.arange(50))[0])
-    weights, chance = model.hop_weights(x).features, torch.sigmoid(model(x)).detach().numpy()
-    for by, member in (("true", values > 0), ("predicted", chance > 0.5)):
-        found = weights_by_class(model, rows, ("a", "b", "c"), by=by, many=True)
+    weights, probabilities = model.hop_weights(x).features, torch.sigmoid(model(x)).detach().numpy()
+    for by, member in (("true", values > 0), ("predicted", probabilities > 0.5)):
+        found = weights_by_class(model, rows, ("a", "b", "c"), by=by, multi_label=True)
         assert found is not None and {part.name for part in found.classes} == {
             name for number, name in enumerate("abc") if member[:, number].any()
         }

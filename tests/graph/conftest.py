@@ -58,11 +58,13 @@ def library(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
         made += 1
         for name, text in LIBRARY.items():
             (tmp_path / f"{name}.csv").write_text(changed.pop(name, text))
-        nodes = changed.pop("nodes", {kind: tmp_path / f"{kind}s.csv" for kind in ("paper", "author", "venue")})
+        nodes = changed.pop(
+            "nodes", {node_type: tmp_path / f"{node_type}s.csv" for node_type in ("paper", "author", "venue")}
+        )
         edges = changed.pop("edges", {name: tmp_path / f"{name}.csv" for name in ("writes", "cites", "appears")})
-        joins = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")}
+        relation_ends = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")}
         out, memory = changed.pop("out", tmp_path / f"graph-{made}"), changed.pop("memory", None)
-        report = ingest(edges, nodes, out, IngestOptions(**({"joins": joins} | changed)), memory=memory)
+        report = ingest(edges, nodes, out, IngestOptions(**({"joins": relation_ends} | changed)), memory=memory)
         return Graph.open(out), report
 
     return run

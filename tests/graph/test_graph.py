@@ -78,13 +78,13 @@ def test_float16_features_stay_so_and_are_read_as_float32() -> None:
 
 def test_labels_one_or_many_a_node() -> None:
     one = Graph.from_arrays(EDGES, labels=[2, -1, 0, -5]).nodes.labels
-    assert one is not None and not one.many and one.classes == ("0", "1", "2")
+    assert one is not None and not one.multi_label and one.classes == ("0", "1", "2")
     assert one.known().tolist() == [True, False, True, False]
     assert one.hot(np.array([0, 1, 2])).tolist() == [[0, 0, 1], [0, 0, 0], [1, 0, 0]]
-    many = Graph.from_arrays(EDGES, labels=torch.tensor([[1.0, 0], [0, 0], [1, 1], [-1, -1]])).nodes.labels
-    assert many is not None and many.many and many.classes == ("0", "1")
-    assert many.known().tolist() == [True, True, True, False]
-    assert many.hot(np.array([2, 3])).tolist() == [[1, 1], [0, 0]]
+    several = Graph.from_arrays(EDGES, labels=torch.tensor([[1.0, 0], [0, 0], [1, 1], [-1, -1]])).nodes.labels
+    assert several is not None and several.multi_label and several.classes == ("0", "1")
+    assert several.known().tolist() == [True, True, True, False]
+    assert several.hot(np.array([2, 3])).tolist() == [[1, 1], [0, 0]]
 
 
 def test_no_edges_and_no_nodes() -> None:
@@ -132,8 +132,8 @@ def test_split_from_numbers_or_masks() -> None:
 def assert_same(one: Graph, other: Graph) -> None:
     assert (one.name, one.target, one.source) == (other.name, other.target, other.source)
     assert list(one.node_types) == list(other.node_types) and list(one.relations) == list(other.relations)
-    for kind, nodes in one.node_types.items():
-        again = other.node_types[kind]
+    for node_type, nodes in one.node_types.items():
+        again = other.node_types[node_type]
         assert nodes.count == again.count
         rows = np.arange(nodes.count)
         assert nodes.ids.take(rows).to_pylist() == again.ids.take(rows).to_pylist()

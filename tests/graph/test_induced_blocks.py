@@ -18,11 +18,13 @@ from tests.conformance.engines import BlocksHere
 COUNT = 120
 
 
-def graph_of(folder: Path, *, weighted: bool, directed: bool, ids: str = "range", many: bool = False) -> Graph:
+def graph_of(folder: Path, *, weighted: bool, directed: bool, ids: str = "range", multi_label: bool = False) -> Graph:
     rng = np.random.default_rng(8)
     edges = rng.integers(0, COUNT, (2, 700))
     labels = (
-        Labels(rng.integers(0, 2, (COUNT, 3)).astype(np.int8), ("a", "b", "c")) if many else rng.integers(0, 3, COUNT)
+        Labels(rng.integers(0, 2, (COUNT, 3)).astype(np.int8), ("a", "b", "c"))
+        if multi_label
+        else rng.integers(0, 3, COUNT)
     )
     made = Graph.from_arrays(
         edges,
@@ -46,7 +48,7 @@ def graph_of(folder: Path, *, weighted: bool, directed: bool, ids: str = "range"
 @pytest.mark.parametrize("ids", ["range", "integers", "strings"])
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_tasks_cut_out_the_same_graph(tmp_path: Path, weighted: bool, directed: bool, ids: str, blocks: int) -> None:
-    graph = graph_of(tmp_path / "graph", weighted=weighted, directed=directed, ids=ids, many=weighted)
+    graph = graph_of(tmp_path / "graph", weighted=weighted, directed=directed, ids=ids, multi_label=weighted)
     assert graph.nodes.split is not None
     rows = graph.nodes.split.train
     local = induce(graph, rows, tmp_path / "local")

@@ -79,7 +79,7 @@ def test_one_label_a_node() -> None:
 def test_many_labels_a_node() -> None:
     for kind in (torch.float32, torch.int64, torch.bool):
         labels = from_pyg(data(y=torch.tensor([[1, 0], [0, 0], [1, 1], [0, 1]]).to(kind))).nodes.labels
-        assert labels.many and labels.values.tolist() == [[1, 0], [0, 0], [1, 1], [0, 1]]
+        assert labels.multi_label and labels.values.tolist() == [[1, 0], [0, 0], [1, 1], [0, 1]]
     nan = float("nan")
     labels = from_pyg(data(y=torch.tensor([[1, 0], [nan, nan], [1, 1], [0, 1]]))).nodes.labels
     assert labels.known().tolist() == [True, False, True, True]
@@ -162,7 +162,7 @@ def test_labels_of_a_tuple_are_named_by_their_values(y: Any, values: list[Any], 
         as_graph(data(), y),
     ):
         assert graph.nodes.labels.values.tolist() == values and graph.nodes.labels.classes == classes
-        assert graph.nodes.labels.values.dtype == (np.int8 if graph.nodes.labels.many else np.int32)
+        assert graph.nodes.labels.values.dtype == (np.int8 if graph.nodes.labels.multi_label else np.int32)
         assert graph.relation.entries == 4 and graph.nodes.split is None
 
 

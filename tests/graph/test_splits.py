@@ -69,9 +69,9 @@ def test_classes_without_training():
     split = per_class_split(UNEVEN, 20, 30, 0)
     split.roles[UNEVEN.values == 1] = 3
     assert classes_without_training(UNEVEN, split) == ["b"]
-    many = Labels(np.array([[1, 0], [0, 1]], np.int8), ("a", "b"))
+    several = Labels(np.array([[1, 0], [0, 1]], np.int8), ("a", "b"))
     split.roles[:2] = (1, 3)
-    assert classes_without_training(many, type(split)(split.roles[:2])) == ["b"]
+    assert classes_without_training(several, type(split)(split.roles[:2])) == ["b"]
 
 
 @pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.9, 0.2, 0.2), (-0.1, 0.5, 0.5), (0, 0, 0), (float("nan"), 0, 1)])

@@ -15,23 +15,25 @@ from gamlp.graph import Block, Graph, Relation, View, contained, union_graphs, v
 from tests.conformance.typed_graphs import TARGET, TypedCase, typed_cases
 
 some = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-LINKS = ["cites", "writes", "appears-in", "works-on", "reviews"]
-SUBSETS = st.lists(st.sampled_from(LINKS), min_size=1, unique=True).filter(lambda links: set(links) != {"works-on"})
+RELATIONS = ["cites", "writes", "appears-in", "works-on", "reviews"]
+SUBSETS = st.lists(st.sampled_from(RELATIONS), min_size=1, unique=True).filter(
+    lambda relations: set(relations) != {"works-on"}
+)
 TINY = 1  # byte: a row at a time
 
 
 def pairs_of(case: TypedCase, view: View) -> dict[tuple[int, int], float]:
     """(row, neighbour) → weight, counted with a dictionary for each relation and both ways."""
     found: dict[tuple[int, int], float] = {}
-    chosen = [link for link in case.links if link.name in view.links]
-    heavy = any(link.weights is not None for link in chosen)
-    for link in chosen:
+    chosen = [relation for relation in case.relation_pairs if relation.name in view.relation_pairs]
+    heavy = any(relation.weights is not None for relation in chosen)
+    for relation in chosen:
         own: dict[tuple[int, int], float] = {}
-        for number, (source, target) in enumerate(link.edges):
-            if link.source == link.target and source == target:
+        for number, (source, target) in enumerate(relation.edges):
+            if relation.source == relation.target and source == target:
                 continue
-            pair = (view.start(link.target) + target, view.start(link.source) + source)
-            own[pair] = 1.0 if link.weights is None else own.get(pair, 0.0) + link.weights[number]
+            pair = (view.start(relation.target) + target, view.start(relation.source) + source)
+            own[pair] = 1.0 if relation.weights is None else own.get(pair, 0.0) + relation.weights[number]
         for (row, neighbour), weight in own.items():
             for pair in ((row, neighbour), (neighbour, row)):
                 found[pair] = found.get(pair, 0.0) + weight if heavy else 1.0
@@ -66,13 +68,15 @@ def test_a_union_holds_each_pair_once_and_adds_weights(case: TypedCase, subset: 
     view = view_of(graph, subset)
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
     made = union_graphs(graph, [view], folder)[view.name]
-    assert made.nodes.count == view.count == sum(case.counts[kind] for kind in view.types)
+    assert made.nodes.count == view.count == sum(case.counts[node_type] for node_type in view.types)
     assert view.types[0] == TARGET and not made.relation.directed
     assert read(made) == pairs_of(case, view)
 
 
 @some
-@given(case=typed_cases(), subsets=st.lists(SUBSETS, min_size=2, max_size=4, unique_by=lambda links: tuple(links)))
+@given(
+    case=typed_cases(), subsets=st.lists(SUBSETS, min_size=2, max_size=4, unique_by=lambda relations: tuple(relations))
+)
 def test_a_tiny_budget_and_views_together_give_the_same_arrays(
     case: TypedCase, subsets: list[list[str]], tmp_path: Path
 ) -> None:

@@ -58,14 +58,14 @@ def stirred(model: Any, seed: int = 1) -> Any:
 
 def mixed(parts: Sequence[Part], state: dict[str, Tensor], x: Tensor, width: int) -> Tensor:
     """m[n, k, j] = Σ_c w[c, k, j] (P_t(c) x[n, c, k])[j], number by number."""
-    kinds = list(dict.fromkeys(part.kind for part in parts))
+    node_types = list(dict.fromkeys(part.node_type for part in parts))
     out = torch.zeros(len(x), x.shape[2], width, dtype=torch.float64)
     for n, k, j in itertools.product(range(len(x)), range(x.shape[2]), range(width)):
         for c, part in enumerate(parts):
-            if part.kind is None:
+            if part.node_type is None:
                 value = float(x[n, c, k, j])
             else:
-                matrix = state[f"maps.{kinds.index(part.kind)}.weight"]
+                matrix = state[f"maps.{node_types.index(part.node_type)}.weight"]
                 value = sum(float(matrix[j, i]) * float(x[n, c, k, i]) for i in range(part.width))
             out[n, k, j] += float(state["weight"][c, k, j]) * value
     return out
@@ -133,8 +133,8 @@ def test_gamlp_over_channels_is_gamlp_over_the_mixed_hops(
     own = {name.removeprefix("mixing."): value for name, value in state.items() if name.startswith("mixing.")}
     label = {"weight": state["label_mixing.weight"]}
     one = mixed(parts, own, x, width).float().unsqueeze(1)
-    answers = [Part(view, None, CLASSES) for view in VIEWS]
-    two = mixed(answers, label, y, CLASSES).float().unsqueeze(1)
+    label_parts = [Part(view, None, CLASSES) for view in VIEWS]
+    two = mixed(label_parts, label, y, CLASSES).float().unsqueeze(1)
     torch.testing.assert_close(model(x, y), plain(one, two), atol=1e-5, rtol=1e-4)
     for name in ("features", "labels"):
         torch.testing.assert_close(

@@ -15,8 +15,8 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, Labels, Split
 from gamlp.graph.datasets.loading import load
 from gamlp.peers.contract import Report, Task, Workspace
-from gamlp.peers.hops import chances_of, prepare_task
-from gamlp.peers.labels import _said, _told_again
+from gamlp.peers.hops import prepare_task, store_probabilities
+from gamlp.peers.labels import _predicted, _with_predictions
 from gamlp.peers.registry import METHODS, method, recipe_for, run
 from gamlp.peers.smoothing import correct_and_smooth
 from gamlp.propagation import LabelSignal, LocalEngine, Operator, Plan
@@ -57,13 +57,13 @@ def with_other_labels(graph: Graph, rows: Any) -> Graph:
     assert graph.nodes.labels is not None
     values = graph.nodes.labels.values.copy()
     values[rows] = (values[rows] + 1) % CLASSES
-    return graph.with_answers(labels=Labels(values, graph.nodes.labels.classes))
+    return graph.with_targets(labels=Labels(values, graph.nodes.labels.classes))
 
 
 def accuracy(graph: Graph, report: Report, part: str) -> float:
-    assert graph.nodes.labels is not None and graph.nodes.split is not None and report.chances is not None
+    assert graph.nodes.labels is not None and graph.nodes.split is not None and report.probabilities is not None
     rows = graph.nodes.split.rows(part)
-    return float((report.chances[rows].argmax(1) == graph.nodes.labels.values[rows]).mean())
+    return float((report.probabilities[rows].argmax(1) == graph.nodes.labels.values[rows]).mean())
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,18 @@ def accuracy(graph: Graph, report: Report, part: str) -> float:
 )
 def test_the_report_is_of_the_probabilities_it_gives(content: dict[str, Any], graph: Graph, tmp_path: Path) -> None:
     recipe = Recipe.of(content)
-    report = run(graph, recipe, 0, Workspace(tmp_path, chances=True))
-    assert report.chances is not None and report.chances.shape == (COUNT, CLASSES)
-    assert np.allclose(report.chances.sum(1), 1, atol=1e-5) and report.chances.min() >= 0
+    report = run(graph, recipe, 0, Workspace(tmp_path, probabilities=True))
+    assert report.probabilities is not None and report.probabilities.shape == (COUNT, CLASSES)
+    assert np.allclose(report.probabilities.sum(1), 1, atol=1e-5) and report.probabilities.min() >= 0
     assert report.valid["score"] == pytest.approx(accuracy(graph, report, "valid"))
     assert report.test["score"] == pytest.approx(accuracy(graph, report, "test"))
     assert {"score", "loss", "macro_f1", "roc_auc"} <= set(report.test) and set(report.valid) == {"score", "loss"}
     again = run(graph, recipe, 0, Workspace(tmp_path))
-    assert again.chances is None and again.test == report.test and again.valid == report.valid
-    other = run(with_other_labels(graph, slice(50, None)), recipe, 0, Workspace(tmp_path, chances=True))
-    assert other.chances is not None and np.array_equal(other.chances, report.chances)  # test labels entered nowhere
+    assert again.probabilities is None and again.test == report.test and again.valid == report.valid
+    other = run(with_other_labels(graph, slice(50, None)), recipe, 0, Workspace(tmp_path, probabilities=True))
+    assert other.probabilities is not None and np.array_equal(
+        other.probabilities, report.probabilities
+    )  # test labels entered nowhere
 
 
 def test_label_propagation_has_no_parameters_and_all_its_time_is_inference(graph: Graph, tmp_path: Path) -> None:
@@ -101,20 +103,20 @@ def test_a_wrong_option_of_label_propagation_is_told(
 
 
 def test_smoothing_comes_after_the_base_and_leaves_the_rest_of_its_report(graph: Graph, tmp_path: Path) -> None:
-    recipe, place = Recipe.of(SMOOTH), Workspace(tmp_path, chances=True)
+    recipe, place = Recipe.of(SMOOTH), Workspace(tmp_path, probabilities=True)
     assert recipe.smoothing is not None
     base = run(graph, recipe.changed({"smoothing": None}), 0, place)
     found = run(graph, recipe, 0, place)
-    assert base.chances is not None and found.chances is not None
-    assert np.array_equal(found.chances, correct_and_smooth(graph, base.chances, recipe.smoothing))
-    assert np.abs(found.chances - base.chances).max() > 0.05
+    assert base.probabilities is not None and found.probabilities is not None
+    assert np.array_equal(found.probabilities, correct_and_smooth(graph, base.probabilities, recipe.smoothing))
+    assert np.abs(found.probabilities - base.probabilities).max() > 0.05
     assert (found.parameters, found.epoch, found.epochs) == (base.parameters, base.epoch, base.epochs)
 
 
 def test_smoothing_follows_a_method_that_passes_messages_too(graph: Graph, tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")
     recipe = Recipe.of({"model": {"name": "gcn", "hidden": 8, "layers": 2}, "training": QUICK, "smoothing": {}})
-    report = run(graph, recipe, 0, Workspace(tmp_path, chances=True))
+    report = run(graph, recipe, 0, Workspace(tmp_path, probabilities=True))
     assert report.test["score"] == pytest.approx(accuracy(graph, report, "test"))
 
 
@@ -147,24 +149,24 @@ def test_soft_labels_are_propagated_beside_training_labels_fold_by_fold(graph: G
         wanted = np.stack([np.linalg.matrix_power(matrix, k) @ own for k in range(4)], 1)[train]
         assert np.abs(found - wanted)[folds == fold].max() < 1e-5
     with pytest.raises(GamlpError, match="soft labels of 3 columns for 4 classes"):
-        four = spoken.with_answers(labels=Labels(graph.nodes.labels.values, ("a", "b", "c", "d")))
+        four = spoken.with_targets(labels=Labels(graph.nodes.labels.values, ("a", "b", "c", "d")))
         LocalEngine().propagate(four, Plan(features=None, labels=signal), tmp_path / "wrong")
 
 
 def test_a_training_row_never_meets_its_own_label_in_a_later_round(graph: Graph, tmp_path: Path) -> None:
-    recipe, place = Recipe.of(REUSE).changed({"training.reuse": 0}), Workspace(tmp_path / "a", chances=True)
+    recipe, place = Recipe.of(REUSE).changed({"training.reuse": 0}), Workspace(tmp_path / "a", probabilities=True)
     prepared, _ = prepare_task(Task(graph), recipe, place)
     fitted = fit_prepared(prepared, 0, Machine())
-    said = _said(graph, prepared, fitted, place)
+    said = _predicted(graph, prepared, fitted, place)
     x, y = prepared.train.gather(np.arange(len(prepared.train)))  # cross-fitted
     assert y is not None
     with torch.no_grad():
         wanted = torch.softmax(fitted.model(torch.from_numpy(x), torch.from_numpy(y)), 1).numpy()
     assert np.abs(said[prepared.train.rows] - wanted).max() < 1e-6
-    plain = chances_of(graph, prepared, fitted, torch.device("cpu"))[prepared.train.rows]
+    plain = store_probabilities(graph, prepared, fitted, torch.device("cpu"))[prepared.train.rows]
     assert np.abs(said[prepared.train.rows] - plain).max() > 1e-4
-    second = _told_again(graph, prepared, said, tmp_path / "one", place)
-    other = _told_again(with_other_labels(graph, [5]), prepared, said, tmp_path / "two", place)
+    second = _with_predictions(graph, prepared, said, tmp_path / "one", place)
+    other = _with_predictions(with_other_labels(graph, [5]), prepared, said, tmp_path / "two", place)
     (_, before), (_, after) = (one.train.gather(np.array([5])) for one in (second, other))
     assert before is not None and after is not None and np.array_equal(before, after)
     (_, before), (_, after) = (one.train.gather(np.arange(24)) for one in (second, other))
@@ -196,7 +198,7 @@ def test_what_cannot_be_done_is_told(graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(GamlpError, match="'gcn' reads no hops of labels"):
         run(graph, Recipe.of({"model": {"name": "gcn"}, "training": {"reuse": 1}}), 0, place)
     assert graph.nodes.split is not None
-    none = graph.with_answers(split=Split.of(COUNT, train=np.arange(24), valid=[], test=np.arange(50, 80)))
+    none = graph.with_targets(split=Split.of(COUNT, train=np.arange(24), valid=[], test=np.arange(50, 80)))
     with pytest.raises(GamlpError, match="chooses its round by validation rows"):
         run(none, Recipe.of(REUSE), 0, place)
     with pytest.raises(GamlpError, match="for all nodes at once"):

@@ -19,13 +19,13 @@ COUNT, CLASSES, ALONE = 40, 3, 39
 TRAIN, VALID, TEST = np.arange(0, 10), np.arange(10, 20), np.arange(20, 40)
 
 
-def graph_of(seed: int = 0, *, many: bool = False, directed: bool = False, weighted: bool = False) -> Graph:
+def graph_of(seed: int = 0, *, multi_label: bool = False, directed: bool = False, weighted: bool = False) -> Graph:
     """A random graph whose last node stands alone."""
     random = np.random.default_rng(seed)
     edges = random.integers(0, ALONE, (2, 110))
     labels: Any = random.integers(0, CLASSES, COUNT)
     labels[:CLASSES] = np.arange(CLASSES)
-    if many:
+    if multi_label:
         labels = random.integers(0, 2, (COUNT, CLASSES))
     weights = random.uniform(0.5, 2.0, 110) if weighted else None
     split = Split.of(COUNT, train=TRAIN, valid=VALID, test=TEST)
@@ -45,7 +45,7 @@ def dense(graph: Graph, r: float, loops: bool) -> np.ndarray:
     return left[:, None] * matrix * right
 
 
-def chances_of(seed: int = 1) -> np.ndarray:
+def probabilities_of(seed: int = 1) -> np.ndarray:
     values = np.random.default_rng(seed).uniform(0.05, 1.0, (COUNT, CLASSES))
     return (values / values.sum(1, keepdims=True)).astype(np.float32)
 
@@ -112,7 +112,7 @@ def test_clamped_label_propagation_keeps_training_rows_and_is_harmonic_elsewhere
 
 
 def test_many_labels_are_shares_of_the_labels_that_came() -> None:
-    graph = graph_of(many=True)
+    graph = graph_of(multi_label=True)
     matrix = dense(graph, 0.5, False)
     spread_of = 0.1 * np.linalg.inv(np.eye(COUNT) - 0.9 * matrix)[:, TRAIN]
     found = label_propagation(graph, alpha=0.9, steps=300)
@@ -121,11 +121,11 @@ def test_many_labels_are_shares_of_the_labels_that_came() -> None:
     assert np.abs(found - wanted)[reached].max() < 1e-4 and found.max() <= 1
 
 
-def written_out(graph: Graph, chances: np.ndarray, settings: SmoothingSettings) -> np.ndarray:
+def written_out(graph: Graph, probabilities: np.ndarray, settings: SmoothingSettings) -> np.ndarray:
     """Correct & Smooth, as the paper writes it (sections 2.2 and 2.3)."""
     matrix, truth = dense(graph, settings.r, False), one_hot(graph)
     error = np.zeros((COUNT, CLASSES))
-    error[TRAIN] = truth[TRAIN] - chances[TRAIN]
+    error[TRAIN] = truth[TRAIN] - probabilities[TRAIN]
     spread_error = error.copy()
     for _ in range(settings.correct_steps):
         spread_error = settings.correct_alpha * matrix @ spread_error + (1 - settings.correct_alpha) * error
@@ -133,7 +133,7 @@ def written_out(graph: Graph, chances: np.ndarray, settings: SmoothingSettings) 
             spread_error = np.clip(spread_error, -1, 1)
         else:
             spread_error[TRAIN] = error[TRAIN]
-    corrected = chances.astype(np.float64)
+    corrected = probabilities.astype(np.float64)
     mean = np.abs(error[TRAIN]).sum() / len(TRAIN)
     for row in range(COUNT if settings.correct_steps else 0):  # no steps: it is left out
         size = np.abs(spread_error[row]).sum()
@@ -153,30 +153,30 @@ def written_out(graph: Graph, chances: np.ndarray, settings: SmoothingSettings) 
 @pytest.mark.parametrize("r", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("steps", [(7, 9), (60, 0), (0, 60)])
 def test_correct_and_smooth_is_as_written_out(autoscale: bool, r: float, steps: tuple[int, int]) -> None:
-    graph, chances = graph_of(2), chances_of()
+    graph, probabilities = graph_of(2), probabilities_of()
     settings = SmoothingSettings(
         correct_alpha=0.85, correct_steps=steps[0], smooth_alpha=0.7, smooth_steps=steps[1],
         autoscale=autoscale, scale=1.5, r=r,
     )  # fmt: skip
-    wanted = written_out(graph, chances, settings)
-    found = correct_and_smooth(graph, chances, settings)
+    wanted = written_out(graph, probabilities, settings)
+    found = correct_and_smooth(graph, probabilities, settings)
     assert np.abs(found - wanted).max() < 1e-5
     assert np.allclose(found.sum(1), 1, atol=1e-5) and found.min() >= 0
-    assert np.abs(found - chances).max() > 0.05
+    assert np.abs(found - probabilities).max() > 0.05
 
 
 def test_correcting_errors_of_rows_that_are_right_changes_nothing() -> None:
     graph = graph_of()
-    chances = chances_of()
-    chances[TRAIN] = one_hot(graph)[TRAIN]
+    probabilities = probabilities_of()
+    probabilities[TRAIN] = one_hot(graph)[TRAIN]
     for autoscale in (True, False):
-        assert np.array_equal(correct(graph, chances, SmoothingSettings(autoscale=autoscale)), chances)
+        assert np.array_equal(correct(graph, probabilities, SmoothingSettings(autoscale=autoscale)), probabilities)
 
 
 def test_a_corrected_row_keeps_its_sum_and_autoscale_gives_it_the_mean_error() -> None:
-    graph, chances = graph_of(), chances_of()
-    moved = correct(graph, chances, SmoothingSettings(correct_alpha=0.9)) - chances
-    mean = np.abs(one_hot(graph)[TRAIN] - chances[TRAIN]).sum(1).mean()
+    graph, probabilities = graph_of(), probabilities_of()
+    moved = correct(graph, probabilities, SmoothingSettings(correct_alpha=0.9)) - probabilities
+    mean = np.abs(one_hot(graph)[TRAIN] - probabilities[TRAIN]).sum(1).mean()
     reached = np.abs(moved).sum(1) > 1e-6
     assert np.allclose(np.abs(moved[reached]).sum(1), mean, atol=1e-4)
     assert not reached[ALONE] and reached.sum() > 30
@@ -184,49 +184,49 @@ def test_a_corrected_row_keeps_its_sum_and_autoscale_gives_it_the_mean_error() -
 
 
 def test_smoothing_starts_from_training_labels_and_gives_them_back_at_alpha_zero() -> None:
-    graph, chances = graph_of(), chances_of()
-    found = smooth(graph, chances, SmoothingSettings(smooth_alpha=0.0, smooth_steps=3))
+    graph, probabilities = graph_of(), probabilities_of()
+    found = smooth(graph, probabilities, SmoothingSettings(smooth_alpha=0.0, smooth_steps=3))
     assert np.allclose(found[TRAIN], one_hot(graph)[TRAIN], atol=1e-6)
     rest = np.setdiff1d(np.arange(COUNT), TRAIN)
-    assert np.allclose(found[rest], chances[rest], atol=1e-6)
+    assert np.allclose(found[rest], probabilities[rest], atol=1e-6)
 
 
 def test_smoothing_many_labels_stays_among_probabilities() -> None:
-    graph = graph_of(many=True)
-    chances = np.random.default_rng(0).uniform(size=(COUNT, CLASSES)).astype(np.float32)
-    start = chances.astype(np.float64)
+    graph = graph_of(multi_label=True)
+    probabilities = np.random.default_rng(0).uniform(size=(COUNT, CLASSES)).astype(np.float32)
+    start = probabilities.astype(np.float64)
     start[TRAIN] = one_hot(graph)[TRAIN]
     weights = 0.2 * np.linalg.inv(np.eye(COUNT) - 0.8 * dense(graph, 0.5, False))
-    found = correct_and_smooth(graph, chances, SmoothingSettings(correct_steps=0, smooth_steps=200))
+    found = correct_and_smooth(graph, probabilities, SmoothingSettings(correct_steps=0, smooth_steps=200))
     assert np.abs(found - weights @ start / weights.sum(1, keepdims=True)).max() < 1e-4
 
 
 def test_labels_of_validation_and_test_rows_change_nothing() -> None:
-    graph, chances = graph_of(), chances_of()
+    graph, probabilities = graph_of(), probabilities_of()
     assert graph.nodes.labels is not None
     values = graph.nodes.labels.values.copy()
     values[10:] = (values[10:] + 1) % CLASSES
-    other = graph.with_answers(labels=Labels(values, graph.nodes.labels.classes))
+    other = graph.with_targets(labels=Labels(values, graph.nodes.labels.classes))
     settings = SmoothingSettings()
     assert np.array_equal(
         label_propagation(graph, alpha=0.9, steps=20), label_propagation(other, alpha=0.9, steps=20)
     )  # fmt: skip
     assert np.array_equal(
-        correct_and_smooth(graph, chances, settings), correct_and_smooth(other, chances, settings)
+        correct_and_smooth(graph, probabilities, settings), correct_and_smooth(other, probabilities, settings)
     )  # fmt: skip
     values[0] = (values[0] + 1) % CLASSES
-    other = graph.with_answers(labels=Labels(values, graph.nodes.labels.classes))
+    other = graph.with_targets(labels=Labels(values, graph.nodes.labels.classes))
     assert not np.array_equal(
-        correct_and_smooth(graph, chances, settings), correct_and_smooth(other, chances, settings)
+        correct_and_smooth(graph, probabilities, settings), correct_and_smooth(other, probabilities, settings)
     )  # fmt: skip
 
 
 def test_what_cannot_be_smoothed_is_told() -> None:
     graph = graph_of()
     with pytest.raises(GamlpError, match="are not those of the 40 nodes"):
-        correct_and_smooth(graph, chances_of()[:5], SmoothingSettings())
+        correct_and_smooth(graph, probabilities_of()[:5], SmoothingSettings())
     with pytest.raises(GamlpError, match="no labelled training rows"):
-        label_propagation(graph.with_answers(split=None), alpha=0.9, steps=3)
+        label_propagation(graph.with_targets(split=None), alpha=0.9, steps=3)
     with pytest.raises(GamlpError, match="for all nodes at once, beyond"):
         check_room(graph, memory=1000)
     check_room(graph, memory=1 << 20)

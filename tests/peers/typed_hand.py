@@ -42,7 +42,10 @@ class Small:
     def view(self, rows: Tensor | None = None, sparse: bool = False) -> TypedTensors:
         edges = {name: matrix.nonzero().T.flip(0) for name, matrix in self.near.items()}
         weights = {name: m[m != 0] for name, m in self.near.items() if bool((m[m != 0] != 1).any())}
-        x = {kind: value.to_sparse_csr() if sparse and value is not None else value for kind, value in self.x.items()}
+        x = {
+            node_type: value.to_sparse_csr() if sparse and value is not None else value
+            for node_type, value in self.x.items()
+        }
         return TypedTensors(self.shape, x, edges, weights, rows)
 
     def without(self, *names: str) -> Small:
@@ -54,12 +57,12 @@ class Small:
     def permuted(self, seed: int) -> tuple[Small, dict[str, Tensor]]:
         """Every type's nodes in another order, and that order."""
         draw = torch.Generator().manual_seed(seed)
-        order = {kind: torch.randperm(count, generator=draw) for kind, count in self.shape.counts.items()}
+        order = {node_type: torch.randperm(count, generator=draw) for node_type, count in self.shape.counts.items()}
         near = {
             name: self.near[name][order[relation.target]][:, order[relation.source]]
             for name, relation in self.shape.relations.items()
         }
-        x = {kind: None if value is None else value[order[kind]] for kind, value in self.x.items()}
+        x = {node_type: None if value is None else value[order[node_type]] for node_type, value in self.x.items()}
         return replace(self, near=near, x=x), order
 
 
@@ -78,9 +81,9 @@ def small() -> Small:
         near[name] = matrix
     near["cited"][ALONE], near["cites"][:, ALONE] = False, False
     x: dict[str, Tensor | None] = {}
-    for kind, width in WIDTHS.items():
-        values = random.normal(size=(COUNTS[kind], width)) * (random.random((COUNTS[kind], width)) < 0.7)
-        x[kind] = torch.from_numpy(values.astype(np.float32)) if width else None
+    for node_type, width in WIDTHS.items():
+        values = random.normal(size=(COUNTS[node_type], width)) * (random.random((COUNTS[node_type], width)) < 0.7)
+        x[node_type] = torch.from_numpy(values.astype(np.float32)) if width else None
     tensors = {name: torch.from_numpy(np.asarray(matrix, np.float32)) for name, matrix in near.items()}
     return Small(TypedShape("paper", CLASSES, dict(WIDTHS), dict(COUNTS), dict(RELATIONS)), tensors, x)
 
@@ -88,9 +91,9 @@ def small() -> Small:
 def first_states(model: Any, small: Small) -> dict[str, Tensor]:
     """x W + b, or the learnt table."""
     found = {}
-    for kind, layer in zip(small.shape.counts, model.first.maps):
-        x = small.x[kind]
-        found[kind] = layer.weight if x is None else x @ layer.weight.T + layer.bias
+    for node_type, layer in zip(small.shape.counts, model.first.maps):
+        x = small.x[node_type]
+        found[node_type] = layer.weight if x is None else x @ layer.weight.T + layer.bias
     return found
 
 

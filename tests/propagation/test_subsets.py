@@ -15,25 +15,25 @@ from gamlp.graph import Graph
 from gamlp.propagation import Reach, choose_subsets
 from gamlp.propagation.subsets import FEW
 from gamlp.recipe import RelationsSettings
-from tests.conformance.typed_graphs import TARGET, Link, TypedCase, typed_cases
+from tests.conformance.typed_graphs import TARGET, CaseRelation, TypedCase, typed_cases
 
 some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FAR = Reach(hops=5, label_hops=5)
 REACHES = st.builds(Reach, st.integers(0, 3), st.integers(0, 4), st.booleans())
 
 
-def case_of(*links: Link, counts: dict[str, int] | None = None) -> TypedCase:
+def case_of(*relations: CaseRelation, counts: dict[str, int] | None = None) -> TypedCase:
     counts = counts or dict.fromkeys((TARGET, "author", "venue", "field", "place"), 4)
-    features = {kind: np.ones((count, 2), np.float32) for kind, count in counts.items()}
+    features = {node_type: np.ones((count, 2), np.float32) for node_type, count in counts.items()}
     roles = np.ones(counts[TARGET], np.int8)
-    return TypedCase(counts, features, list(links), np.zeros(counts[TARGET], np.int32), roles)
+    return TypedCase(counts, features, list(relations), np.zeros(counts[TARGET], np.int32), roles)
 
 
-CITES = Link("cites", TARGET, TARGET, [(0, 1), (1, 2)])
-WRITES = Link("writes", "author", TARGET, [(0, 0), (1, 1), (1, 2)])
-APPEARS = Link("appears-in", TARGET, "venue", [(0, 0), (3, 1)])
-WORKS = Link("works-on", "author", "field", [(0, 0), (1, 1)])
-LIES = Link("lies-in", "field", "place", [(0, 0), (1, 1)])
+CITES = CaseRelation("cites", TARGET, TARGET, [(0, 1), (1, 2)])
+WRITES = CaseRelation("writes", "author", TARGET, [(0, 0), (1, 1), (1, 2)])
+APPEARS = CaseRelation("appears-in", TARGET, "venue", [(0, 0), (3, 1)])
+WORKS = CaseRelation("works-on", "author", "field", [(0, 0), (1, 1)])
+LIES = CaseRelation("lies-in", "field", "place", [(0, 0), (1, 1)])
 
 
 def subsets_of(graph: Graph, subsets: object = "all", reach: Reach = FAR, **said: int) -> list[str]:
@@ -43,8 +43,8 @@ def subsets_of(graph: Graph, subsets: object = "all", reach: Reach = FAR, **said
 
 def many(count: int) -> TypedCase:
     """So many links that differ."""
-    links = [Link(f"link{index}", "author", TARGET, [(index % 4, index // 4)]) for index in range(count)]
-    return case_of(*links)
+    relations = [CaseRelation(f"link{index}", "author", TARGET, [(index % 4, index // 4)]) for index in range(count)]
+    return case_of(*relations)
 
 
 def test_all_are_those_that_touch_the_target() -> None:
@@ -67,9 +67,9 @@ def test_auto_takes_all_while_they_are_few_and_a_sample_of_more() -> None:
     assert len(subsets_of(more, "auto")) == 8
 
 
-@pytest.mark.parametrize("links", [5, 16])
-def test_a_sample_is_by_its_seed_and_has_no_repeats(links: int) -> None:
-    graph = many(links).graph()
+@pytest.mark.parametrize("relations", [5, 16])
+def test_a_sample_is_by_its_seed_and_has_no_repeats(relations: int) -> None:
+    graph = many(relations).graph()
     one = subsets_of(graph, "sample", count=8, seed=1)
     assert one == subsets_of(graph, "sample", count=8, seed=1)
     assert len(set(one)) == len(one) == 8
@@ -86,7 +86,7 @@ def test_of_many_links_subsets_are_drawn_and_all_is_refused() -> None:
     assert len(subsets_of(graph, "auto", count=9)) == 9
     with pytest.raises(GamlpError, match="13 relations have 8,191 subsets"):
         subsets_of(graph, "all")
-    empty = [Link(f"empty{index}", TARGET, "venue", []) for index in range(12)]
+    empty = [CaseRelation(f"empty{index}", TARGET, "venue", []) for index in range(12)]
     drawn = subsets_of(case_of(CITES, *empty).graph(), "sample", count=9)
     assert len(drawn) == 1 and "cites" in drawn[0], "what is drawn again and again is one"
 
@@ -107,7 +107,7 @@ def test_a_list_is_refused_where_it_names_no_relation_or_leaves_the_target_aside
 
 
 def test_relations_without_edges_are_left_out_and_told() -> None:
-    graph = case_of(CITES, Link("empty", TARGET, "venue", [])).graph()
+    graph = case_of(CITES, CaseRelation("empty", TARGET, "venue", [])).graph()
     found = choose_subsets(graph, RelationsSettings(subsets="all"), FAR)
     assert found.subsets == (("cites",),)
     assert found.notes == (
@@ -117,12 +117,12 @@ def test_relations_without_edges_are_left_out_and_told() -> None:
     listed = choose_subsets(graph, RelationsSettings(subsets=(("empty", "cites"), ("empty",))), FAR)
     assert listed.subsets == (("cites", "empty"),) and "empty holds no edge" in listed.notes[0]
     with pytest.raises(GamlpError, match="no relation of graph 'typed' leads to paper"):
-        choose_subsets(case_of(Link("empty", TARGET, "venue", [])).graph(), RelationsSettings(), FAR)
+        choose_subsets(case_of(CaseRelation("empty", TARGET, "venue", [])).graph(), RelationsSettings(), FAR)
 
 
 def test_relations_that_hold_the_same_edges_are_one() -> None:
     copied = dataclasses.replace(WRITES, name="copied")
-    turned = Link("written-by", TARGET, "author", [(paper, author) for author, paper in WRITES.edges])
+    turned = CaseRelation("written-by", TARGET, "author", [(paper, author) for author, paper in WRITES.edges])
     graph = case_of(WRITES, copied, turned).graph()
     found = choose_subsets(graph, RelationsSettings(subsets="all"), FAR)
     assert found.subsets == (("writes",),)
@@ -131,7 +131,7 @@ def test_relations_that_hold_the_same_edges_are_one() -> None:
 
 def test_a_relation_whose_edges_another_holds_adds_nothing_to_it() -> None:
     first = dataclasses.replace(WRITES, name="writes-first", edges=WRITES.edges[:2])
-    turned = Link("signed-by", TARGET, "author", [(WRITES.edges[2][1], WRITES.edges[2][0])])
+    turned = CaseRelation("signed-by", TARGET, "author", [(WRITES.edges[2][1], WRITES.edges[2][0])])
     found = choose_subsets(case_of(WRITES, first, turned).graph(), RelationsSettings(subsets="all"), FAR)
     kept = ["+".join(subset) for subset in found.subsets]
     assert kept == ["writes", "writes-first", "signed-by", "writes-first+signed-by"]
@@ -170,8 +170,8 @@ def test_relations_that_lie_beyond_the_hops_are_left_out(reach: Reach, kept: lis
 
 
 def test_many_repeats_are_told_in_few_notes() -> None:
-    links = [Link(f"link{index}", "author", TARGET, [(index, index)]) for index in range(4)]
-    graph = case_of(*links, Link("empty", TARGET, "venue", [])).graph()
+    relations = [CaseRelation(f"link{index}", "author", TARGET, [(index, index)]) for index in range(4)]
+    graph = case_of(*relations, CaseRelation("empty", TARGET, "venue", [])).graph()
     found = choose_subsets(graph, RelationsSettings(subsets="all"), FAR)
     assert len(found.subsets) == 15
     assert len(found.notes) == 6 and found.notes[-1].startswith("11 more")
@@ -181,39 +181,47 @@ def test_many_repeats_are_told_in_few_notes() -> None:
 def alike_cases(draw: st.DrawFn) -> TypedCase:
     """Typed graphs with copies of links, turned ones, and one that is farther away."""
     case = draw(typed_cases(one_width=True, all_features=True))
-    links = list(case.links)
-    for link in draw(st.lists(st.sampled_from(case.links), max_size=2, unique_by=lambda link: link.name)):
+    relations = list(case.relations)
+    for relation in draw(
+        st.lists(st.sampled_from(case.relations), max_size=2, unique_by=lambda relation: relation.name)
+    ):
         if draw(st.booleans()):
             some = draw(st.integers(1, 4))  # the whole, or every other edge …
-            weights = None if link.weights is None else link.weights[::some]
-            links.append(dataclasses.replace(link, name=f"{link.name}2", edges=link.edges[::some], weights=weights))
+            weights = None if relation.weights is None else relation.weights[::some]
+            relations.append(
+                dataclasses.replace(relation, name=f"{relation.name}2", edges=relation.edges[::some], weights=weights)
+            )
         else:
-            edges = [(target, source) for source, target in link.edges]
-            links.append(Link(f"{link.name}3", link.target, link.source, edges, link.weights))
+            edges = [(target, source) for source, target in relation.edges]
+            relations.append(
+                CaseRelation(f"{relation.name}3", relation.target, relation.source, edges, relation.weights)
+            )
     if draw(st.booleans()):
         count = case.counts["field"]
         weights = [2.0] * count if draw(st.booleans()) else None
-        links.append(Link("parent-of", "field", "field", [(a, (a + 1) % count) for a in range(count)], weights))
-    order = draw(st.permutations(links))
-    return dataclasses.replace(case, links=order[:6])
+        relations.append(
+            CaseRelation("parent-of", "field", "field", [(a, (a + 1) % count) for a in range(count)], weights)
+        )
+    order = draw(st.permutations(relations))
+    return dataclasses.replace(case, relations=order[:6])
 
 
 def touching_of(case: TypedCase) -> set[str]:
     """Links that have an edge to the target; loops inside a type are none."""
     return {
-        link.name
-        for link in case.links
-        if TARGET in (link.source, link.target)
-        and any(link.source != link.target or source != target for source, target in link.edges)
+        relation.name
+        for relation in case.relations
+        if TARGET in (relation.source, relation.target)
+        and any(relation.source != relation.target or source != target for source, target in relation.edges)
     }
 
 
 def felt(case: TypedCase, subset: tuple[str, ...], reach: Reach, r: float, loops: bool) -> list[np.ndarray]:
     """All that a plan of this reach keeps of the target's rows: hops of every type's features, and of labels."""
     found = [case.hops(subset, case.first_labels(subset), reach.label_hops, r, loops)]
-    for kind, values in case.features.items():
-        if kind in case.reached(subset):
-            found.append(case.hops(subset, case.first(subset, [kind]), reach.hops, r, loops))
+    for node_type, values in case.features.items():
+        if node_type in case.reached(subset):
+            found.append(case.hops(subset, case.first(subset, [node_type]), reach.hops, r, loops))
         else:
             assert values is not None
             found.append(np.zeros((case.counts[TARGET], reach.hops + 1, values.shape[1])))
@@ -229,7 +237,7 @@ def same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
 def test_every_subset_that_is_dropped_gives_the_hops_of_one_that_is_kept(
     case: TypedCase, reach: Reach, loops: bool
 ) -> None:
-    names = [link.name for link in case.links]
+    names = [relation.name for relation in case.relations]
     touching = touching_of(case)
     assume(touching)
     kept = choose_subsets(case.graph(), RelationsSettings(subsets="all"), reach).subsets
@@ -250,7 +258,7 @@ def test_two_subsets_that_are_called_the_same_are(
 ) -> None:
     touching = touching_of(case)
     assume(touching)
-    names = [link.name for link in case.links]
+    names = [relation.name for relation in case.relations]
     r = r if reach.columns else 0.0
     subsets = st.lists(st.sampled_from(names), min_size=1, unique=True).filter(lambda subset: touching & set(subset))
     graph = case.graph()
@@ -263,14 +271,14 @@ def test_two_subsets_that_are_called_the_same_are(
 def rich() -> TypedCase:
     """A chain of types away from the target, with edges enough that whatever is within reach is felt."""
     random = np.random.default_rng(0)
-    kinds = [TARGET, "author", "field", "place"]
+    node_types = [TARGET, "author", "field", "place"]
     ends = [(TARGET, TARGET), ("author", TARGET), ("author", "field"), ("field", "place")]
-    links = []
+    relations = []
     for name, (source, target) in zip(["cites", "writes", "works-on", "lies-in"], ends):
         edges = [(int(a), int(b)) for a, b in random.integers(0, 4, (9, 2))]
-        links.append(Link(name, source, target, edges))
-    case = case_of(*links, counts=dict.fromkeys(kinds, 4))
-    features = {kind: random.normal(size=(4, 2)).astype(np.float32) for kind in kinds}
+        relations.append(CaseRelation(name, source, target, edges))
+    case = case_of(*relations, counts=dict.fromkeys(node_types, 4))
+    features = {node_type: random.normal(size=(4, 2)).astype(np.float32) for node_type in node_types}
     return dataclasses.replace(case, features=features, labels=np.arange(4, dtype=np.int32))
 
 
@@ -278,7 +286,7 @@ def rich() -> TypedCase:
 @pytest.mark.parametrize("loops", [True, False])
 def test_kept_are_exactly_the_subsets_that_differ(r: float, loops: bool) -> None:
     case = rich()
-    graph, names = case.graph(), [link.name for link in case.links]
+    graph, names = case.graph(), [relation.name for relation in case.relations]
     every = [subset for size in range(1, 5) for subset in itertools.combinations(names, size)]
     for hops, label_hops in itertools.product(range(4), range(6)):
         reach = Reach(hops, label_hops, r > 0)

@@ -9,7 +9,7 @@ import numpy as np
 from gamlp.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
 COUNTS = {"author": 41, "paper": 53, "venue": 3, "field": 9}
-LINKS = {  # name: source, target, edges, whether it has weights
+RELATIONS = {  # name: source, target, edges, whether it has weights
     "cites": ("paper", "paper", 120, False),
     "writes": ("author", "paper", 150, False),
     "reviews": ("author", "paper", 140, True),
@@ -17,27 +17,33 @@ LINKS = {  # name: source, target, edges, whether it has weights
     "works-on": ("author", "field", 60, False),
     "edits": ("author", "venue", 0, False),
 }
-SUBSETS = (("cites",), ("writes", "reviews"), ("appears-in", "works-on", "writes"), ("writes", "edits"), tuple(LINKS))
+SUBSETS = (
+    ("cites",),
+    ("writes", "reviews"),
+    ("appears-in", "works-on", "writes"),
+    ("writes", "edits"),
+    tuple(RELATIONS),
+)
 
 
 def typed_graph(*, one_way: bool = False, width: int | None = None) -> Graph:
     """Features of `width` columns, or of another width for each type; venues have none. `one_way`: without reverses."""
     rng = np.random.default_rng(4)
     split = Split.of(53, train=np.arange(0, 20), valid=np.arange(20, 30), test=np.arange(30, 45))
-    answers = {"paper": (Labels(rng.integers(0, 4, 53).astype(np.int32), ("a", "b", "c", "d")), split)}
+    labelled = {"paper": (Labels(rng.integers(0, 4, 53).astype(np.int32), ("a", "b", "c", "d")), split)}
     widths = {"author": width or 7, "paper": width or 11, "field": width or 3}
     types = {
-        kind: Nodes(
-            kind,
+        node_type: Nodes(
+            node_type,
             count,
             Ids(count),
-            Features(rng.normal(size=(count, widths[kind])).astype(np.float32)) if kind in widths else None,
-            *answers.get(kind, (None, None)),
+            Features(rng.normal(size=(count, widths[node_type])).astype(np.float32)) if node_type in widths else None,
+            *labelled.get(node_type, (None, None)),
         )
-        for kind, count in COUNTS.items()
+        for node_type, count in COUNTS.items()
     }
     relations = {}
-    for name, (source, target, size, heavy) in LINKS.items():
+    for name, (source, target, size, heavy) in RELATIONS.items():
         ends = rng.integers(0, COUNTS[source], size), rng.integers(0, COUNTS[target], size)
         weights = rng.uniform(0.5, 2.0, size).astype(np.float32) if heavy else None
         ways = [(name, f"rev-{name}", source, target, ends), (f"rev-{name}", name, target, source, ends[::-1])]

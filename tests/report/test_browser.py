@@ -221,7 +221,9 @@ def test_dark_and_light_follow_the_system_and_the_button(browser: Any, page: Pat
 def test_a_phone_scrolls_the_page_down_only(browser: Any, page: Path, tmp_path: Path, kind: str) -> None:
     if kind != "run":
         names = tuple(f"{'a-class-without-a-space-' * 4}{index}" for index in range(60))
-        content = content_of(graph_of(3000, 60, many=kind == "many labels", class_names=names, ids=["y" * 90] * 3000))
+        content = content_of(
+            graph_of(3000, 60, multi_label=kind == "many labels", class_names=names, ids=["y" * 90] * 3000)
+        )
         page = tmp_path / "report.html"
         page.write_text(render(content))
     for width in (PHONE, DESK):

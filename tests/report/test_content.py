@@ -14,7 +14,7 @@ import torch
 from gamlp.explanation.weights import weights_by_degree
 from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
-from gamlp.report import SeedScores, content_of_chances
+from gamlp.report import SeedScores, content_of_probabilities
 from gamlp.report.content import MOST_POINTS, curves_of
 from gamlp.report.observed import Frame, Tally
 from gamlp.run.evaluation import evaluate
@@ -23,7 +23,7 @@ from gamlp.run.source import Source
 from gamlp.run.training import train
 from gamlp.training.bundle import Bundle
 from gamlp.training.rows import rows_of
-from tests.report.examples import RECIPE, chances_of, content_of, graph_of
+from tests.report.examples import RECIPE, content_of, graph_of, probabilities_of
 from tests.training.small import ONE_THREAD, make_graph
 from tests.training.small import RECIPE as SMALL
 
@@ -35,10 +35,10 @@ def test_confusion_classes_and_degrees_are_those_of_a_loop_over_the_rows() -> No
     content = content_of(graph)
     assert content["best"] == 1  # by validation, 0.8 against 0.7
     for seed in (0, 1):
-        chance = chances_of(graph, seed)
+        probabilities = probabilities_of(graph, seed)
         counts = [[0] * 3 for _ in range(3)]
         for row in split.test:
-            counts[labels.values[row]][int(np.argmax(chance[row]))] += 1
+            counts[labels.values[row]][int(np.argmax(probabilities[row]))] += 1
         if seed == content["best"]:
             assert content["confusion"]["counts"] == counts
         for bar in content["by_class"]:
@@ -49,7 +49,7 @@ def test_confusion_classes_and_degrees_are_those_of_a_loop_over_the_rows() -> No
     for bar in content["by_degree"]:
         inside = [row for row in split.test if bar["low"] <= degrees[row] <= bar["high"]]
         right = [
-            np.mean([np.argmax(chances_of(graph, seed)[row]) == labels.values[row] for row in inside])
+            np.mean([np.argmax(probabilities_of(graph, seed)[row]) == labels.values[row] for row in inside])
             for seed in (0, 1)
         ]
         assert bar["rows"] == len(inside)
@@ -61,16 +61,16 @@ def test_scores_are_means_and_sample_deviations_over_seeds() -> None:
     graph = graph_of()
     values = [0.5, 0.7, 0.9]
     seeds = [SeedScores(seed, {"score": 0.1}, {"score": value}) for seed, value in enumerate(values)]
-    found = content_of_chances(graph, {}, seeds, RECIPE)["scores"]["test"]["score"]
+    found = content_of_probabilities(graph, {}, seeds, RECIPE)["scores"]["test"]["score"]
     assert found == {"mean": pytest.approx(0.7), "deviation": pytest.approx(stats.stdev(values))}
 
 
 def test_many_labels_have_f1_by_class_and_micro_f1_by_degree() -> None:
-    graph = graph_of(120, many=True)
+    graph = graph_of(120, multi_label=True)
     labels, split, degrees = graph.nodes.labels, graph.nodes.split, graph.relation.degrees()
     assert labels is not None and split is not None
     content = content_of(graph, seeds=1)
-    chosen, true = chances_of(graph)[split.test] > 0.5, labels.values[split.test] > 0
+    chosen, true = probabilities_of(graph)[split.test] > 0.5, labels.values[split.test] > 0
     assert content["confusion"] is None and content["score_name"] == "micro-F1"
     for bar in content["by_class"]:
         own, said = true[:, bar["class"]], chosen[:, bar["class"]]
@@ -90,16 +90,16 @@ def test_many_labels_have_f1_by_class_and_micro_f1_by_degree() -> None:
 @pytest.mark.parametrize("batch", [1, 7, 1000])
 def test_the_most_confident_mistakes_are_found_however_the_rows_come(batch: int) -> None:
     random = np.random.default_rng(3)
-    target, chance = random.integers(0, 4, 300), random.random((300, 4))
+    target, probabilities = random.integers(0, 4, 300), random.random((300, 4))
     rows = np.arange(300) * 2 + 1
     frame = Frame.of(tuple("abcd"), target, rows, most_drawn=20)
     tally = Tally(frame, listed=True, most_mistakes=15)
     for begin in range(0, 300, batch):
         part = slice(begin, begin + batch)
-        tally.add(rows[part], chance[part], target[part])
+        tally.add(rows[part], probabilities[part], target[part])
     nodes = tally.nodes()
-    wrong = [index for index in range(300) if chance[index].argmax() != target[index]]
-    surest = sorted(wrong, key=lambda index: -chance[index].max())[:15]
+    wrong = [index for index in range(300) if probabilities[index].argmax() != target[index]]
+    surest = sorted(wrong, key=lambda index: -probabilities[index].max())[:15]
     listed = [int(row) for _, row in sorted(zip(nodes["worst"], nodes["row"])) if _ >= 0]
     assert listed == [int(rows[index]) for index in surest]
     assert tally.mistakes == len(wrong)
@@ -110,13 +110,13 @@ def test_a_matrix_of_many_classes_keeps_the_largest_and_joins_the_others() -> No
     random = np.random.default_rng(0)
     sizes = np.arange(1, 41)
     target = np.repeat(np.arange(40), sizes)
-    chance = random.random((len(target), 40))
+    probabilities = random.random((len(target), 40))
     frame = Frame.of(tuple(f"c{index}" for index in range(40)), target, np.arange(len(target)))
     tally = Tally(frame)
-    tally.add(np.arange(len(target)), chance, target)
+    tally.add(np.arange(len(target)), probabilities, target)
     assert frame.named == tuple(range(16, 40)) and frame.others == 16
     full = np.zeros((40, 40), int)
-    for true, chosen in zip(target, chance.argmax(1)):
+    for true, chosen in zip(target, probabilities.argmax(1)):
         full[true, chosen] += 1
     np.testing.assert_array_equal(tally.confusion[:24, :24], full[16:, 16:])
     np.testing.assert_array_equal(tally.confusion[:24, 24], full[16:, :16].sum(1))
@@ -177,7 +177,7 @@ def test_another_graph_has_a_report_of_its_own_and_the_runs_stays(tmp_path: Path
 def test_without_test_rows_the_page_shows_validation_rows_and_says_so(tmp_path: Path) -> None:
     graph = make_graph()
     assert graph.nodes.split is not None
-    graph = graph.with_answers(split=Split(np.where(graph.nodes.split.roles == 3, 0, graph.nodes.split.roles)))
+    graph = graph.with_targets(split=Split(np.where(graph.nodes.split.roles == 3, 0, graph.nodes.split.roles)))
     outcome = run_path(Source("small", None, graph), SMALL, tmp_path / "run", resources=ONE_THREAD)
     content = json.loads(outcome.report.read_text().split('id="data">')[1].split("</script>")[0])
     assert outcome.test is None and content["part"] == "valid"

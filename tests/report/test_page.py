@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gamlp.report import SeedScores, content_of_chances, render
+from gamlp.report import SeedScores, content_of_probabilities, render
 from tests.report.examples import IMAGE, RECIPE, SCRIPT, content_of, graph_of
 
 
@@ -80,17 +80,17 @@ def test_text_that_is_no_text_can_be_written() -> None:
     assert "\u2028" not in page
 
 
-@pytest.mark.parametrize(("nodes", "classes", "many"), [(60_000, 253, False), (20_000, 121, True)])
-def test_large_graphs_give_small_pages(nodes: int, classes: int, many: bool) -> None:
+@pytest.mark.parametrize(("nodes", "classes", "multi_label"), [(60_000, 253, False), (20_000, 121, True)])
+def test_large_graphs_give_small_pages(nodes: int, classes: int, multi_label: bool) -> None:
     names = tuple(f"{'a long name ' * 30}{index}" for index in range(classes))
-    content = content_of(graph_of(nodes, classes, many=many, class_names=names, ids=["x" * 500] * nodes))
+    content = content_of(graph_of(nodes, classes, multi_label=multi_label, class_names=names, ids=["x" * 500] * nodes))
     assert len(render(content).encode()) < 3_000_000
     assert len(content["nodes"]["id"]) <= 2200 < content["rows"]
-    if not many:
+    if not multi_label:
         assert len(content["confusion"]["counts"]) == 25 and content["confusion"]["others"] == 229
 
 
 def test_a_method_without_chances_curves_and_times_has_a_page_too() -> None:
-    content = content_of_chances(graph_of(), {}, [SeedScores(0, {}, {"score": 0.5})], RECIPE)
+    content = content_of_probabilities(graph_of(), {}, [SeedScores(0, {}, {"score": 0.5})], RECIPE)
     assert content["nodes"] is None and content["curves"] is None and content["by_class"] == []
     assert "test accuracy 50.00 %" in render(content)

@@ -19,16 +19,18 @@ from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.models.shape import Shape
 from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
 from gamlp.recipe import Recipe
-from gamlp.run.prediction_table import chances, choose_rows, class_columns, write_predictions
+from gamlp.run.prediction_table import batch_probabilities, choose_rows, class_columns, write_predictions
 from gamlp.training.bundle import Bundle, make_model
 
 
-def bundle_for(width: int, classes: tuple[str, ...], *, hops: int = 2, many: bool = False, hidden: int = 16) -> Bundle:
+def bundle_for(
+    width: int, classes: tuple[str, ...], *, hops: int = 2, multi_label: bool = False, hidden: int = 16
+) -> Bundle:
     """An untrained model, the same each time."""
     torch.manual_seed(0)
     recipe = Recipe.of({"model": {"beta": 0.0, "hidden": hidden}, "propagation": {"hops": hops}})
     shape = Shape(width, len(classes), hops)
-    return Bundle(recipe, shape, classes, many, make_model(recipe, shape).state_dict())
+    return Bundle(recipe, shape, classes, multi_label, make_model(recipe, shape).state_dict())
 
 
 @pytest.fixture
@@ -42,8 +44,10 @@ def store(tmp_path: Path) -> HopStore:
 
 def test_batches_change_nothing(store: HopStore) -> None:
     bundle = bundle_for(5, ("x", "y", "z"))
-    whole = [np.concatenate(parts) for parts in zip(*chances(bundle, store, range(90)))]
-    some = [np.concatenate(parts) for parts in zip(*chances(bundle, store, np.arange(90)[::-1], batch_size=7))]
+    whole = [np.concatenate(parts) for parts in zip(*batch_probabilities(bundle, store, range(90)))]
+    some = [
+        np.concatenate(parts) for parts in zip(*batch_probabilities(bundle, store, np.arange(90)[::-1], batch_size=7))
+    ]
     assert np.array_equal(whole[0], np.arange(90)) and np.array_equal(some[0], whole[0][::-1])
     assert np.allclose(whole[1], some[1][::-1], atol=1e-6)
 
@@ -77,9 +81,9 @@ def test_ids_and_formats(store: HopStore, tmp_path: Path) -> None:
 
 
 def test_many_labels_a_node(store: HopStore, tmp_path: Path) -> None:
-    bundle = bundle_for(5, ("x", "y", "z"), many=True)
-    chance = np.concatenate([part for _, part in chances(bundle, store, range(90))])
-    expected = [[name for name, value in zip("xyz", row) if value > 0.5] for row in chance]
+    bundle = bundle_for(5, ("x", "y", "z"), multi_label=True)
+    probabilities = np.concatenate([part for _, part in batch_probabilities(bundle, store, range(90))])
+    expected = [[name for name, value in zip("xyz", row) if value > 0.5] for row in probabilities]
     assert 0 < sum(map(len, expected)) < 270
     write_predictions(bundle, store, Ids(90), tmp_path / "p.parquet", batch_size=32)
     table = pyarrow.parquet.read_table(tmp_path / "p.parquet")

@@ -43,8 +43,8 @@ class Tables:
 
 
 def random_tables(
-    seed: int, ids: str, count: int, edges: int, *, weighted: bool = False, relations: int = 0, many: bool = False,
-    split: bool = False, lists: bool = False, labels: bool = True,
+    seed: int, ids: str, count: int, edges: int, *, weighted: bool = False, relations: int = 0,
+    multi_label: bool = False, split: bool = False, lists: bool = False, labels: bool = True,
 ) -> Tables:  # fmt: skip
     """`ids`: range, sparse (integers of any size) or text."""
     rng = np.random.default_rng(seed)
@@ -53,7 +53,7 @@ def random_tables(
     if lists:
         nodes["vector"] = pa.array(list(rng.normal(size=(count, 3)).astype(np.float32)), pa.list_(pa.float32()))
     nodes |= {"x": rng.normal(size=count).round(3), "y": rng.integers(-5, 5, count)}
-    if many:
+    if multi_label:
         nodes["label"] = [
             None if rng.random() < 0.2 else [f"c{c}" for c in rng.choice(5, rng.integers(0, 4))] for _ in range(count)
         ]
@@ -85,8 +85,8 @@ def assert_same(found: Graph, expected: Graph) -> None:
     """All that a graph says, whatever its blocks are; the bytes of features, and every checksum."""
     assert damaged_files(found) == []
     assert (found.target, list(found.node_types)) == (expected.target, list(expected.node_types))
-    for kind in found.node_types:
-        _same_nodes(found.node_types[kind], expected.node_types[kind])
+    for node_type in found.node_types:
+        _same_nodes(found.node_types[node_type], expected.node_types[node_type])
     assert set(found.relations) == set(expected.relations)
     for name, relation in found.relations.items():
         other = expected.relations[name]

@@ -100,7 +100,7 @@ def rows_of(frame: Any) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def answers(fitted: Any) -> list[Any]:
+def results(fitted: Any) -> list[Any]:
     """What the model says of the nodes it was trained on, ordered by id."""
     model, nodes, edges = fitted
     frame = model.transform(nodes, edges)
@@ -109,14 +109,14 @@ def answers(fitted: Any) -> list[Any]:
     return rows_of(frame)
 
 
-def test_the_numbers_of_the_local_path(fitted: Any, answers: list[Any], tmp_path: Path) -> None:
+def test_the_numbers_of_the_local_path(fitted: Any, results: list[Any], tmp_path: Path) -> None:
     model, _, _ = fitted
     expected, scores = local(planted(), tmp_path / "local", NodeNames(features="features", label="label"))
-    found = answers
+    found = results
     assert [row["id"] for row in found] == expected["id"].to_pylist()
     assert [str(row["prediction"]) for row in found] == expected["label"].to_pylist()
-    chance = np.stack([expected[f"p_{name}"].to_numpy() for name in model.classes], 1)
-    assert np.abs(np.stack([row["probability"].toArray() for row in found]) - chance).max() < 1e-4
+    probabilities = np.stack([expected[f"p_{name}"].to_numpy() for name in model.classes], 1)
+    assert np.abs(np.stack([row["probability"].toArray() for row in found]) - probabilities).max() < 1e-4
     assert model.classes == ("0", "10", "20") and (model.numClasses, model.numFeatures) == (3, 6)
     assert model.scores()["test"]["score"] == pytest.approx(scores["mean"]["score"], abs=1e-6)
     assert model.scores()["valid"]["score"] == pytest.approx(model.bundle.report["valid"]["score"])
@@ -171,8 +171,10 @@ def test_vectors_odd_names_many_labels_and_a_random_split(spark: Any, tmp_path: 
     frame = model.transform(nodes, edges)
     assert dict(frame.dtypes)["prediction"] == "array<string>"
     for row in frame.collect():
-        chances = row["probability"].toArray()
-        assert row["prediction"] == [name for name, chance in zip(model.classes, chances, strict=True) if chance > 0.5]
+        probabilities = row["probability"].toArray()
+        assert row["prediction"] == [
+            name for name, probability in zip(model.classes, probabilities, strict=True) if probability > 0.5
+        ]
         assert "every one" in row["prediction"]  # as every node that is labelled has it
     model.release()
     assert not list((tmp_path / "work").iterdir())
@@ -186,7 +188,7 @@ def test_two_processes(fitted: Any, tmp_path: Path) -> None:
     assert two.scores()["test"]["score"] == pytest.approx(one.scores()["test"]["score"], abs=0.02)
 
 
-def test_saved_and_loaded(spark: Any, fitted: Any, answers: list[Any], tmp_path: Path) -> None:
+def test_saved_and_loaded(spark: Any, fitted: Any, results: list[Any], tmp_path: Path) -> None:
     model, nodes, edges = fitted
     model.save(tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["bundle.safetensors", "metadata"]
@@ -196,7 +198,7 @@ def test_saved_and_loaded(spark: Any, fitted: Any, answers: list[Any], tmp_path:
     assert again.extractParamMap() == model.extractParamMap()
     again._home = None  # as where the fit's folder is gone: hops are propagated
     again.setWorkDir(tmp_path / "work")
-    for row, before in zip(rows_of(again.transform(nodes, edges)), answers, strict=True):
+    for row, before in zip(rows_of(again.transform(nodes, edges)), results, strict=True):
         assert (row["id"], row["prediction"]) == (before["id"], before["prediction"])
         assert np.allclose(row["probability"].toArray(), before["probability"].toArray(), atol=1e-6)
     with pytest.raises(GamlpError, match="already exists"):
@@ -263,11 +265,11 @@ def test_what_is_refused(fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         GAMLPClassifier(recipe=RECIPE).fit(nodes, edges)
 
 
-def test_work_behind_a_url(fitted: Any, answers: list[Any], s3_bucket: str) -> None:
+def test_work_behind_a_url(fitted: Any, results: list[Any], s3_bucket: str) -> None:
     _, nodes, edges = fitted
     model = GAMLPClassifier(recipe=RECIPE, workDir=f"{s3_bucket}/work").fit(nodes, edges)
     found = rows_of(model.transform(nodes, edges))
-    assert [row["prediction"] for row in found] == [row["prediction"] for row in answers]
+    assert [row["prediction"] for row in found] == [row["prediction"] for row in results]
     model.save(f"{s3_bucket}/model")
     assert GAMLPClassificationModel.load(f"{s3_bucket}/model").bundle.classes == model.classes
 

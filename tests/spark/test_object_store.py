@@ -13,6 +13,6 @@ def test_a_task_writes_what_the_driver_reads(spark, s3_bucket):
         (place / f"{number}").put(b"x" * number)
         return {"read": len((place / f"{number}").read())}
 
-    assert [answer["read"] for answer in run_tasks(spark, work, [3, 5])] == [3, 5]
+    assert [result["read"] for result in run_tasks(spark, work, [3, 5])] == [3, 5]
     assert place.names() == ["3", "5"]
     assert (place / "5").size() == 5

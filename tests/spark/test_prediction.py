@@ -18,7 +18,7 @@ from gamlp.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
-from gamlp.run.prediction_table import chances, choose_rows, write_predictions
+from gamlp.run.prediction_table import batch_probabilities, choose_rows, write_predictions
 from gamlp.run.resources import Resources
 from gamlp.run.source import open_source
 from gamlp.run.trained import predict
@@ -37,24 +37,24 @@ IDS = {
 }
 
 
-def graph_of(folder: Path, ids: str = "rows", *, many: bool = False, seed: int = 0) -> Graph:
+def graph_of(folder: Path, ids: str = "rows", *, multi_label: bool = False, seed: int = 0) -> Graph:
     """Saved, with rows of every kind: 120 of 150 are labelled."""
     random = np.random.default_rng(seed)
     split = Split.of(COUNT, train=np.arange(50), valid=np.arange(50, 70), test=np.arange(70, 100))
     labels = np.where(np.arange(COUNT) < 120, np.arange(COUNT) % 3, -1)
-    if many:
+    if multi_label:
         labels = np.where(np.arange(COUNT)[:, None] < 120, random.integers(0, 2, (COUNT, 3)), -1).astype(np.int8)
     edges = random.integers(0, COUNT, (2, 500))
     graph = Graph.from_arrays(edges, random.normal(size=(COUNT, 5)).astype(np.float32), labels, split=split, name="g")
     return replace(graph, node_types={"node": replace(graph.nodes, ids=IDS[ids])}).save(folder / "graph")
 
 
-def bundle_of(many: bool = False, **model: Any) -> Bundle:
+def bundle_of(multi_label: bool = False, **model: Any) -> Bundle:
     """An untrained model, the same each time."""
     torch.manual_seed(0)
     recipe = Recipe.of({**RECIPE, "model": RECIPE["model"] | model})
     shape = Shape(5, 3, 2)
-    return Bundle(recipe, shape, CLASSES, many, make_model(recipe, shape).state_dict())
+    return Bundle(recipe, shape, CLASSES, multi_label, make_model(recipe, shape).state_dict())
 
 
 def hops_of(graph: Graph, folder: Path, **propagation: Any) -> HopStore:
@@ -82,7 +82,7 @@ def same(found: pa.Table, expected: pa.Table) -> None:
 
 @pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize(
-    ("ids", "many", "rows"),
+    ("ids", "multi_label", "rows"),
     [
         ("rows", False, "all"),
         ("integers", False, "test"),
@@ -91,8 +91,8 @@ def same(found: pa.Table, expected: pa.Table) -> None:
         ("integers", True, "valid+unlabelled"),
     ],
 )
-def test_the_table_of_gamlp_predict(spark: Any, tmp_path: Path, ids: str, many: bool, rows: str) -> None:
-    graph, bundle = graph_of(tmp_path, ids, many=many), bundle_of(many)
+def test_the_table_of_gamlp_predict(spark: Any, tmp_path: Path, ids: str, multi_label: bool, rows: str) -> None:
+    graph, bundle = graph_of(tmp_path, ids, multi_label=multi_label), bundle_of(multi_label)
     store = hops_of(graph, tmp_path)
     out = tmp_path / "expected.parquet"
     written = write_predictions(bundle, store, graph.nodes.ids, out, rows=choose_rows(store, rows))
@@ -123,10 +123,10 @@ def test_probabilities_as_a_list_are_those_of_the_model(spark: Any, tmp_path: Pa
         logits = bundle.model().double()(torch.from_numpy(np.stack(x, 1)[:, None]), None)
     expected = torch.softmax(logits, 1).numpy()
     found = frame.toArrow().sort_by("id")
-    chance = np.array(found["probabilities"].to_pylist())
-    assert np.abs(chance - expected).max() < 1e-5
+    probabilities = np.array(found["probabilities"].to_pylist())
+    assert np.abs(probabilities - expected).max() < 1e-5
     assert found["label"].to_pylist() == [CLASSES[best] for best in expected.argmax(1)]
-    assert np.array_equal(found["probability"].to_numpy(), chance.astype(np.float32).max(1))
+    assert np.array_equal(found["probability"].to_numpy(), probabilities.astype(np.float32).max(1))
 
 
 def test_no_range_crosses_a_shard_and_none_is_large(tmp_path: Path) -> None:
@@ -145,10 +145,10 @@ def test_only_some_rows_were_kept(spark: Any, tmp_path: Path) -> None:
     bundle = replace(bundle, recipe=bundle.recipe.changed({"propagation.rows": "valid+test"}))
     found = predictions(spark, bundle, store, graph, rows="test").toArrow()
     assert sorted(found["id"].to_pylist()) == sorted(f"né {row}" for row in range(70, 100))
-    rows, chance = next(iter(chances(bundle, store, np.arange(70, 100))))
+    rows, probabilities = next(iter(batch_probabilities(bundle, store, np.arange(70, 100))))
     order = {f"né {row}": index for index, row in enumerate(rows)}
     place = [order[name] for name in found["id"].to_pylist()]
-    assert np.allclose(np.array(found["probabilities"].to_pylist()), chance[place], atol=1e-6)
+    assert np.allclose(np.array(found["probabilities"].to_pylist()), probabilities[place], atol=1e-6)
     with pytest.raises(GamlpError, match="hops of 50 of 150 nodes were kept"):
         predictions(spark, bundle, store, graph, rows="labelled")
 
@@ -168,8 +168,8 @@ def test_what_is_refused_at_once(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["p.parquet", "p.csv", "p.csv.gz"])
 def test_written_as_a_folder_of_parts(spark: Any, tmp_path: Path, name: str) -> None:
-    many = name == "p.csv"
-    graph, bundle = graph_of(tmp_path, "strings", many=many), bundle_of(many)
+    multi_label = name == "p.csv"
+    graph, bundle = graph_of(tmp_path, "strings", multi_label=multi_label), bundle_of(multi_label)
     store, out = hops_of(graph, tmp_path), tmp_path / "deep" / name
     told: list[tuple[float, float | None]] = []
     written = write_spark_predictions(
@@ -238,7 +238,7 @@ def test_a_model_of_ones_own_is_sent_along(spark: Any, tmp_path: Path, monkeypat
         with pytest.raises(GamlpError, match="only when you name it"):
             predictions(spark, path, store, graph)
         found = predictions(spark, path, store, graph, trust=name).toArrow().sort_by("id")
-        _, expected = next(iter(chances(bundle, store, range(COUNT), COUNT)))
+        _, expected = next(iter(batch_probabilities(bundle, store, range(COUNT), COUNT)))
         assert np.allclose(np.array(found["probabilities"].to_pylist()), expected, atol=1e-6)
 
 

@@ -14,7 +14,10 @@ from tests.propagation.typed import SUBSETS, typed_graph
 def test_views_are_the_local_engines(spark: Any, tmp_path: Path) -> None:
     graph = typed_graph().save(tmp_path / "graph")
     plan = Plan(
-        features=FeatureSignal(hops=2, scaling="standard"), labels=LabelSignal(hops=2), subsets=SUBSETS[1:3], apart=True
+        features=FeatureSignal(hops=2, scaling="standard"),
+        labels=LabelSignal(hops=2),
+        subsets=SUBSETS[1:3],
+        separate_types=True,
     )
     LocalEngine().propagate(graph, plan, tmp_path / "local")
     SparkPropagator(blocks=3).propagate(graph, plan, tmp_path / "spark")

@@ -24,7 +24,7 @@ from tests.spark.graph_tables import assert_same
 AUTHORS = [f"a{number:02}" for number in range(17)]
 PAPERS = list(range(23))
 VENUES = [3, 7, 1000, 2**40]
-JOINS = {
+RELATION_ENDS = {
     "writes": ("author", "paper"),
     "cites": ("paper", "paper"),
     "in": ("paper", "venue"),
@@ -69,7 +69,7 @@ def written(tables: dict[str, pa.Table], folder: Path, seed: int | None = None) 
     return {name: folder / f"{name}.csv" for name in tables}
 
 
-NAMES = {"names_of": {"author": NodeNames(id="name")}, "joins": JOINS, "name": "g", "target": "paper"}
+NAMES = {"names_of": {"author": NodeNames(id="name")}, "joins": RELATION_ENDS, "name": "g", "target": "paper"}
 
 
 def both(spark: Any, folder: Path, edges: Any, **how: Any) -> tuple[Any, Any]:
@@ -80,7 +80,7 @@ def both(spark: Any, folder: Path, edges: Any, **how: Any) -> tuple[Any, Any]:
         expected = ingest(edges(None), own, folder / "local", IngestOptions(**how))
         shuffled = written(node_tables(), folder / "mixed", 1)
         told = [str(each.message) for each in heard]
-        read = {kind: read_table(spark, path) for kind, path in shuffled.items()}
+        read = {node_type: read_table(spark, path) for node_type, path in shuffled.items()}
         places = edges(2)
         tables = (
             {name: read_table(spark, path) for name, path in places.items()}

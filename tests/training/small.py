@@ -31,7 +31,7 @@ RECIPE = Recipe.of(
 )
 
 
-def make_graph(seed: int = 0, *, nodes: int = NODES, many: bool = False, name: str = "small") -> Graph:
+def make_graph(seed: int = 0, *, nodes: int = NODES, multi_label: bool = False, name: str = "small") -> Graph:
     """Neighbours of the same class mostly, features around the class's centre; half train, a quarter validate."""
     random = np.random.default_rng(seed)
     classes = random.integers(0, CLASSES, nodes)
@@ -43,7 +43,7 @@ def make_graph(seed: int = 0, *, nodes: int = NODES, many: bool = False, name: s
     roles = np.array([1, 1, 2, 3], np.int8)[roles]
     roles[:CLASSES] = 1
     values = classes.astype(np.int32)
-    if many:
+    if multi_label:
         hot = np.eye(CLASSES, dtype=np.int8)[classes]
         values = np.maximum(hot, (random.random(hot.shape) < 0.15).astype(np.int8))
     labels = Labels(values, tuple(f"class {index}" for index in range(CLASSES)))

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from gamlp.errors import GamlpError
 from gamlp.training.bundle import Bundle
-from gamlp.training.checkpoint import save_tensors, sealed, unsealed
+from gamlp.training.checkpoint import save_tensors, with_digest, without_digest
 from gamlp.training.seeds import bundle_of
 from tests.training.small import CLASSES, WIDTH, make_graph, prepared_in, same_weights, trained
 
@@ -61,7 +61,7 @@ def refused(path: Path, told: str = "") -> str:
 
 def test_all_of_a_bundle_comes_back(bundle: Bundle, saved: Path) -> None:
     again = Bundle.load(saved)
-    assert (again.recipe, again.shape, again.classes, again.many) == (
+    assert (again.recipe, again.shape, again.classes, again.multi_label) == (
         bundle.recipe,
         bundle.shape,
         ("class 0", "class 1", "class 2"),
@@ -163,9 +163,9 @@ def test_content_that_does_not_hold_together_is_refused_though_its_digest_is_rig
 
     with safe_open(saved, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        content = json.loads(unsealed(file.metadata(), tensors)[0])
+        content = json.loads(without_digest(file.metadata(), tensors)[0])
     text = json.dumps({**content, **change})
-    save_tensors(tmp_path / "crafted", tensors, sealed(text, tensors))
+    save_tensors(tmp_path / "crafted", tensors, with_digest(text, tensors))
     refused(tmp_path / "crafted", "no bundle that this gamlp can read")
 
 

@@ -20,7 +20,7 @@ from gamlp.recipe import Recipe
 from gamlp.run.training import train_run
 from gamlp.training import run_folder
 from gamlp.training.bundle import Bundle
-from gamlp.training.checkpoint import save_tensors, sealed
+from gamlp.training.checkpoint import save_tensors, with_digest
 from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, same_weights, trained
@@ -173,7 +173,7 @@ def test_a_damaged_checkpoint_is_told_in_a_sentence(prepared: Prepared, tmp_path
         place.unlink()
         place.mkdir()
     elif damage == "foreign":
-        save_tensors(place, {}, sealed("[]", {}))
+        save_tensors(place, {}, with_digest("[]", {}))
     elif damage == "other model":
         other = prepared_in(tmp_path / "other", make_graph(), RECIPE)
         trained(other, checkpoint=tmp_path / "other.checkpoint", checkpoint_seconds=0.0)

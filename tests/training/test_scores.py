@@ -19,7 +19,7 @@ from gamlp.graph import Graph, Labels, Split
 from gamlp.propagation import FeatureSignal, LocalEngine, Plan
 from gamlp.run.evaluation import evaluate_rows
 from gamlp.training.batches import Batches, HopRows
-from gamlp.training.scores import evaluate, full_report, loss_of, probabilities
+from gamlp.training.scores import evaluate, full_report, loss_of, to_probabilities
 from gamlp.training.seeds import bundle_of
 from tests.training.small import ONE_THREAD, make_graph, prepared_in, rows_of_role, trained
 
@@ -92,14 +92,16 @@ def test_scores_of_one_label_a_node_are_scikit_learns(tmp_path: Path, classes: i
     random = np.random.default_rng(classes)
     logits, target = random.normal(size=(101, classes)), random.integers(0, classes, 101).astype(np.int32)
     batches = batches_of(tmp_path, logits, named(target, classes), memory=memory)
-    chance = torch.softmax(torch.from_numpy(logits.astype(np.float32)), 1).double().numpy()
-    chance /= chance.sum(1, keepdims=True)
+    probabilities = torch.softmax(torch.from_numpy(logits.astype(np.float32)), 1).double().numpy()
+    probabilities /= probabilities.sum(1, keepdims=True)
     report, quick = full_report(Given(), batches), evaluate(Given(), batches)
     assert quick["score"] == report["score"] == accuracy_score(target, logits.argmax(1))
-    assert quick["loss"] == pytest.approx(log_loss(target, chance), rel=1e-5)
+    assert quick["loss"] == pytest.approx(log_loss(target, probabilities), rel=1e-5)
     assert report["loss"] == pytest.approx(quick["loss"], rel=1e-5)
     assert report["macro_f1"] == pytest.approx(f1_score(target, logits.argmax(1), average="macro"))
-    expected = roc_auc_score(target, chance[:, 1] if classes == 2 else chance, multi_class="ovr", average="macro")
+    expected = roc_auc_score(
+        target, probabilities[:, 1] if classes == 2 else probabilities, multi_class="ovr", average="macro"
+    )
     assert report["roc_auc"] == pytest.approx(expected)
 
 
@@ -128,10 +130,10 @@ def test_scores_of_many_labels_a_node_are_scikit_learns(
 @pytest.mark.parametrize("setting", ["transductive", "inductive"])
 @pytest.mark.parametrize("folds", [0, 3])
 def test_nodes_of_many_labels_are_learned_end_to_end(tmp_path: Path, setting: str, folds: int) -> None:
-    graph = make_graph(1, nodes=200, many=True)
+    graph = make_graph(1, nodes=200, multi_label=True)
     changes = {"training__setting": setting, "propagation__folds": folds, "training__epochs": 40}
     prepared = prepared_in(tmp_path, graph, **changes)
-    assert prepared.many
+    assert prepared.multi_label
     done = trained(prepared)
     rows = rows_of_role(graph, "test")
     report = evaluate_rows({0: bundle_of(prepared, done, 0)}, prepared.store, rows, ONE_THREAD)["mean"]
@@ -140,7 +142,7 @@ def test_nodes_of_many_labels_are_learned_end_to_end(tmp_path: Path, setting: st
     logits = done.model(batch.x, batch.y).detach()
     assert report["score"] == pytest.approx(f1_score(read.targets, logits.numpy() > 0, average="micro"))
     assert report["score"] > 0.7
-    assert (probabilities(logits, True) > 0.5).equal(logits > 0)
+    assert (to_probabilities(logits, True) > 0.5).equal(logits > 0)
 
 
 def test_memory_of_evaluation_does_not_grow_with_the_rows(tmp_path: Path) -> None:

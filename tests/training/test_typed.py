@@ -16,41 +16,41 @@ from gamlp.graph.folder import save_graph
 from gamlp.propagation import HopStore, LocalEngine
 from gamlp.recipe import Recipe
 from gamlp.run.evaluation import evaluate_rows
-from gamlp.run.prediction_table import chances
+from gamlp.run.prediction_table import batch_probabilities
 from gamlp.run.preparation import hops_for, prepare
-from gamlp.run.source import open_source, settled
+from gamlp.run.source import open_source, resolve_recipe
 from gamlp.training.batches import Batches, OwnBatches
 from gamlp.training.bundle import Bundle
 from gamlp.training.ranks.world import World
 from gamlp.training.rows import from_store, plan_of, rows_of
 from gamlp.training.seeds import bundle_of
-from gamlp.training.typed import expected_shape, ready, settled_relations, views_of
+from gamlp.training.typed import expected_shape, prepare_graph, resolve_relations, views_of
 from tests.conformance.typed_graphs import TARGET
 from tests.training.small import ONE_THREAD, trained
 from tests.training.typed_small import RECIPE, planted, relabelled
 
 CPU = torch.device("cpu")
-SAMPLED = RECIPE.changed({"training.subset_sample": 2, "relations.apart": "yes"})
+SAMPLED = RECIPE.changed({"training.subset_sample": 2, "relations.separate_types": "yes"})
 
 
 def test_the_shape_is_known_before_and_after(tmp_path: Path) -> None:
     graph = planted().graph()
-    recipe, notes = settled_relations(graph, RECIPE)
+    recipe, notes = resolve_relations(graph, RECIPE)
     views = views_of(recipe)
     assert views is not None and len(views) == 7 and not notes
-    assert settled_relations(graph, recipe) == (recipe, [])
-    assert recipe.relations.apart == "yes", "widths differ"
+    assert resolve_relations(graph, recipe) == (recipe, [])
+    assert recipe.relations.separate_types == "yes", "widths differ"
     prepared = prepare(graph, RECIPE, tmp_path, resources=ONE_THREAD)
     assert prepared.recipe == recipe and prepared.shape.label_views == views
-    kinds = [(part.kind, part.width) for part in prepared.shape.parts]
-    assert kinds == [(TARGET, 4)] * 7 + [("author", 3)] * 4 + [("venue", 4)] * 4
+    node_types = [(part.node_type, part.width) for part in prepared.shape.parts]
+    assert node_types == [(TARGET, 4)] * 7 + [("author", 3)] * 4 + [("venue", 4)] * 4
     guessed = expected_shape(graph, RECIPE)
-    assert [(part.view, part.kind) for part in guessed.parts] == [
-        (part.view, part.kind) for part in prepared.shape.parts
+    assert [(part.view, part.node_type) for part in guessed.parts] == [
+        (part.view, part.node_type) for part in prepared.shape.parts
     ]
     same_width = planted(widths=(4, 4)).graph()
-    assert ready(same_width, RECIPE, tmp_path / "same")[1].relations.apart == "no"
-    assert expected_shape(same_width, RECIPE).kinds == (None,)
+    assert prepare_graph(same_width, RECIPE, tmp_path / "same")[1].relations.separate_types == "no"
+    assert expected_shape(same_width, RECIPE).node_types == (None,)
 
 
 @pytest.mark.parametrize("changes", [{}, {"propagation.folds": 3}, {"model.name": "nars", "model.beta": 0.0}], ids=str)
@@ -64,13 +64,13 @@ def test_a_bundle_reads_what_was_trained(changes: dict[str, Any], tmp_path: Path
     assert again.shape == prepared.shape and again.recipe == prepared.recipe
     test = np.flatnonzero(planted().roles == 3)
     store = hops_for(again, graph, tmp_path / "hops", ONE_THREAD)
-    one, two = _chances(bundle, prepared.store), _chances(again, store)
+    one, two = _probabilities(bundle, prepared.store), _probabilities(again, store)
     assert np.array_equal(one, two)
     assert evaluate_rows({0: again}, store, test)["mean"]["score"] > 0.7, "authors tell the class"
 
 
-def _chances(bundle: Bundle, store: HopStore) -> np.ndarray:
-    return np.concatenate([found for _, found in chances(bundle, store, range(60))])
+def _probabilities(bundle: Bundle, store: HopStore) -> np.ndarray:
+    return np.concatenate([found for _, found in batch_probabilities(bundle, store, range(60))])
 
 
 def test_labels_of_other_rows_change_no_byte_of_any_hop(tmp_path: Path) -> None:
@@ -157,13 +157,13 @@ def test_training_on_some_views_a_step_learns_and_is_the_same_for_a_seed(tmp_pat
 
 
 def test_a_store_by_itself_says_its_subsets(tmp_path: Path) -> None:
-    graph, recipe = ready(
+    graph, recipe = prepare_graph(
         planted().graph(), RECIPE.changed({"relations.subsets": [["writes"], ["cites", "writes"]]}), tmp_path
     )
     LocalEngine(threads=1).propagate(graph, plan_of(recipe), tmp_path / "store")
     source = open_source(str(tmp_path / "store"))
-    found, _ = settled(source, Recipe.of({"training": {"epochs": 2}}))
-    assert views_of(found) == ("writes", "cites+writes") and found.relations.apart == "yes"
+    found, _ = resolve_recipe(source, Recipe.of({"training": {"epochs": 2}}))
+    assert views_of(found) == ("writes", "cites+writes") and found.relations.separate_types == "yes"
     prepared = from_store(HopStore.open(tmp_path / "store"), found)
     assert prepared.shape.label_views == ("writes", "cites+writes") and trained(prepared).epochs == 2
     with pytest.raises(GamlpError, match="no hops on the relations cites, which the recipe reads"):
@@ -212,7 +212,7 @@ def test_a_graph_of_other_types_or_of_one_relation_is_refused(tmp_path: Path) ->
     with pytest.raises(GamlpError, match="has 5 features of author where the model expects 3"):
         hops_for(bundle, planted(widths=(4, 5)).graph(), tmp_path / "wide", ONE_THREAD)
     case = planted()
-    fewer = dataclasses.replace(case, links=[link for link in case.links if link.name != "cites"])
+    fewer = dataclasses.replace(case, relations=[relation for relation in case.relations if relation.name != "cites"])
     with pytest.raises(GamlpError, match="cites"):
         hops_for(bundle, fewer.graph(), tmp_path / "fewer", ONE_THREAD)
 
@@ -240,4 +240,4 @@ def test_a_graph_folder_is_used_as_the_graph_in_memory_is(tmp_path: Path) -> Non
 )
 def test_what_cannot_be_is_told(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(GamlpError, match=said):
-        settled_relations(planted().graph(), RECIPE.changed(changes))
+        resolve_relations(planted().graph(), RECIPE.changed(changes))

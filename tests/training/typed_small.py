@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from gamlp.recipe import Recipe
-from tests.conformance.typed_graphs import TARGET, Link, TypedCase
+from tests.conformance.typed_graphs import TARGET, CaseRelation, TypedCase
 
 CLASSES = 3
 RECIPE = Recipe.of(
@@ -37,13 +37,13 @@ def planted(papers: int = 60, *, seed: int = 0, widths: tuple[int, int] = (4, 3)
     cites = [(int(a), int(b)) for a, b in random.integers(0, papers, (2 * papers, 2))]
     writes = [(author, author // 3) for author in range(3 * papers)]
     appears = [(paper, int(random.integers(5))) for paper in range(papers)]
-    links = [
-        Link("cites", TARGET, TARGET, cites),
-        Link("writes", "author", TARGET, writes),
-        Link("appears-in", TARGET, "venue", appears),
+    relations = [
+        CaseRelation("cites", TARGET, TARGET, cites),
+        CaseRelation("writes", "author", TARGET, writes),
+        CaseRelation("appears-in", TARGET, "venue", appears),
     ]
     roles = random.permutation(np.array([1, 1, 2, 3], np.int8)[np.arange(papers) % 4])
-    return TypedCase(counts, features, links, classes, roles)
+    return TypedCase(counts, features, relations, classes, roles)
 
 
 def relabelled(case: TypedCase, *, seed: int = 1) -> TypedCase:

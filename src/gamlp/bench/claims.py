@@ -61,7 +61,7 @@ class Verdict:
     claim: Claim
     asked: int
     held: int
-    told: tuple[str, ...]
+    examples: tuple[str, ...]
 
     @property
     def word(self) -> str:
@@ -80,8 +80,8 @@ def judge(claim: Claim, results: Results) -> Verdict:
     """Hold a claim against what was measured; datasets without numbers are left out."""
     datasets = [name for name in claim.datasets or tuple(results.table.datasets) if name not in results.missing]
     outcomes = [outcome for dataset in datasets for outcome in _JUDGES[claim.kind](claim, results, dataset)]
-    told = tuple(f"{text}" for good, text in outcomes if not good) or tuple(text for _, text in outcomes[:4])
-    return Verdict(claim, len(outcomes), sum(good for good, _ in outcomes), told)
+    examples = tuple(f"{text}" for good, text in outcomes if not good) or tuple(text for _, text in outcomes[:4])
+    return Verdict(claim, len(outcomes), sum(good for good, _ in outcomes), examples)
 
 
 Outcome = tuple[bool, str]
@@ -94,9 +94,9 @@ def _within(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
         if pair.ours is None or pair.published is None:
             continue
         width = max(1.0, 2 * (pair.published.deviation or 0.0))
-        apart = pair.ours.mean - pair.published.mean
+        difference = pair.ours.mean - pair.published.mean
         text = f"{method} on {_title(results, dataset)}: {_text(pair.ours)}, published {pair.published.mean:g}"
-        found.append((abs(apart) <= width, f"{text} ({apart:+.1f})"))
+        found.append((abs(difference) <= width, f"{text} ({difference:+.1f})"))
     return found
 
 
@@ -234,9 +234,9 @@ def as_summary(work: Work) -> str:
 def _verdict_text(verdict: Verdict) -> str:
     count = f" ({verdict.held} of {verdict.asked})" if verdict.asked > 1 else ""
     lines = [f"**{verdict.word.capitalize()}**{count}: {verdict.claim.says}"]
-    if verdict.told:
+    if verdict.examples:
         failed = "" if verdict.held == verdict.asked else "not so: " if verdict.held else ""
-        lines.append(f"{failed}{'; '.join(verdict.told)}.")
+        lines.append(f"{failed}{'; '.join(verdict.examples)}.")
     if verdict.claim.remark and verdict.held < verdict.asked:
         lines.append(verdict.claim.remark)
     return "  \n".join(lines)

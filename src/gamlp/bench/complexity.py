@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gamlp.bench.one_point import measure_apart
+from gamlp.bench.one_point import measure_in_process
 from gamlp.bench.results import Growth, Results, Shown
 from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.bench.work import Points, Work, chosen
@@ -204,7 +204,7 @@ def _measured(
                 known = points.known(settings)
                 if known is None and not work.over and method not in refused:
                     folder = graphs.of(sizes)
-                    known = measure_apart(folder, recipe, plan.settings["repeats"], work.folder / "scratch")
+                    known = measure_in_process(folder, recipe, plan.settings["repeats"], work.folder / "scratch")
                     points.keep(settings, known)
             except GamlpError as error:
                 refused[method] = str(error)

@@ -92,8 +92,8 @@ def curves(results: Results) -> Any:
             panel.fill_between(x, low, high, color=look["color"], alpha=0.12, linewidth=0)
             value = table.published.get(method, {}).get(dataset, {}).get(metric)
             if value is not None and value.bound == "above":
-                told = f"published: {method}\nabove {value.mean:.1f}" + (f" at {value.at:g}" if value.at else "")
-                panel.axhline(value.mean, color=look["color"], linestyle=":", linewidth=1.4, label=told)
+                text = f"published: {method}\nabove {value.mean:.1f}" + (f" at {value.at:g}" if value.at else "")
+                panel.axhline(value.mean, color=look["color"], linestyle=":", linewidth=1.4, label=text)
         panel.set(title=column.title, xlabel=table.axis.title, ylabel=_with_unit(metric), xticks=table.axis.values)
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
@@ -141,9 +141,9 @@ def bars(results: Results) -> Any:
             for value, place, colour in zip(pair, (-0.19, 0.19), ("#D55E00", "#AAAAAA")):
                 if value is not None:
                     panel.barh(row + place, value.mean - left, 0.36, left=left, color=colour)
-                    told = f"{value.mean:.2g}" if value.mean < 1 else f"{value.mean:.{1 if value.mean < 100 else 0}f}"
+                    text = f"{value.mean:.2g}" if value.mean < 1 else f"{value.mean:.{1 if value.mean < 100 else 0}f}"
                     spot = {"xy": (value.mean, row + place), "xytext": (3, 0), "textcoords": "offset points"}
-                    panel.annotate(told, **spot, va="center", fontsize=7)
+                    panel.annotate(text, **spot, va="center", fontsize=7)
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter("{x:g}")
         panel.set(title=table.datasets[dataset].title, xlabel=f"training time, {results.first(dataset)} = 1.0")

@@ -146,13 +146,13 @@ def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
     grids = {}
     for dataset, methods in result["datasets"].items():
         for method, found in methods.items():
-            for which, told in (("all", "all nodes"), ("some", "drawn nodes")):
+            for which, title in (("all", "all nodes"), ("some", "drawn nodes")):
                 pairs = zip(result["ranges"], found["ranges"])
                 rows = [
                     (f"{low}–{high}", one[which]["relative"]) for (low, high), one in pairs if one[which] is not None
                 ]
                 grids[f"{dataset}-{method}-{which}"] = Grid(
-                    f"{table.datasets[dataset].title}, {told}", "degree", "hop", "weight, greatest of the range = 1",
+                    f"{table.datasets[dataset].title}, {title}", "degree", "hop", "weight, greatest of the range = 1",
                     tuple(label for label, _ in rows), tuple(str(hop) for hop in result["hops"]),
                     tuple(tuple(values) for _, values in rows),
                 )  # fmt: skip

@@ -23,7 +23,7 @@ _ENOUGH_SECONDS = 8.0  # a point that took longer is not repeated
 _PRELOADED = ["gamlp.peers", "gamlp.peers.message_passing", "sklearn.metrics", "pymetis"]
 
 
-def measure_apart(graph: Path, recipe: Recipe, repeats: int, scratch: Path) -> dict[str, Any]:
+def measure_in_process(graph: Path, recipe: Recipe, repeats: int, scratch: Path) -> dict[str, Any]:
     """`measure_here` in a fresh process that has everything imported, on one thread."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
@@ -32,13 +32,13 @@ def measure_apart(graph: Path, recipe: Recipe, repeats: int, scratch: Path) -> d
     process.start()
     send.close()
     try:
-        told, found = receive.recv()
+        result, found = receive.recv()
     except EOFError:
         process.join()
         raise GamlpError(f"its process ended with code {process.exitcode}") from None
     finally:
         process.join()
-    if told == "refused":
+    if result == "refused":
         raise GamlpError(found)
     content: dict[str, Any] = found
     return content

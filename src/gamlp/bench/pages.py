@@ -166,8 +166,8 @@ def _column(results: Results, dataset: str) -> str:
         return "\n\n".join([*parts, _curve(results, dataset)])
     if (first := results.first(dataset)) is not None:
         took = {name: results.raw(first, dataset, name) for name in table.metrics_of(dataset) if is_relative(name)}
-        told = [f"{found.mean:.3g} s of {TITLES[name]}" for name, found in took.items() if found is not None]
-        parts += [f"1.0 is {first}: {', '.join(told)}."] if told else []
+        listed = [f"{found.mean:.3g} s of {TITLES[name]}" for name, found in took.items() if found is not None]
+        parts += [f"1.0 is {first}: {', '.join(listed)}."] if listed else []
     return "\n\n".join([*parts, _grid_of_methods(results, dataset)])
 
 
@@ -181,8 +181,8 @@ def _grid_of_methods(results: Results, dataset: str) -> str:
         fixed = _decimals(published)
         columns = [(f"{TITLES[metric]}, ours", [ours_text(cell.ours, metric, missing) for cell in cells.values()])]
         if published:
-            told = [published_text(cell.published, metric, fixed) for cell in cells.values()]
-            columns.append((f"{TITLES[metric]}, published", told))
+            listed = [published_text(cell.published, metric, fixed) for cell in cells.values()]
+            columns.append((f"{TITLES[metric]}, published", listed))
         if any(cell.difference is not None or cell.holds is not None for cell in cells.values()):
             columns.append(("difference", [difference_text(cell) for cell in cells.values()]))
         heads += [head for head, _ in columns]
@@ -200,21 +200,21 @@ def _curve(results: Results, dataset: str) -> str:
     assert table.axis is not None
     parts = []
     for metric in table.metrics_of(dataset):
-        rows, told = [], []
+        rows, listed = [], []
         for method in table.methods:
             cells = [results.compared(method, dataset, metric, at) for at in table.axis.values]
             counts = sorted({cell.ours.count for cell in cells if cell.ours is not None})
             seeds = EMPTY if not counts else f"{counts[0]}" + (f"–{counts[-1]}" if len(counts) > 1 else "")
             missing = dataset in results.missing
             rows.append([method, *(ours_text(cell.ours, metric, missing) for cell in cells), seeds])
-            told += [
+            listed += [
                 f"{method} at {at:g}: published {published_text(cell.published, metric, 1)}, {difference_text(cell)}."
                 for at, cell in zip(table.axis.values, cells)
                 if cell.published is not None
             ]
         head = f"{TITLES[metric]}; {table.axis.title}:"
         parts.append(as_table([head, *(f"{at:g}" for at in table.axis.values), "seeds"], rows))
-        parts += told
+        parts += listed
     return "\n\n".join(parts)
 
 

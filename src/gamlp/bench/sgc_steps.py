@@ -92,16 +92,16 @@ class _Shared:
         assert split is not None and labels is not None
         if self.variant == "drawn":
             split = drawn_split(labels, split, seed)
-            task = Task(task.graph.with_answers(split=split))
+            task = Task(task.graph.with_targets(split=split))
         deepest = self.recipe.changed({"propagation.hops": self.steps[-1]})
         store, _ = features_store(task.graph, deepest, Workspace(self.work.hops, self.work.resources))
         if self._split != split.roles.tobytes():
             self._read, self._split = _rows_of(task, store, self.steps[-1]), split.roles.tobytes()
-        answers = labels.values[self._read["test"][0]]
+        true_labels = labels.values[self._read["test"][0]]
         right = {}
         for step in self.steps:
             predicted = predictions(store, self._read, self.recipe, step, seed, len(labels.classes))
-            right[str(step)] = "".join("1" if one else "0" for one in predicted == answers)
+            right[str(step)] = "".join("1" if one else "0" for one in predicted == true_labels)
         return {"test": self._read["test"][0].tolist(), "right": right}
 
 
@@ -204,12 +204,12 @@ def render(table: PaperTable, result: dict[str, Any]) -> list[Shown]:
             rows = [["test accuracy, %", *accuracy], ["nodes whose (first) best depth it is", *best]]
             heads = ["steps", *(str(step) for step in steps)]
             found.append((f"{title}: SGC by depth, {one['runs']} runs", heads, rows))
-            told = {
+            counted = {
                 "are right at no depth": one["right_at_no_depth"],
                 "are right at every depth in every run": one["right_at_every_depth"],
                 "are mostly right at one depth and mostly wrong at another": round(one["changing"] * one["test_nodes"]),
             }
-            counts = [[f"test nodes that {name}", f"{count} of {one['test_nodes']}"] for name, count in told.items()]
+            counts = [[f"test nodes that {name}", f"{count} of {one['test_nodes']}"] for name, count in counted.items()]
             counts.append(["accuracy, each node at its own best depth", f"{100 * one['best_of_each_node']:.1f} %"])
             counts.append(["accuracy, all nodes at the best depth", f"{100 * max(one['accuracy']):.1f} %"])
             found.append((f"{title}: what all test nodes say", ["", "nodes"], counts))

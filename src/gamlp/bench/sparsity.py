@@ -77,7 +77,7 @@ def _with_fewer_labels(graph: Graph, count: float, seed: int) -> Graph:
         raise GamlpError(f"{count:g} training rows a class", hint="give a whole number of at least 1")
     if labels is None or split is None:
         raise GamlpError(f"graph '{graph.name}' has no {'labels' if labels is None else 'split'} to make sparse")
-    if labels.many:
+    if labels.multi_label:
         raise GamlpError("nodes with many labels have no one class to count by", hint="choose another dataset")
     train = split.train[labels.known()[split.train]]
     drawn = np.random.default_rng([seed, _LABELS]).permutation(train)
@@ -89,5 +89,5 @@ def _with_fewer_labels(graph: Graph, count: float, seed: int) -> Graph:
         return graph
     roles = np.array(split.roles)
     roles[idle] = 0
-    changed = graph.with_answers(split=Split(roles))
+    changed = graph.with_targets(split=Split(roles))
     return replace(changed, source={**graph.source, LABELS_PER_CLASS: int(count), "labels_per_class_seed": seed})

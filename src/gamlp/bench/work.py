@@ -93,9 +93,9 @@ def missing_reason(dataset: str, data_dir: Path | None = None, options: Options 
         return None
     several = options.get("tasks", {}).get(dataset)
     names = [dataset] if several is None else [several["train"], several["valid"], *several["tests"]]
-    told = {found.dataset.name: found.told for found in presence(data_dir)}
+    statuses = {found.dataset.name: found.status for found in presence(data_dir)}
     for name in names:
-        if told.get(name) != "present":
+        if statuses.get(name) != "present":
             return f"{name} is not at hand: `gamlp datasets` says which files it needs"
     return None
 

@@ -153,7 +153,7 @@ def _show_node(node: NodeExplanation) -> None:
     true = "not known" if node.true is None else " | ".join(node.true) or "none"
     role = f", {node.role} row" if node.role else ""
     say(
-        f"\nNode {node.id}: predicted {node.predicted.told} ({node.predicted.probability:.2f}), true label {true}; "
+        f"\nNode {node.id}: predicted {node.predicted.text} ({node.predicted.probability:.2f}), true label {true}; "
         f"{node.degree:,} neighbours{role}"
     )
     labels = dict(enumerate(node.label_weights or (), node.first_label_hop))
@@ -168,7 +168,7 @@ def _show_node(node: NodeExplanation) -> None:
             row.append("" if part is None or part.weight is None else f"{part.weight:.2f}")
         if alone:
             answer = None if part is None else part.alone
-            row.append("" if answer is None else f"{_cell(answer.told)} ({answer.probability:.2f})")
+            row.append("" if answer is None else f"{_cell(answer.text)} ({answer.probability:.2f})")
         if labels:
             row.append(f"{labels[hop]:.2f}" if hop in labels else "")
         rows.append(tuple(row))
@@ -176,7 +176,7 @@ def _show_node(node: NodeExplanation) -> None:
         display.table(*columns, rows=rows)
     if node.without_labels is not None:
         without = node.without_labels
-        say(f"without known labels around it: {without.told} ({without.probability:.2f})")
+        say(f"without known labels around it: {without.text} ({without.probability:.2f})")
     _show_answers(node)
 
 

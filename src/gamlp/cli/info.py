@@ -88,7 +88,7 @@ def show_store(
     for note in notes:
         display.console.print(f"note: {note}.", soft_wrap=True, markup=False)
     if manifest.views:
-        listed = [(" + ".join(view.links), ", ".join(view.types)) for view in manifest.views.values()]
+        listed = [(" + ".join(view.relation_pairs), ", ".join(view.types)) for view in manifest.views.values()]
         display.table("view: its relations", "node types", rows=listed)
     _show_signals(manifest)
     ended = f" in {seconds:.1f} s" if seconds is not None else ""
@@ -110,8 +110,8 @@ def _show_signals(manifest: StoreManifest) -> None:
         about = f"r = {operator['r']:g}, {'with' if operator['loops'] else 'without'} self-loops"
         about += f", scaling {entry.settings['scaling']}" if entry.settings.get("scaling", "none") != "none" else ""
         signal, _, rest = name.partition("@")
-        kind = rest.partition("@")[2]
-        named = f"{signal} of {kind}" if kind else signal
+        node_type = rest.partition("@")[2]
+        named = f"{signal} of {node_type}" if node_type else signal
         key = (named, entry.hops, entry.width, entry.dtype, entry.count, about)
         alike.setdefault(key, []).append(sum(shard.bytes for shard in entry.shards))
     rows: list[tuple[Any, ...]] = []
@@ -129,7 +129,7 @@ def show_graph(graph: Graph, as_json: bool, verified: bool = False) -> None:
     size = sum(count for count, _ in graph.checksums.values())
     nodes = [
         {
-            "type": kind,
+            "type": node_type,
             "nodes": entry.count,
             "features": 0 if entry.features is None else entry.features.width,
             "classes": 0 if entry.labels is None else len(entry.labels.classes),
@@ -137,7 +137,7 @@ def show_graph(graph: Graph, as_json: bool, verified: bool = False) -> None:
             "valid": 0 if entry.split is None else len(entry.split.valid),
             "test": 0 if entry.split is None else len(entry.split.test),
         }
-        for kind, entry in graph.node_types.items()
+        for node_type, entry in graph.node_types.items()
     ]
     relations = [
         {
@@ -165,9 +165,11 @@ def show_graph(graph: Graph, as_json: bool, verified: bool = False) -> None:
     for row in nodes if len(nodes) > 1 else ():
         row["type"] = f"{row['type']} (target)" if row["type"] == graph.target else row["type"]
     for listing in (nodes, relations):
-        told = [key for key in (listing[0] if listing else ()) if any(row[key] is not None for row in listing)]
-        if told:
-            display.table(*told, rows=[tuple("" if row[key] is None else row[key] for key in told) for row in listing])
+        labels = [key for key in (listing[0] if listing else ()) if any(row[key] is not None for row in listing)]
+        if labels:
+            display.table(
+                *labels, rows=[tuple("" if row[key] is None else row[key] for key in labels) for row in listing]
+            )
     ended = "; every checksum is right" if verified else ""
     display.console.print(
         f"{graph.folder or 'in memory'}: graph '{graph.name}', {format_size(size)}{ended}", soft_wrap=True, markup=False

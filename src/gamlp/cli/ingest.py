@@ -148,7 +148,7 @@ def _ingest(
         fractions=_fractions(split_fractions),
         stratified=stratified,
         seed=seed,
-        joins=named.joins(join),
+        relation_ends=named.relation_ends(join),
         target=target,
         names_of=names_of,
         edge_names_of=edge_names_of,
@@ -176,11 +176,11 @@ def _node_names(
     options = {"id": id, "label": label, "split": split, "features": features}
     given = {part: named.values(f"--{part}", texts, types) for part, texts in options.items()}
 
-    def names(kind: str) -> NodeNames:
-        found = {part: one.of(kind) for part, one in given.items()}
+    def names(node_type: str) -> NodeNames:
+        found = {part: one.of(node_type) for part, one in given.items()}
         return NodeNames(found["id"] or "id", found["label"], found["split"], found["features"], separator)
 
-    return names(""), {kind: names(kind) for kind in types}
+    return names(""), {node_type: names(node_type) for node_type in types}
 
 
 def _edge_names(
@@ -215,9 +215,9 @@ def _fractions(text: str) -> list[float]:
 
 def _show(report: dict[str, Any]) -> None:
     rows: list[tuple[str, Any]] = [("nodes", report["nodes"])]
-    for kind, one in report["types"].items():
+    for node_type, one in report["types"].items():
         about = f"{one['nodes']:,}" + (f", {one['features']} features" if one["features"] else ", no features")
-        rows.append((f"nodes, type {kind}", about + (", target" if kind == report["target"] else "")))
+        rows.append((f"nodes, type {node_type}", about + (", target" if node_type == report["target"] else "")))
     if report["features"] and not report["types"]:
         rows.append(("features", f"{report['features']} {report['dtype']}"))
     if report["classes"]:

@@ -15,11 +15,11 @@ from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, S
 from gamlp.cli.options.recipe import Precision
 from gamlp.cli.show import display
 from gamlp.cli.show.subsets import (
-    ApartOption,
     CountOption,
     MissingOption,
     ReduceOption,
     SeedOption,
+    SeparateTypesOption,
     SubsetOption,
     SubsetsOption,
     relations_of,
@@ -85,7 +85,7 @@ def _propagate(
     subset_seed: SeedOption = None,
     missing: MissingOption = None,
     reduce: ReduceOption = None,
-    apart: ApartOption = None,
+    separate_types: SeparateTypesOption = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -136,7 +136,7 @@ def _propagate(
     budget = None if memory is None else parse_size(memory)
     settings = engine_settings(master, spark_conf, blocks)
     resources = Resources(budget, threads, engine=engine, settings=settings)
-    relations = relations_of(subsets, subset, subset_count, subset_seed, missing, reduce, apart)
+    relations = relations_of(subsets, subset, subset_count, subset_seed, missing, reduce, separate_types)
     begun = time.monotonic()
     with display.progress(as_json) as progress, closing(resources.open_engine()) as chosen:
         opened = open_or_load(graph, data_dir, seed, progress)
@@ -173,13 +173,13 @@ def _on_views(
         return graph, plan, []
     from gamlp.io import Place
     from gamlp.recipe import Recipe
-    from gamlp.training.typed import settled_relations, with_features
+    from gamlp.training.typed import resolve_relations, with_features
 
     assert plan.features is not None
     wanted = {"hops": plan.features.hops, "r": plan.features.operator.r, "label_hops": 0}
     if plan.labels is not None:
         wanted |= {"label_hops": plan.labels.hops, "label_r": plan.labels.operator.r}
-    recipe, notes = settled_relations(graph, Recipe.of({"propagation": wanted, "relations": relations}))
+    recipe, notes = resolve_relations(graph, Recipe.of({"propagation": wanted, "relations": relations}))
     graph = with_features(graph, recipe, Place.of(out), progress)
-    settled = {"subsets": recipe.relations.subsets, "apart": recipe.relations.apart == "yes"}
-    return graph, plan.model_copy(update=settled), notes
+    changes = {"subsets": recipe.relations.subsets, "separate_types": recipe.relations.separate_types == "yes"}
+    return graph, plan.model_copy(update=changes), notes

@@ -157,7 +157,7 @@ def _tables(
         return None
     if not edges or not nodes or graph is not None:
         raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
-    return Tables(named.tables("--edges", edges), named.tables("--nodes", nodes), named.joins(join), target)
+    return Tables(named.tables("--edges", edges), named.tables("--nodes", nodes), named.relation_ends(join), target)
 
 
 def _name(tables: Tables) -> str:
@@ -173,7 +173,7 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
     parts |= {"test": outcome.test} if outcome.test else {}
     if parts:
         say("")
-        show_scores(parts, next(iter(trained.bundles.values())).many, len(trained.bundles))
+        show_scores(parts, next(iter(trained.bundles.values())).multi_label, len(trained.bundles))
     if outcome.weights is not None:
         show_weights(outcome.weights)
     say(f"\n{place}: bundle.safetensors, recipe.yaml, metrics.jsonl, hops/ (recipe: {name}; {seconds:.1f} s)")

@@ -153,7 +153,7 @@ def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
         )
     states = [trial["state"] for trial in found.trials]
     display.console.print(
-        f"validation {found.told}; "
+        f"validation {found.text}; "
         f"{states.count('complete')} trials to their end, {states.count('pruned')} given up early\n"
         f"{out}: the recipe; {log}: every trial\n"
         f"train with it: gamlp train GRAPH --recipe {out} --out RUN",

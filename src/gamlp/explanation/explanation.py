@@ -73,16 +73,16 @@ class Explanation:
         for by, part, first in groups:
             for signal, weights, start in (("features", part.features, 0), ("labels", part.labels, first)):
                 for hop, weight in enumerate(weights or (), start):
-                    yield [by, part.told, part.rows, signal, hop, weight, "", ""]
+                    yield [by, part.text, part.rows, signal, hop, weight, "", ""]
         for signal in ("features", "labels") if self.subsets is not None else ():
             for channel in getattr(self.subsets, signal) or ():
-                named = channel.subset if channel.kind is None else f"{channel.subset} ({channel.kind})"
+                named = channel.subset if channel.node_type is None else f"{channel.subset} ({channel.node_type})"
                 for hop, share in enumerate(channel.shares):
                     yield ["subset", named, self.subsets.rows, signal, hop, share, "", ""]  # type: ignore[union-attr]
         for node in self.nodes:
             for hop_part in node.hops:
                 alone = hop_part.alone
-                prediction = ["", ""] if alone is None else [alone.told, alone.probability]
+                prediction = ["", ""] if alone is None else [alone.text, alone.probability]
                 weight = "" if hop_part.weight is None else hop_part.weight
                 yield ["node", node.id, 1, "features", hop_part.hop, weight, *prediction]
             for hop, share in enumerate(node.label_weights or (), node.first_label_hop):
@@ -125,7 +125,7 @@ def explain_model(
     model = bundle.model().to(device or torch.device("cpu"))
 
     def by_class(by: Any) -> WeightsByClass | None:
-        return weights_by_class(model, source, bundle.classes, by=by, many=bundle.many, device=device)
+        return weights_by_class(model, source, bundle.classes, by=by, multi_label=bundle.multi_label, device=device)
 
     return Explanation(
         model=bundle.recipe.model.name,

@@ -17,7 +17,7 @@ from gamlp.propagation import HopStore
 from gamlp.training.batches import read_batches
 from gamlp.training.bundle import Bundle
 from gamlp.training.rows import rows_of
-from gamlp.training.scores import probabilities
+from gamlp.training.scores import to_probabilities
 
 TOP_CLASSES = 5
 _BATCH = 256  # rows: of each the logits of every class for every hop are made
@@ -31,7 +31,7 @@ class Answer:
     probability: float
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return " | ".join(self.classes) or "none"
 
 
@@ -119,8 +119,8 @@ def check_kept(store: HopStore, rows: Array, ids: Ids) -> None:
 @torch.no_grad()
 def branches_of(model: nn.Module, x: Tensor, y: Tensor | None) -> Branches:
     """What a model tells of its prediction; of one that tells nothing, the logits."""
-    tell = getattr(model, "branches", None)
-    return Branches(model(x, y)) if tell is None else cast(Branches, tell(x, y))
+    branches = getattr(model, "branches", None)
+    return Branches(model(x, y)) if branches is None else cast(Branches, branches(x, y))
 
 
 @torch.no_grad()
@@ -139,8 +139,8 @@ def _explain(
     weights = HopWeights(None) if weigh is None else cast(HopWeights, weigh(x, y))
     branches = branches_of(model, x, y)
     logits = branches.features if branches.labels is None else branches.features + branches.labels
-    chance, without = _chance(logits, bundle), _chance(branches.features, bundle)
-    each = None if branches.each_hop is None else _chance(branches.each_hop, bundle)
+    probabilities, without = _probabilities(logits, bundle), _probabilities(branches.features, bundle)
+    each = None if branches.each_hop is None else _probabilities(branches.each_hop, bundle)
     parts = [None if part is None else _numbers(part) for part in (logits, branches.features, branches.labels)]
     names = ids.take(rows).to_pylist()
     found = []
@@ -153,12 +153,12 @@ def _explain(
                 degree=int(degrees[row]),
                 role=ROLES[int(store.split.roles[row])] if store.split is not None else "",
                 true=_true(store, int(row)),
-                predicted=_answer(chance[index], bundle),
+                predicted=_answer(probabilities[index], bundle),
                 hops=hops,
                 label_weights=None if weights.labels is None else tuple(_numbers(weights.labels[index]).tolist()),
                 first_label_hop=weights.first_label_hop,
                 without_labels=None if branches.labels is None else _answer(without[index], bundle),
-                classes=_classes(bundle, chance[index], without[index], parts, index, top),
+                classes=_classes(bundle, probabilities[index], without[index], parts, index, top),
             )
         )
     return found
@@ -166,23 +166,23 @@ def _explain(
 
 def _hops(bundle: Bundle, weights: Tensor | None, each: Array | None, index: int, count: int) -> tuple[HopPart, ...]:
     shares = [None] * count if weights is None else _numbers(weights[index]).tolist()
-    alone = [None] * count if each is None else [_answer(chance, bundle) for chance in each[index]]
+    alone = [None] * count if each is None else [_answer(probabilities, bundle) for probabilities in each[index]]
     return tuple(HopPart(hop, weight, answer) for hop, (weight, answer) in enumerate(zip(shares, alone)))
 
 
 def _classes(
-    bundle: Bundle, chance: Array, without: Array, parts: list[Array | None], index: int, top: int
+    bundle: Bundle, probabilities: Array, without: Array, parts: list[Array | None], index: int, top: int
 ) -> tuple[ClassPart, ...]:
     """The likeliest classes, and the one that was likeliest before the label branch spoke."""
     logits, features, labels = parts
     assert logits is not None and features is not None
-    order = np.argsort(-chance, kind="stable")[:top]
+    order = np.argsort(-probabilities, kind="stable")[:top]
     if labels is not None and (before := int(without.argmax())) not in order:
         order = np.append(order, before)
     return tuple(
         ClassPart(
             name=bundle.classes[number],
-            probability=float(chance[number]),
+            probability=float(probabilities[number]),
             logit=float(logits[index, number]),
             from_features=float(features[index, number]),
             from_labels=None if labels is None else float(labels[index, number]),
@@ -192,10 +192,10 @@ def _classes(
     )
 
 
-def _answer(chance: Array, bundle: Bundle) -> Answer:
-    best = int(chance.argmax())
-    said = np.flatnonzero(chance > 0.5) if bundle.many else [best]
-    return Answer(tuple(bundle.classes[number] for number in said), float(chance[best]))
+def _answer(probabilities: Array, bundle: Bundle) -> Answer:
+    best = int(probabilities.argmax())
+    predicted = np.flatnonzero(probabilities > 0.5) if bundle.multi_label else [best]
+    return Answer(tuple(bundle.classes[number] for number in predicted), float(probabilities[best]))
 
 
 def _true(store: HopStore, row: int) -> tuple[str, ...] | None:
@@ -203,14 +203,14 @@ def _true(store: HopStore, row: int) -> tuple[str, ...] | None:
     if labels is None:
         return None
     value = labels.values[row]
-    if labels.many:
+    if labels.multi_label:
         return None if value[0] < 0 else tuple(labels.classes[number] for number in np.flatnonzero(value > 0))
     return None if value < 0 else (labels.classes[value],)
 
 
-def _chance(logits: Tensor, bundle: Bundle) -> Array:
-    chance = probabilities(logits.flatten(0, -2), bundle.many)
-    return _numbers(chance.view_as(logits))
+def _probabilities(logits: Tensor, bundle: Bundle) -> Array:
+    probabilities = to_probabilities(logits.flatten(0, -2), bundle.multi_label)
+    return _numbers(probabilities.view_as(logits))
 
 
 def _numbers(values: Tensor) -> Array:

@@ -103,7 +103,7 @@ def panels(
         found.append(Panel(title, "relations", names, np.array([shares[name] for name in strongest]), 0))
     if degree is not None and getattr(degree.ranges[0], kind) is not None:
         first = degree.first_label_hop if kind == "labels" else 0
-        names = tuple(f"{part.told} ({part.rows:,})" for part in degree.ranges)
+        names = tuple(f"{part.text} ({part.rows:,})" for part in degree.ranges)
         weights = np.array([getattr(part, kind) for part in degree.ranges])
         found.append(Panel(f"Hops of {kind}, by degree (mean)", "neighbours (nodes)", names, weights, first))
     if classes is not None and classes.classes and getattr(classes.classes[0], kind) is not None:
@@ -118,7 +118,7 @@ def panels(
     if chosen:
         words = None
         if kind == "features" and all(part.alone is not None for node in chosen for part in node.hops):
-            words = tuple(tuple(part.alone.told if part.alone else "" for part in node.hops) for node in chosen)
+            words = tuple(tuple(part.alone.text if part.alone else "" for part in node.hops) for node in chosen)
         some = f", first {len(chosen)} of {len(nodes)}" if len(chosen) < len(nodes) else ""
         alone = " and what each alone says" if words else ""
         found.append(
@@ -166,7 +166,7 @@ def _draw(axes: Axes, panel: Panel, strongest: float) -> Any:
 
 def _name(node: NodeExplanation) -> str:
     true = "?" if node.true is None else _short(" | ".join(node.true), 12)
-    return f"{_short(str(node.id), 12)}: {_short(node.predicted.told, 12)} ({true})"
+    return f"{_short(str(node.id), 12)}: {_short(node.predicted.text, 12)} ({true})"
 
 
 def _weights(node: NodeExplanation, kind: str) -> tuple[float, ...] | None:

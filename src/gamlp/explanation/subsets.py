@@ -25,7 +25,7 @@ class ChannelShares:
     """
 
     subset: str
-    kind: str | None
+    node_type: str | None
     shares: tuple[float, ...]
     weights: tuple[float, ...]
 
@@ -68,7 +68,7 @@ def shares_by_subset(
         model.train(was)
     if sums[0] is None:
         return None
-    parts = [(part.view, part.kind) for part in model.shape.parts]
+    parts = [(part.view, part.node_type) for part in model.shape.parts]
     labels = None
     if sums[1] is not None:
         labels = _channels([(view, None) for view in model.shape.label_views], sums[1], _weights(model, "label_mixing"))
@@ -88,6 +88,6 @@ def _channels(
     shares = torch.where(total > 0, sizes / total.clamp_min(1e-300), torch.zeros_like(sizes))
     weights = torch.ones_like(shares) if weights is None else weights
     return tuple(
-        ChannelShares(view, kind, tuple(share.tolist()), tuple(weight.tolist()))
-        for (view, kind), share, weight in zip(names, shares, weights)
+        ChannelShares(view, node_type, tuple(share.tolist()), tuple(weight.tolist()))
+        for (view, node_type), share, weight in zip(names, shares, weights)
     )

@@ -30,7 +30,7 @@ class DegreeRange:
     labels: tuple[float, ...] | None
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return str(self.low) if self.low == self.high else f"{self.low}–{self.high}"
 
 
@@ -53,7 +53,7 @@ class ClassRows:
     labels: tuple[float, ...] | None
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return self.name
 
 
@@ -111,29 +111,29 @@ def weights_by_class(
     classes: tuple[str, ...],
     *,
     by: By = "predicted",
-    many: bool = False,
+    multi_label: bool = False,
     most: int = MOST_ROWS,
     seed: int = 0,
     device: torch.device | None = None,
 ) -> WeightsByClass | None:
     """Mean weight of every hop of the nodes of each class; None for a model that weighs no hops, or without nodes.
 
-    `predicted` classes are the likeliest one, or with `many` labels all above one half.
+    `predicted` classes are the likeliest one, or with `multi_label` labels all above one half.
     """
     chosen = drawn(len(source), most, seed)
-    answers = None
+    true_labels = None
     if by == "true":
         if source.store.labels is None:
             return None
         chosen = chosen[source.store.labels.known()[source.rows[chosen]]]
-        answers = source.targets[chosen]
+        true_labels = source.targets[chosen]
     means = _Means(len(classes))
-    for part, weights, logits in _weighed(model, source, chosen, device, predict=answers is None):
-        if answers is None:
+    for part, weights, logits in _weighed(model, source, chosen, device, predict=true_labels is None):
+        if true_labels is None:
             assert logits is not None
-            given = logits > 0 if many else logits.argmax(1)  # sigmoid(0) = 1/2
+            given = logits > 0 if multi_label else logits.argmax(1)  # sigmoid(0) = 1/2
         else:
-            given = answers[part]
+            given = true_labels[part]
         means.add(weights, *(np.nonzero(given > 0) if given.ndim == 2 else _one_group_each(given)))
     if not means.sums:
         return None

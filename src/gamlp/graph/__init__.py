@@ -38,7 +38,7 @@ from gamlp.graph.manifest import (
 from gamlp.graph.pyg import as_graph
 
 # Which types a relation joins
-from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, Join, Joins
+from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 
 # A folder that several tasks write
 from gamlp.graph.shared_folder import Building, building
@@ -62,6 +62,7 @@ __all__ = [
     "Block",
     "BlockEntry",
     "Building",
+    "DeclaredRelation",
     "Features",
     "FeaturesEntry",
     "FileEntry",
@@ -70,13 +71,12 @@ __all__ = [
     "Graph",
     "GraphManifest",
     "Ids",
-    "Join",
-    "Joins",
     "Labels",
     "LabelsEntry",
     "Nodes",
     "NodesEntry",
     "Relation",
+    "RelationEnds",
     "RelationEntry",
     "Split",
     "View",

@@ -19,7 +19,9 @@ _TRAIN = ROLES.index("train")
 def structure(graph: Graph) -> str:
     """Changes with any edge, weight or direction; not with features, labels or split."""
     relations = {name: _relation(graph, name) for name in graph.relations}
-    return digest({"nodes": {kind: nodes.count for kind, nodes in graph.node_types.items()}, "relations": relations})
+    return digest(
+        {"nodes": {node_type: nodes.count for node_type, nodes in graph.node_types.items()}, "relations": relations}
+    )
 
 
 def relation(graph: Graph, name: str) -> str:
@@ -39,12 +41,12 @@ def _relation(graph: Graph, name: str) -> list[Any]:
     return [relation.source, relation.target, relation.directed, files]
 
 
-def features(graph: Graph, kind: str | None = None) -> str:
+def features(graph: Graph, node_type: str | None = None) -> str:
     """Changes with any feature of a type: the target, unless another is named."""
-    kind = kind or graph.target
-    values = graph.node_types[kind].features
+    node_type = node_type or graph.target
+    values = graph.node_types[node_type].features
     assert values is not None
-    files = _files(graph, f"{nodes_folder(kind)}/features")  # one file, or a folder of shards
+    files = _files(graph, f"{nodes_folder(node_type)}/features")  # one file, or a folder of shards
     return digest([values.dtype, values.width, files or _crc(values.values)])
 
 
@@ -64,7 +66,7 @@ def training_labels(graph: Graph) -> str:
     return digest([rows, values, list(labels.classes)])
 
 
-def answers(graph: Graph) -> str:
+def targets(graph: Graph) -> str:
     """Changes with any label or role: what a store copies beside its hops."""
     labels, split = graph.nodes.labels, graph.nodes.split
     return digest([labels and [_crc(labels.values), list(labels.classes)], split and _crc(split.roles)])
@@ -107,4 +109,4 @@ def inputs(graph: Graph) -> str:
 
 def everything(graph: Graph) -> str:
     """Changes with any edge, feature, label or role."""
-    return digest([inputs(graph), answers(graph)])
+    return digest([inputs(graph), targets(graph)])

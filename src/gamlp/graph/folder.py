@@ -52,44 +52,44 @@ class GraphWriter:
         self._nodes: dict[str, NodesEntry] = {}
         self._relations: dict[str, RelationEntry] = {}
 
-    def nodes(self, count: int, kind: str = "node") -> None:
+    def nodes(self, count: int, node_type: str = "node") -> None:
         """Declare a node type."""
-        check_name(kind)
-        (self.folder / nodes_folder(kind)).mkdir(parents=True)
-        self._nodes[kind] = NodesEntry(count=count)
+        check_name(node_type)
+        (self.folder / nodes_folder(node_type)).mkdir(parents=True)
+        self._nodes[node_type] = NodesEntry(count=count)
 
-    def features(self, width: int, dtype: FloatName = "float32", kind: str = "node") -> Array:
+    def features(self, width: int, dtype: FloatName = "float32", node_type: str = "node") -> Array:
         """Reserve `[count, width]` and return it mapped for writing (bfloat16 as uint16 bits)."""
-        entry = self._nodes[kind]
+        entry = self._nodes[node_type]
         entry.features = FeaturesEntry(width=width, dtype=dtype)
-        return create_array(self._nodes_file(kind, "features"), (entry.count, width), NUMPY_DTYPES[dtype])
+        return create_array(self._nodes_file(node_type, "features"), (entry.count, width), NUMPY_DTYPES[dtype])
 
-    def reserve_labels(self, many: bool, classes: Sequence[str], kind: str = "node") -> Array:
+    def reserve_labels(self, multi_label: bool, classes: Sequence[str], node_type: str = "node") -> Array:
         """Reserve `[count]` int32 or, for many labels a node, `[count, classes]` int8, mapped for writing."""
-        entry = self._nodes[kind]
-        entry.labels = LabelsEntry(many=many, classes=list(classes))
-        shape = (entry.count, len(classes)) if many else (entry.count,)
-        return create_array(self._nodes_file(kind, "labels"), shape, np.int8 if many else np.int32)
+        entry = self._nodes[node_type]
+        entry.labels = LabelsEntry(multi_label=multi_label, classes=list(classes))
+        shape = (entry.count, len(classes)) if multi_label else (entry.count,)
+        return create_array(self._nodes_file(node_type, "labels"), shape, np.int8 if multi_label else np.int32)
 
-    def labels(self, labels: Labels, kind: str = "node") -> None:
-        self._nodes[kind].labels = LabelsEntry(many=labels.many, classes=list(labels.classes))
-        self._save(kind, "labels", labels.values.astype(np.int8 if labels.many else np.int32, copy=False))
+    def labels(self, labels: Labels, node_type: str = "node") -> None:
+        self._nodes[node_type].labels = LabelsEntry(multi_label=labels.multi_label, classes=list(labels.classes))
+        self._save(node_type, "labels", labels.values.astype(np.int8 if labels.multi_label else np.int32, copy=False))
 
-    def split(self, split: Split, kind: str = "node") -> None:
-        self._nodes[kind].split = True
-        self._save(kind, "split", split.roles.astype(np.int8, copy=False))
+    def split(self, split: Split, node_type: str = "node") -> None:
+        self._nodes[node_type].split = True
+        self._save(node_type, "split", split.roles.astype(np.int8, copy=False))
 
-    def ids(self, values: Array | pa.Array | pa.ChunkedArray | None, kind: str = "node") -> None:
+    def ids(self, values: Array | pa.Array | pa.ChunkedArray | None, node_type: str = "node") -> None:
         """Original ids: None (row numbers), int64 array, or Arrow strings."""
         if values is None:
             return
         if isinstance(values, np.ndarray):
-            self._nodes[kind].ids = "integers"
-            self._save(kind, "ids", values.astype(np.int64, copy=False))
+            self._nodes[node_type].ids = "integers"
+            self._save(node_type, "ids", values.astype(np.int64, copy=False))
             return
-        self._nodes[kind].ids = "strings"
+        self._nodes[node_type].ids = "strings"
         table = pa.table({"id": values.cast(pa.large_string())})
-        path = str(self.folder / nodes_folder(kind) / "ids.arrow")
+        path = str(self.folder / nodes_folder(node_type) / "ids.arrow")
         with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
 
@@ -135,13 +135,13 @@ class GraphWriter:
         )
         write_json(self.folder / MANIFEST, manifest.model_dump())
 
-    def _nodes_file(self, kind: str, part: str) -> Path:
-        return self.folder / nodes_folder(kind) / f"{part}.npy"
+    def _nodes_file(self, node_type: str, part: str) -> Path:
+        return self.folder / nodes_folder(node_type) / f"{part}.npy"
 
-    def _save(self, kind: str, part: str, values: Array) -> None:
-        if len(values) != self._nodes[kind].count:
-            raise ValueError(f"{part} of '{kind}' has {len(values)} rows, not {self._nodes[kind].count}")
-        save_array(self._nodes_file(kind, part), values)
+    def _save(self, node_type: str, part: str, values: Array) -> None:
+        if len(values) != self._nodes[node_type].count:
+            raise ValueError(f"{part} of '{node_type}' has {len(values)} rows, not {self._nodes[node_type].count}")
+        save_array(self._nodes_file(node_type, part), values)
 
 
 @contextmanager
@@ -157,15 +157,15 @@ def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
     """Write any graph as a folder."""
     with writing(out, graph.name, target=graph.target, replace=replace) as writer:
         writer.source = graph.source
-        for kind, nodes in graph.node_types.items():
-            writer.nodes(nodes.count, kind)
-            writer.ids(nodes.ids.values, kind)
+        for node_type, nodes in graph.node_types.items():
+            writer.nodes(nodes.count, node_type)
+            writer.ids(nodes.ids.values, node_type)
             if nodes.features is not None:
-                writer.features(nodes.features.width, nodes.features.dtype, kind)[:] = nodes.features.values
+                writer.features(nodes.features.width, nodes.features.dtype, node_type)[:] = nodes.features.values
             if nodes.labels is not None:
-                writer.labels(nodes.labels, kind)
+                writer.labels(nodes.labels, node_type)
             if nodes.split is not None:
-                writer.split(nodes.split, kind)
+                writer.split(nodes.split, node_type)
         for name, relation in graph.relations.items():
             writer.relation(
                 directed=relation.directed,
@@ -194,7 +194,7 @@ def open_graph(place: str | Path | Place) -> Graph:
             raise GamlpError(f"file {found}", file=folder / name, hint="the graph folder is damaged; build it again")
     return Graph(
         name=manifest.name,
-        node_types={kind: _open_nodes(folder, kind, entry) for kind, entry in manifest.nodes.items()},
+        node_types={node_type: _open_nodes(folder, node_type, entry) for node_type, entry in manifest.nodes.items()},
         relations={name: open_edges(folder, name, entry) for name, entry in manifest.relations.items()},
         target=manifest.target,
         folder=folder.local or folder,
@@ -210,18 +210,18 @@ def damaged_files(graph: Graph) -> list[str]:
     return [name for name, (_, crc) in graph.checksums.items() if (folder / name).checksum() != crc]
 
 
-def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
+def _open_nodes(folder: Place, node_type: str, entry: NodesEntry) -> Nodes:
     def part(name: str, shape: Sequence[int]) -> Array:
-        path = (folder / nodes_folder(kind) / f"{name}.npy").local_copy()
+        path = (folder / nodes_folder(node_type) / f"{name}.npy").local_copy()
         values = map_array(path)
         if list(values.shape) != list(shape):
             raise GamlpError(f"shape is {values.shape}, not {tuple(shape)}", file=path)
         return values
 
     labels = split = None
-    features = None if entry.features is None else open_features(folder, kind, entry.count, entry.features)
+    features = None if entry.features is None else open_features(folder, node_type, entry.count, entry.features)
     if entry.labels is not None:
-        shape = (entry.count, len(entry.labels.classes)) if entry.labels.many else (entry.count,)
+        shape = (entry.count, len(entry.labels.classes)) if entry.labels.multi_label else (entry.count,)
         labels = Labels(part("labels", shape), tuple(entry.labels.classes))
     if entry.split:
         split = Split(part("split", (entry.count,)))
@@ -229,14 +229,14 @@ def _open_nodes(folder: Place, kind: str, entry: NodesEntry) -> Nodes:
     if entry.ids == "integers":
         ids = part("ids", (entry.count,))
     elif entry.ids == "strings":
-        ids = open_strings((folder / nodes_folder(kind) / "ids.arrow").local_copy(), entry.count)
-    return Nodes(kind, entry.count, Ids(entry.count, ids), features, labels, split)
+        ids = open_strings((folder / nodes_folder(node_type) / "ids.arrow").local_copy(), entry.count)
+    return Nodes(node_type, entry.count, Ids(entry.count, ids), features, labels, split)
 
 
-def open_features(folder: Place, kind: str, count: int, entry: FeaturesEntry) -> Features:
+def open_features(folder: Place, node_type: str, count: int, entry: FeaturesEntry) -> Features:
     """Features of a node type: one file, mapped; several, or behind a URL, read where they are asked for."""
     dtype = np.dtype(NUMPY_DTYPES[entry.dtype])
-    places = [folder / name for name in features_files(kind, entry.shards)]
+    places = [folder / name for name in features_files(node_type, entry.shards)]
     if folder.local is None or entry.shards is not None:
         stops = [count] if entry.shards is None else entry.shards
         return Features(RowShards(places, stops, (entry.width,), dtype), entry.dtype)  # type: ignore[arg-type]
@@ -254,8 +254,8 @@ def open_strings(path: Path, count: int) -> Any:
         ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id")
         ids = ids.chunk(0) if ids.num_chunks == 1 else ids  # Spark writes a batch for each block of rows
     except (pa.ArrowException, OSError, KeyError) as error:
-        told = " ".join(str(error).split())
-        raise GamlpError(f"ids cannot be read ({told})", file=path, hint="build the graph again") from error
+        message = " ".join(str(error).split())
+        raise GamlpError(f"ids cannot be read ({message})", file=path, hint="build the graph again") from error
     if len(ids) != count:
         raise GamlpError(f"{len(ids)} ids for {count} nodes", file=path, hint="build the graph again")
     return ids

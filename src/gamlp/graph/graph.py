@@ -59,17 +59,17 @@ class Labels:
     classes: tuple[str, ...]
 
     @property
-    def many(self) -> bool:
+    def multi_label(self) -> bool:
         return self.values.ndim == 2
 
     def known(self) -> Array:
         """Boolean mask of labelled nodes."""
-        return np.asarray((self.values[:, 0] if self.many else self.values) != UNKNOWN)
+        return np.asarray((self.values[:, 0] if self.multi_label else self.values) != UNKNOWN)
 
     def hot(self, rows: Array) -> Array:
         """One-hot (multi-hot) float32 rows `[len(rows), c]`; an unknown label is a zero row."""
         values = self.values[rows]
-        if self.many:
+        if self.multi_label:
             return np.maximum(values, 0).astype(np.float32)
         hot = np.zeros((len(rows), len(self.classes)), np.float32)
         known = np.flatnonzero(values != UNKNOWN)
@@ -221,7 +221,7 @@ class Graph:
         return len(self.relations) != 1 or len(self.node_types) != 1
 
     @property
-    def links(self) -> dict[str, tuple[str, ...]]:
+    def relation_pairs(self) -> dict[str, tuple[str, ...]]:
         """Relations that are one link, by the name of the first: a relation alone, or with its reverse."""
         found: dict[str, tuple[str, ...]] = {}
         for name, relation in self.relations.items():
@@ -245,20 +245,22 @@ class Graph:
         labels, split = self.nodes.labels, self.nodes.split
         return labels is not None and split is not None and bool(labels.known()[split.train].any())
 
-    def with_answers(self, **answers: Labels | Split | None) -> Graph:
+    def with_targets(self, **targets: Labels | Split | None) -> Graph:
         """With other `labels` or another `split`; edges and features stay, and keep their fingerprints.
 
         What is replaced is no longer what the folder holds, so its checksum goes.
         """
-        nodes = replace(self.nodes, **answers)  # type: ignore[arg-type]
-        gone = tuple(f"/{name}.npy" for name in answers)
+        nodes = replace(self.nodes, **targets)  # type: ignore[arg-type]
+        gone = tuple(f"/{name}.npy" for name in targets)
         checksums = {name: value for name, value in self.checksums.items() if not name.endswith(gone)}
         return replace(self, node_types={**self.node_types, self.target: nodes}, checksums=checksums)
 
     def with_features(self, **features: Features | None) -> Graph:
         """With other features of some node types; what is replaced is no longer what the folder holds."""
-        types = {kind: replace(self.node_types[kind], features=values) for kind, values in features.items()}
-        gone = tuple(f"nodes/{kind}/features" for kind in features)
+        types = {
+            node_type: replace(self.node_types[node_type], features=values) for node_type, values in features.items()
+        }
+        gone = tuple(f"nodes/{node_type}/features" for node_type in features)
         checksums = {name: value for name, value in self.checksums.items() if not name.startswith(gone)}
         return replace(self, node_types={**self.node_types, **types}, checksums=checksums)
 

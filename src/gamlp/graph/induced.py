@@ -95,7 +95,7 @@ def _write_nodes(writer: GraphWriter, nodes: Nodes, rows: Array, progress: Progr
         for done in _copy(nodes.features.values, rows, values):
             progress("features inside", done, len(rows), "rows")
     if nodes.labels is not None:
-        values = writer.reserve_labels(nodes.labels.many, nodes.labels.classes, nodes.name)
+        values = writer.reserve_labels(nodes.labels.multi_label, nodes.labels.classes, nodes.name)
         for _ in _copy(nodes.labels.values, rows, values):
             pass
     if nodes.split is not None:

@@ -95,8 +95,8 @@ def induced_by_tasks(graph: Graph, rows: Array, folder: Place, blocks: int, run:
     with building(folder) as made:
         put_rows(made.staging / "rows.npy", rows)
         work = InducedBlocks(Place.of(graph.folder).resolved(), made.staging / "rows.npy", bounds, made.graph)
-        answers = run(work.write, range(count), "training graph")
-        files = {name: facts for answer in answers for name, facts in answer["files"].items()}
+        results = run(work.write, range(count), "training graph")
+        files = {name: facts for result in results for name, facts in result["files"].items()}
         nodes, relation = graph.nodes, graph.relation
         entry = NodesEntry(count=len(rows), ids="strings" if _are_strings(nodes.ids.values) else "integers")
         if nodes.features is not None:
@@ -104,7 +104,7 @@ def induced_by_tasks(graph: Graph, rows: Array, folder: Place, blocks: int, run:
                 width=nodes.features.width, dtype=nodes.features.dtype, shards=list(bounds[1:])
             )
         if nodes.labels is not None:
-            entry.labels = LabelsEntry(many=nodes.labels.many, classes=list(nodes.labels.classes))
+            entry.labels = LabelsEntry(multi_label=nodes.labels.multi_label, classes=list(nodes.labels.classes))
             name = f"{nodes_folder(graph.target)}/labels.npy"
             files[name] = put_rows(made.graph / name, _Picked(nodes.labels.values, rows))
         if nodes.split is not None:
@@ -113,8 +113,8 @@ def induced_by_tasks(graph: Graph, rows: Array, folder: Place, blocks: int, run:
             files[name] = put_rows(made.graph / name, _Picked(nodes.split.roles, rows))
         files |= _put_ids(graph, rows, made.graph)
         edges = [
-            BlockEntry(start=begin, stop=end, entries=answer["entries"])
-            for begin, end, answer in zip(bounds, bounds[1:], answers)
+            BlockEntry(start=begin, stop=end, entries=result["entries"])
+            for begin, end, result in zip(bounds, bounds[1:], results)
         ]
         manifest = GraphManifest(
             name=f"{graph.name}-induced",

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place
@@ -22,7 +22,8 @@ FilePath = Annotated[str, StringConstraints(pattern=f"^{_PART}(/{_PART})*$")]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    # Some fields keep an older name in the file.
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
 
 class FeaturesEntry(_Strict):
@@ -34,7 +35,7 @@ class FeaturesEntry(_Strict):
 
 
 class LabelsEntry(_Strict):
-    many: bool
+    multi_label: bool = Field(validation_alias="many", serialization_alias="many")
     classes: list[str]
 
 
@@ -82,15 +83,15 @@ class GraphManifest(_Strict):
     def _parts_fit(self) -> GraphManifest:
         if self.target not in self.nodes:
             raise ValueError(f"no nodes of type '{self.target}'")
-        for kind, nodes in self.nodes.items():
+        for node_type, nodes in self.nodes.items():
             if nodes.features is not None and nodes.features.shards is not None:
                 stops = [0, *nodes.features.shards]
                 if sorted(stops) != stops or stops[-1] != nodes.count:
-                    raise ValueError(f"shards of features of '{kind}' do not hold {nodes.count} rows")
+                    raise ValueError(f"shards of features of '{node_type}' do not hold {nodes.count} rows")
         for name, relation in self.relations.items():
-            for kind in (relation.source, relation.target):
-                if kind not in self.nodes:
-                    raise ValueError(f"relation '{name}' joins unknown nodes '{kind}'")
+            for node_type in (relation.source, relation.target):
+                if node_type not in self.nodes:
+                    raise ValueError(f"relation '{name}' joins unknown nodes '{node_type}'")
             rows = relation.blocks[-1].stop if relation.blocks else 0
             if relation.blocks and rows != self.nodes[relation.target].count:
                 raise ValueError(f"relation '{name}' has {rows} rows, not {self.nodes[relation.target].count}")
@@ -102,19 +103,19 @@ class GraphManifest(_Strict):
         return self
 
 
-def nodes_folder(kind: str) -> str:
-    return f"nodes/{kind}"
+def nodes_folder(node_type: str) -> str:
+    return f"nodes/{node_type}"
 
 
 def block_folder(relation: str, index: int) -> str:
     return f"relations/{relation}/{index:05d}"
 
 
-def features_files(kind: str, shards: list[int] | None) -> list[str]:
+def features_files(node_type: str, shards: list[int] | None) -> list[str]:
     """Names of the files that hold a node type's features."""
     if shards is None:
-        return [f"{nodes_folder(kind)}/features.npy"]
-    return [f"{nodes_folder(kind)}/features/{index:05d}.npy" for index in range(len(shards))]
+        return [f"{nodes_folder(node_type)}/features.npy"]
+    return [f"{nodes_folder(node_type)}/features/{index:05d}.npy" for index in range(len(shards))]
 
 
 def read_manifest(folder: Place) -> GraphManifest:

@@ -65,7 +65,7 @@ def as_graph(source: Any, y: Any = None) -> Graph:
     labels, nodes = labels_of(y), graph.nodes
     if labels is not None and len(labels.values) != nodes.count:
         raise GamlpError(f"{len(labels.values)} labels for {nodes.count} nodes", hint="give one label a node")
-    return replace(graph.with_answers(labels=labels), folder=None)
+    return replace(graph.with_targets(labels=labels), folder=None)
 
 
 def labels_of(y: Any, *, numbered: bool = False) -> Labels | None:

@@ -13,7 +13,7 @@ REVERSE = "rev-"
 
 
 @dataclass(frozen=True)
-class Join:
+class DeclaredRelation:
     """One relation, source → target.
 
     Inside one type edges have no direction unless `directed`: entries go both ways, in one relation. Between two types
@@ -40,37 +40,37 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Joins:
+class RelationEnds:
     """Relations by name. `alone` is the one type that every relation joins with itself where none are declared."""
 
     declared: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     alone: str | None = ONE_TYPE
     directed: bool = False
 
-    def of(self, name: str) -> Join | None:
+    def of(self, name: str) -> DeclaredRelation | None:
         """None: a relation that is not declared, where they must be."""
         if name in self.declared:
-            return Join(name, *self.declared[name], self.directed)
-        return None if self.alone is None else Join(name, self.alone, self.alone, self.directed)
+            return DeclaredRelation(name, *self.declared[name], self.directed)
+        return None if self.alone is None else DeclaredRelation(name, self.alone, self.alone, self.directed)
 
     def check(self, types: Mapping[str, object]) -> None:
         """Refuse names that cannot be those of relations, and types that are not there."""
         for name, ends in self.declared.items():
             check_name(name)
-            for kind in ends:
-                if kind not in types:
+            for node_type in ends:
+                if node_type not in types:
                     raise GamlpError(
-                        f"--join {name}={':'.join(ends)}: there are no nodes of type '{kind}'",
+                        f"--join {name}={':'.join(ends)}: there are no nodes of type '{node_type}'",
                         hint=f"there are: {', '.join(types)}",
                     )
-            join = self.of(name)
-            if join is not None and join.reverse in self.declared:
+            relation = self.of(name)
+            if relation is not None and relation.reverse in self.declared:
                 raise GamlpError(
-                    f"relation '{join.reverse}' is called as the reverse of '{name}' will be",
+                    f"relation '{relation.reverse}' is called as the reverse of '{name}' will be",
                     hint="leave it out or rename it; --directed keeps relations as they are",
                 )
 
 
-def a(kind: str) -> str:
+def with_article(node_type: str) -> str:
     """A type with its article: `an author`, `a paper`, `a user`."""
-    return f"{'an' if kind[:1].lower() in 'aeio' else 'a'} {kind}"
+    return f"{'an' if node_type[:1].lower() in 'aeio' else 'a'} {node_type}"

@@ -23,7 +23,7 @@ def random_split(labels: Labels, fractions: Sequence[float], seed: int, stratifi
     check_fractions(fractions)
     generator = np.random.default_rng(seed)
     roles = np.zeros(len(labels.values), np.int8)
-    for members in _strata(labels, stratified and not labels.many):
+    for members in _strata(labels, stratified and not labels.multi_label):
         members = generator.permutation(members)
         cuts = np.rint(np.cumsum(fractions) * len(members)).astype(int)
         if len(members) and fractions[0] > 0:
@@ -35,7 +35,7 @@ def random_split(labels: Labels, fractions: Sequence[float], seed: int, stratifi
 
 def per_class_split(labels: Labels, train: int, valid: int, seed: int) -> Split:
     """`train` nodes of each class, then `valid` of each, at random; the other labelled nodes test."""
-    if labels.many:
+    if labels.multi_label:
         raise GamlpError("nodes with many labels cannot be split by class", hint="split by fractions")
     generator = np.random.default_rng(seed)
     roles = np.zeros(len(labels.values), np.int8)
@@ -61,7 +61,7 @@ def check_fractions(fractions: Sequence[float]) -> None:
 def classes_without_training(labels: Labels, split: Split) -> list[str]:
     """Names of classes that no training node has, though some labelled node does."""
     count = len(labels.classes)
-    if labels.many:
+    if labels.multi_label:
         seen: Array = np.asarray((labels.values[split.train] > 0).any(0))
     else:
         known = labels.values[split.train]

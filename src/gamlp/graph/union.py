@@ -32,7 +32,7 @@ class Entries:
 
 def folder_name(view: View) -> str:
     """Of a view's graph folder: its name may be too long for one."""
-    return digest(list(view.links))
+    return digest(list(view.relation_pairs))
 
 
 def union_graphs(
@@ -50,27 +50,30 @@ def union_graphs(
                 writers[view.name].nodes(view.count)
                 writers[view.name].relation(directed=view.directed(graph), weighted=view.weighted(graph))
             # Blocks follow each other in the order of a view's rows, and types come in the same order in each.
-            for kind in (graph.target, *(kind for kind in graph.node_types if kind != graph.target)):
-                for begin, end in row_ranges(graph, kind, missing, memory or _MEMORY):
+            for node_type in (
+                graph.target,
+                *(node_type for node_type in graph.node_types if node_type != graph.target),
+            ):
+                for begin, end in row_ranges(graph, node_type, missing, memory or _MEMORY):
                     read = {
                         name: entries_of(graph, graph.relations[name], begin, end)
                         for name in dict.fromkeys(name for view in missing for name in view.relations)
-                        if graph.relations[name].target == kind
+                        if graph.relations[name].target == node_type
                     }
                     for view in missing:
-                        if kind in view.types:
-                            writers[view.name].block(union_block(graph, view, kind, begin, end, read))
-                    progress(f"views, {kind}", end, graph.node_types[kind].count, "rows")
+                        if node_type in view.types:
+                            writers[view.name].block(union_block(graph, view, node_type, begin, end, read))
+                    progress(f"views, {node_type}", end, graph.node_types[node_type].count, "rows")
     return {view.name: Graph.open(folder / folder_name(view)) for view in views}
 
 
-def union_block(graph: Graph, view: View, kind: str, begin: int, end: int, read: dict[str, Entries]) -> Block:
+def union_block(graph: Graph, view: View, node_type: str, begin: int, end: int, read: dict[str, Entries]) -> Block:
     """Rows begin..end of a type in a view: duplicates of several relations become one edge, weights add up."""
-    at = view.start(kind)
+    at = view.start(node_type)
     rows, neighbours, weights = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
     for name in view.relations:
         relation = graph.relations[name]
-        if relation.target != kind:
+        if relation.target != node_type:
             continue
         found = read[name]
         rows.append(found.rows + np.int32(at))
@@ -121,10 +124,10 @@ def contained(graph: Graph, small: Relation, large: Relation) -> bool:
     return True
 
 
-def row_ranges(graph: Graph, kind: str, views: Sequence[View], memory: int) -> Iterator[tuple[int, int]]:
+def row_ranges(graph: Graph, node_type: str, views: Sequence[View], memory: int) -> Iterator[tuple[int, int]]:
     """Rows of a type in ranges whose entries, of all relations and once more of a view, fit the memory."""
-    names = {name for view in views for name in view.relations if graph.relations[name].target == kind}
-    count = graph.node_types[kind].count
+    names = {name for view in views for name in view.relations if graph.relations[name].target == node_type}
+    count = graph.node_types[node_type].count
     upto = np.zeros(count + 1, np.int64)
     for name in names:
         if graph.relations[name].blocks:

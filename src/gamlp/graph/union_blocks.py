@@ -55,9 +55,9 @@ class UnionBlocks:
         names = dict.fromkeys(name for view in self.views for name in view.relations)
         read = {
             name: entries_of(graph, graph.relations[name], begin, end)
-            for kind, begin, end in pieces
+            for node_type, begin, end in pieces
             for name in names
-            if graph.relations[name].target == kind
+            if graph.relations[name].target == node_type
         }
         made: dict[str, Any] = {}
         for view, folder in zip(self.views, self.folders):
@@ -85,15 +85,15 @@ class UnionBlocks:
         """(type, begin, end) of the rows of a range, counted within the type."""
         low, high = self.bounds[index : index + 2]
         found = []
-        for kind, start, stop in zip(self.types, self.starts, self.starts[1:]):
+        for node_type, start, stop in zip(self.types, self.starts, self.starts[1:]):
             begin, end = max(low, start), min(high, stop)
             if begin < end:
-                found.append((kind, begin - start, end - start))
+                found.append((node_type, begin - start, end - start))
         return found
 
     def _file(self, view: View, index: int) -> int:
         """Which file of a view this range makes: some ranges have no row of it."""
-        return sum(any(kind in view.types for kind, *_ in self.pieces(other)) for other in range(index))
+        return sum(any(node_type in view.types for node_type, *_ in self.pieces(other)) for other in range(index))
 
 
 def union_by_tasks(
@@ -107,21 +107,21 @@ def union_by_tasks(
     missing = tuple(view for view in views if not _is_whole(found[view.name]))
     if not missing:
         return found
-    types = tuple(kind for kind in _ordered(graph) if any(kind in view.types for view in missing))
-    starts = tuple(int(at) for at in np.cumsum([0, *(graph.node_types[kind].count for kind in types)]))
+    types = tuple(node_type for node_type in _ordered(graph) if any(node_type in view.types for view in missing))
+    starts = tuple(int(at) for at in np.cumsum([0, *(graph.node_types[node_type].count for node_type in types)]))
     names = {name for view in missing for name in view.relations}
     entries = sum(graph.relations[name].entries for name in names)
     parts = max(1, parts, -(-entries * _ENTRY_BYTES // memory))
     bounds = _even_bounds(graph, types, names, parts, exact=source.local is not None)
-    key = digest([list(bounds), [list(view.links) for view in missing]])
+    key = digest([list(bounds), [list(view.relation_pairs) for view in missing]])
     folders = tuple(_beside(found[view.name], key) for view in missing)
     work = UnionBlocks(source, types, starts, bounds, missing, folders, folder / f"{_PARTS}-{key}")
     _drop_others(folder, {work.notes.name, *(place.name for place in folders)})
     ranges = range(len(bounds) - 1)
     run(work.write, [index for index in ranges if not work.is_done(index)], "edges of views")
-    answers = [json.loads(work.note(index).read()) for index in ranges]
+    results = [json.loads(work.note(index).read()) for index in ranges]
     for view, place in zip(missing, folders):
-        made = [answer[view.name] for answer in answers if view.name in answer]
+        made = [result[view.name] for result in results if view.name in result]
         (place / MANIFEST).put(_manifest(graph, view, made).model_dump_json(indent=1).encode())
         if place.local is not None:
             place.local.rename(found[view.name].local or place.local)
@@ -160,15 +160,15 @@ def _beside(place: Place, key: str) -> Place:
 def _ordered(graph: Graph) -> Iterator[str]:
     """The target first, then as the graph has them: as in every view."""
     yield graph.target
-    yield from (kind for kind in graph.node_types if kind != graph.target)
+    yield from (node_type for node_type in graph.node_types if node_type != graph.target)
 
 
 def _even_bounds(graph: Graph, types: Sequence[str], names: set[str], parts: int, *, exact: bool) -> tuple[int, ...]:
     """Ranges with about as many rows and entries each; on an object store offsets are not asked, but guessed."""
     bounds, weights = [0], []
-    for kind in types:
-        into = [relation for name in sorted(names) if (relation := graph.relations[name]).target == kind]
-        weights.append(_Weight(graph.node_types[kind].count, into, exact))
+    for node_type in types:
+        into = [relation for name in sorted(names) if (relation := graph.relations[name]).target == node_type]
+        weights.append(_Weight(graph.node_types[node_type].count, into, exact))
     total = sum(weight.total for weight in weights)
     for part in range(1, parts):
         wanted, at = total * part // parts, 0
@@ -210,7 +210,7 @@ def _edges_alone(source: Place, views: Sequence[View]) -> Graph:
     names = dict.fromkeys(name for view in views for name in view.relations)
     return Graph(
         manifest.name,
-        {kind: Nodes(kind, entry.count, Ids(entry.count)) for kind, entry in manifest.nodes.items()},
+        {node_type: Nodes(node_type, entry.count, Ids(entry.count)) for node_type, entry in manifest.nodes.items()},
         {name: open_edges(source, name, manifest.relations[name]) for name in names},
         manifest.target,
         source.local or source,

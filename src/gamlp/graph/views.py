@@ -22,7 +22,7 @@ class View:
     """
 
     name: str
-    links: tuple[str, ...]
+    relation_pairs: tuple[str, ...]
     relations: tuple[str, ...]
     types: tuple[str, ...]
     starts: tuple[int, ...]
@@ -31,14 +31,14 @@ class View:
     def count(self) -> int:
         return self.starts[-1]
 
-    def start(self, kind: str) -> int:
-        return self.starts[self.types.index(kind)]
+    def start(self, node_type: str) -> int:
+        return self.starts[self.types.index(node_type)]
 
-    def called(self, signal: str, kind: str | None = None) -> str:
+    def called(self, signal: str, node_type: str | None = None) -> str:
         """The name of a signal on this view: `features@paper-author@author`; plain on a homogeneous graph."""
         if not self.name:
             return signal
-        return f"{signal}@{self.name}" if kind is None else f"{signal}@{self.name}@{kind}"
+        return f"{signal}@{self.name}" if node_type is None else f"{signal}@{self.name}@{node_type}"
 
     def directed(self, graph: Graph) -> bool:
         """Whether some edge leads one way alone: an undirected relation, or one with its reverse, does not."""
@@ -62,35 +62,38 @@ def whole_view(graph: Graph) -> View:
     return View("", (name,), (name,), (graph.target,), (0, graph.nodes.count))
 
 
-def view_of(graph: Graph, links: Iterable[str]) -> View:
+def view_of(graph: Graph, pairs: Iterable[str]) -> View:
     """The links of a subset that are connected with the target, and the types they connect."""
-    chosen = [link for link in graph.links if link in set(links)]
+    chosen = [relation for relation in graph.relation_pairs if relation in set(pairs)]
     types = {graph.target}
     while True:
-        ends = [(graph.relations[link].source, graph.relations[link].target) for link in chosen]
-        reached = {kind for pair in ends if set(pair) & types for kind in pair}
+        ends = [(graph.relations[relation].source, graph.relations[relation].target) for relation in chosen]
+        reached = {node_type for pair in ends if set(pair) & types for node_type in pair}
         if reached <= types:
             break
         types |= reached
-    kept = tuple(link for link in chosen if graph.relations[link].source in types)
+    kept = tuple(relation for relation in chosen if graph.relations[relation].source in types)
     if not touches_target(graph, kept):
         raise GamlpError(
-            f"the subset {'+'.join(links)} does not touch {graph.target}", hint="choose relations that lead to it"
+            f"the subset {'+'.join(pairs)} does not touch {graph.target}", hint="choose relations that lead to it"
         )
-    ordered = (graph.target, *(kind for kind in graph.node_types if kind in types and kind != graph.target))
+    ordered = (
+        graph.target,
+        *(node_type for node_type in graph.node_types if node_type in types and node_type != graph.target),
+    )
     starts = [0]
-    for kind in ordered:
-        starts.append(starts[-1] + graph.node_types[kind].count)
-    relations = tuple(name for link in kept for name in graph.links[link])
+    for node_type in ordered:
+        starts.append(starts[-1] + graph.node_types[node_type].count)
+    relations = tuple(name for relation in kept for name in graph.relation_pairs[relation])
     return View(view_name(kept), kept, relations, ordered, tuple(starts))
 
 
-def touches_target(graph: Graph, links: Iterable[str]) -> bool:
+def touches_target(graph: Graph, pairs: Iterable[str]) -> bool:
     """Whether some link leads to the target."""
-    return any(graph.relations[name].target == graph.target for link in links for name in graph.links[link])
+    return any(graph.relations[name].target == graph.target for pair in pairs for name in graph.relation_pairs[pair])
 
 
-def view_name(links: tuple[str, ...]) -> str:
+def view_name(pairs: tuple[str, ...]) -> str:
     """`paper-author+paper-term`, or a short name where that would be too long for a file's."""
-    name = "+".join(links)
-    return name if len(name) <= _LONGEST else f"{len(links)}-links-{digest(list(links))}"
+    name = "+".join(pairs)
+    return name if len(name) <= _LONGEST else f"{len(pairs)}-links-{digest(list(pairs))}"

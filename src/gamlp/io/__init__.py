@@ -27,7 +27,7 @@ from gamlp.io.locks import LOCK, locked, sole_writer
 from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory
 
 # Threads, and tasks that somebody else runs
-from gamlp.io.parallel import Tasks, Workers, each, even_ranges, usable_cores
+from gamlp.io.parallel import Tasks, Workers, even_ranges, parallel_map, usable_cores
 
 # A folder, a file or a URL
 from gamlp.io.place import Place, is_url, scratch_folder
@@ -66,7 +66,6 @@ __all__ = [
     "checksum",
     "create_array",
     "disk_full_as_error",
-    "each",
     "even_ranges",
     "format_size",
     "is_url",
@@ -77,6 +76,7 @@ __all__ = [
     "npy_header",
     "npy_size",
     "open_rows",
+    "parallel_map",
     "parse_size",
     "put_rows",
     "refuse_taken",

@@ -24,7 +24,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def each(threads: int, work: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+def parallel_map(threads: int, work: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
     """Results in no order, as they are there. The calling thread works too; the first error stops all."""
     source, lock = iter(tasks), threading.Lock()
     done: deque[R] = deque()

@@ -47,7 +47,7 @@ class FixedMixture(nn.Module):
 
     def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
         """The logits, and MLP(X^(k)) of every hop k: all weight on that one."""
-        return Branches(self(x), each_hop=self.mlp.each(x[:, 0]))
+        return Branches(self(x), each_hop=self.mlp.each_hop(x[:, 0]))
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
         """The same for every node."""

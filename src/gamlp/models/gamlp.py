@@ -160,7 +160,7 @@ class GAMLP(nn.Module):
             first, hops = self._features(x)
             # The residual of a node's own features is no hop's: every hop is read with it, as the mixture is.
             own = hops.new_zeros(1) if self.residual is None else self.residual(first[:, 0])
-            alone = self.mlp.each(hops + own.unsqueeze(-2))
+            alone = self.mlp.each_hop(hops + own.unsqueeze(-2))
             labels = None
             if self.label_attention is not None:
                 labels = self.beta * self.label_mlp(self.label_attention(self._labels(y)))

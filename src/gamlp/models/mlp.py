@@ -118,7 +118,7 @@ class MLP(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         return _linear(self.linear[-1], *self._hidden(h))
 
-    def each(self, h: Tensor) -> Tensor:
+    def each_hop(self, h: Tensor) -> Tensor:
         """Of every hop by itself: `[b, hops, d]` → `[b, hops, outputs]`."""
         found: Tensor = self(h.flatten(0, 1))
         return found.view(*h.shape[:2], -1)

@@ -38,7 +38,7 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
-def build(name: str, shape: Shape, settings: dict[str, Any], *, said: set[str] | None = None) -> nn.Module:
+def build(name: str, shape: Shape, settings: dict[str, Any], *, mentioned: set[str] | None = None) -> nn.Module:
     """A model of the recipe's settings. `said` are those a person wrote: one the model does not know is refused."""
     made = _import(name) if is_own(name) else _known(name)
     if is_own(name):
@@ -52,7 +52,7 @@ def build(name: str, shape: Shape, settings: dict[str, Any], *, said: set[str] |
             raise GamlpError(f"model '{name}' is no torch.nn.Module", hint="give a class of modules")
         return model
     accepted = set(inspect.signature(made).parameters) - {"shape"}
-    if foreign := sorted((said or set()) - accepted - {"name"}):
+    if foreign := sorted((mentioned or set()) - accepted - {"name"}):
         raise GamlpError(
             f"model '{name}' has no setting 'model.{foreign[0]}'", hint=f"it has {', '.join(sorted(accepted))}"
         )

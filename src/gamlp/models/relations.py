@@ -26,14 +26,14 @@ class SubsetMixing(nn.Module):
         super().__init__()
         self.parts = tuple(parts)
         self.width = width
-        kinds = list(dict.fromkeys(part.kind for part in parts))
-        if any(part.kind != parts[0].kind for part in parts) or parts[0].kind is not None:
-            widths = {part.kind: part.width for part in parts}
-            self.maps = nn.ModuleList(nn.Linear(widths[kind], width, bias=False) for kind in kinds)
+        node_types = list(dict.fromkeys(part.node_type for part in parts))
+        if any(part.node_type != parts[0].node_type for part in parts) or parts[0].node_type is not None:
+            widths = {part.node_type: part.width for part in parts}
+            self.maps = nn.ModuleList(nn.Linear(widths[node_type], width, bias=False) for node_type in node_types)
         else:
             self.maps = nn.ModuleList()
-        self._kind = [kinds.index(part.kind) for part in parts]
-        views = [self._kind.count(kind) for kind in self._kind]
+        self._type_index = [node_types.index(part.node_type) for part in parts]
+        views = [self._type_index.count(node_type) for node_type in self._type_index]
         first = torch.tensor([1.0 / count for count in views])
         self.weight = nn.Parameter(first[:, None, None].repeat(1, hops, width))
 
@@ -65,9 +65,9 @@ class SubsetMixing(nn.Module):
     def _mapped(self, values: Tensor, number: int) -> Tensor:
         if not self.maps:
             return values
-        kind = self.maps[self._kind[number]]
-        assert isinstance(kind, nn.Linear)
-        mapped: Tensor = kind(values[..., : kind.in_features])
+        layer = self.maps[self._type_index[number]]
+        assert isinstance(layer, nn.Linear)
+        mapped: Tensor = layer(values[..., : layer.in_features])
         return mapped
 
 
@@ -77,9 +77,9 @@ def _views(parts: Sequence[Part]) -> int:
 
 def mixing_of_features(shape: Shape, hidden: int) -> SubsetMixing | None:
     """What brings channels of features to one; None where there is one channel already."""
-    if not shape.parts or (shape.channels == 1 and shape.kinds == (None,)):
+    if not shape.parts or (shape.channels == 1 and shape.node_types == (None,)):
         return None
-    return SubsetMixing(shape.parts, shape.hops + 1, shape.features if shape.kinds == (None,) else hidden)
+    return SubsetMixing(shape.parts, shape.hops + 1, shape.features if shape.node_types == (None,) else hidden)
 
 
 def mixing_of_labels(shape: Shape) -> SubsetMixing | None:

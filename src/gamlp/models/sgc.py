@@ -42,7 +42,7 @@ class SGC(nn.Module):
 
     def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
         """MLP(X^(k)) of every hop k; those of the hop that is read are the logits."""
-        each = self.mlp.each(x[:, 0])
+        each = self.mlp.each_hop(x[:, 0])
         return Branches(each[:, self.hop], each_hop=each)
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:

@@ -13,7 +13,7 @@ class Part:
     """What one channel of features is: of a view, and of one type of nodes (None: of all), `width` columns wide."""
 
     view: str
-    kind: str | None
+    node_type: str | None
     width: int
 
 
@@ -33,9 +33,9 @@ class Shape:
     label_views: tuple[str, ...] = ()
 
     @property
-    def kinds(self) -> tuple[str | None, ...]:
+    def node_types(self) -> tuple[str | None, ...]:
         """Types whose features are channels of their own, in the order of channels; (None,): one signal of all."""
-        return tuple(dict.fromkeys(part.kind for part in self.parts)) or (None,)
+        return tuple(dict.fromkeys(part.node_type for part in self.parts)) or (None,)
 
     @property
     def views(self) -> tuple[str, ...]:

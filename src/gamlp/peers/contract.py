@@ -56,7 +56,7 @@ class Report:
     epochs: int = 0
     stopped: str = ""
     tests: dict[str, dict[str, float]] = field(default_factory=dict)
-    chances: Array | None = field(default=None, repr=False, compare=False)
+    probabilities: Array | None = field(default=None, repr=False, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """Without the probabilities."""
@@ -74,7 +74,7 @@ class Workspace:
 
     hops: Path
     resources: Resources = LOCAL
-    chances: bool = False
+    probabilities: bool = False
     depths: dict[str, int] = field(default_factory=dict)
     observe: Observe | None = None
     progress: Progress = silent
@@ -119,7 +119,7 @@ def options_of(recipe: Recipe, defaults: dict[str, Any]) -> dict[str, Any]:
     for key, value in given.items():
         if key not in defaults:
             raise GamlpError(f"'{name}' has no option '{key}'", hint=f"it takes {', '.join(defaults)}")
-        kind = (int, float) if isinstance(defaults[key], float) else type(defaults[key])
-        if not isinstance(value, kind) or (isinstance(value, (int, float)) and value < 0):
+        node_type = (int, float) if isinstance(defaults[key], float) else type(defaults[key])
+        if not isinstance(value, node_type) or (isinstance(value, (int, float)) and value < 0):
             raise GamlpError(f"'model.options.{key}' of '{name}' is {value!r}", hint=f"such as {defaults[key]!r}")
     return defaults | given

@@ -21,9 +21,9 @@ from gamlp.training.batches import HopRows
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine
 from gamlp.training.rows import Prepared, plan_of, rows_of
-from gamlp.training.scores import full_report, logits_of, probabilities, summary
+from gamlp.training.scores import full_report, logits_of, summary, to_probabilities
 from gamlp.training.seeds import bundle_of, fit_prepared
-from gamlp.training.typed import ready
+from gamlp.training.typed import prepare_graph
 
 INFERENCE_BATCH = 2000
 _TOOK = "seconds.json"
@@ -40,14 +40,14 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> 
         trained = time.monotonic()
         test, tests = scores_of(task, prepared, fitted, workspace, device)
         ended = time.monotonic()
-        chances = chances_of(task.graph, prepared, fitted, device) if workspace.chances else None
+        probabilities = store_probabilities(task.graph, prepared, fitted, device) if workspace.probabilities else None
         if recipe.smoothing is not None:  # smoothing must know all rows: theirs is its inference
             ended = time.monotonic()
     parameters = sum(value.numel() for value in fitted.model.parameters())
     return Report(
         recipe.model.name, seed, fitted.valid, test, Seconds(preparation, trained - begun, ended - trained),
         peak.bytes, parameters, fitted.epoch, fitted.epochs, fitted.stopped, tests,
-        chances,
+        probabilities,
     )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prep
             )  # fmt: skip
             return prepared, made + _took(folder, time.monotonic() - begun)
     features, first = features_store(task.graph, recipe, workspace)
-    rows = "all" if workspace.chances else "split"
+    rows = "all" if workspace.probabilities else "split"
     plan = plan_of(recipe).model_copy(update={"features": None, "rows": rows})
     folder = workspace.hops / f"labels-{digest([_known(task.graph), plan.model_dump()])}"
     with locked(folder):
@@ -85,7 +85,7 @@ def _ready(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Task, Reci
     folder = workspace.hops / f"made-{digest([fingerprint.structure(task.graph), settings])}"
     with locked(folder):
         begun = time.monotonic()
-        graph, recipe = ready(task.graph, recipe, folder, workspace.progress)
+        graph, recipe = prepare_graph(task.graph, recipe, folder, workspace.progress)
         return replace(task, graph=graph), recipe, _took(folder, time.monotonic() - begun)
 
 
@@ -121,16 +121,16 @@ def _took(folder: Path, seconds: float) -> float:
 
 def _known(graph: Graph) -> list[str]:
     """Of all that hops of a graph are made of."""
-    return [fingerprint.structure(graph), _features_of(graph), fingerprint.answers(graph)]
+    return [fingerprint.structure(graph), _features_of(graph), fingerprint.targets(graph)]
 
 
 def _features_of(graph: Graph) -> str:
     """Of the features of all types that have some."""
-    have = [kind for kind, nodes in graph.node_types.items() if nodes.features is not None]
+    have = [node_type for node_type, nodes in graph.node_types.items() if nodes.features is not None]
     return (
         fingerprint.features(graph)
         if have == [graph.target]
-        else digest([[kind, fingerprint.features(graph, kind)] for kind in have])
+        else digest([[node_type, fingerprint.features(graph, node_type)] for node_type in have])
     )
 
 
@@ -154,16 +154,18 @@ def scores_of(
     return summary(list(found.values()))["mean"], found
 
 
-def chances_of(graph: Graph, prepared: Prepared, fitted: Fitted, device: torch.device) -> Array:
+def store_probabilities(graph: Graph, prepared: Prepared, fitted: Fitted, device: torch.device) -> Array:
     """Probabilities of all nodes."""
     every = np.arange(graph.nodes.count)
     rows: HopRows = replace(prepared.train, rows=every, crossfit=False)
     if prepared.train.store is not prepared.store:
         rows = rows_of(prepared.store, prepared.recipe, every)
-    return probabilities_of(fitted, rows, prepared.many, device)
+    return probabilities_of(fitted, rows, prepared.multi_label, device)
 
 
-def probabilities_of(fitted: Fitted, rows: HopRows, many: bool, device: torch.device) -> Array:
+def probabilities_of(fitted: Fitted, rows: HopRows, multi_label: bool, device: torch.device) -> Array:
     """Of some rows, as they read their hops."""
     batches = rows.batches(INFERENCE_BATCH, device, 0)
-    return np.concatenate([probabilities(logits, many).cpu().numpy() for _, logits in logits_of(fitted.model, batches)])
+    return np.concatenate(
+        [to_probabilities(logits, multi_label).cpu().numpy() for _, logits in logits_of(fitted.model, batches)]
+    )

@@ -14,7 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph
 from gamlp.io import PeakMemory
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
-from gamlp.peers.hops import chances_of, prepare_task, probabilities_of, scores_of
+from gamlp.peers.hops import prepare_task, probabilities_of, scores_of, store_probabilities
 from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagation
 from gamlp.propagation import Operator
 from gamlp.recipe import Recipe
@@ -51,7 +51,7 @@ def propagate_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace
     valid = {name: value for name, value in _scores(task.graph, found, "valid").items() if name in ("loss", "score")}
     return Report(
         recipe.model.name, seed, valid, _scores(task.graph, found, "test"), Seconds(0.0, 0.0, seconds), peak.bytes,
-        parameters=0, chances=found if workspace.chances else None,
+        parameters=0, probabilities=found if workspace.probabilities else None,
     )  # fmt: skip
 
 
@@ -63,12 +63,16 @@ def smoothed(base: Run) -> Run:
         settings, labels = recipe.smoothing, task.graph.nodes.labels
         assert settings is not None
         check_room(task.graph, workspace.resources.memory)
-        report = base(task, recipe, seed, replace(workspace, chances=True))
-        assert report.chances is not None and labels is not None
+        report = base(task, recipe, seed, replace(workspace, probabilities=True))
+        assert report.probabilities is not None and labels is not None
         with PeakMemory() as peak:
             begun = time.monotonic()
             found = correct_and_smooth(
-                task.graph, report.chances, settings, threads=workspace.resources.threads, progress=workspace.progress
+                task.graph,
+                report.probabilities,
+                settings,
+                threads=workspace.resources.threads,
+                progress=workspace.progress,
             )
             took = time.monotonic() - begun
         valid = _scores(task.graph, found, "valid")
@@ -77,8 +81,8 @@ def smoothed(base: Run) -> Run:
             valid={name: valid[name] for name in report.valid if name in valid},
             test=_scores(task.graph, found, "test"),
             seconds=replace(report.seconds, inference=report.seconds.inference + took),
-            peak_memory=max(report.peak_memory, peak.bytes + report.chances.nbytes),
-            chances=found if workspace.chances else None,
+            peak_memory=max(report.peak_memory, peak.bytes + report.probabilities.nbytes),
+            probabilities=found if workspace.probabilities else None,
         )
 
     return run
@@ -112,29 +116,31 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) ->
     machine = Machine(device, workspace.resources.memory)
     training = 0.0
     best: _Round | None = None
-    said: Array | None = None
+    predicted: Array | None = None
     workspace.hops.mkdir(parents=True, exist_ok=True)
     with PeakMemory() as peak, TemporaryDirectory(dir=workspace.hops) as folder:
         once = recipe.changed({"training.reuse": 0})
-        prepared, preparation = prepare_task(task, once, replace(workspace, chances=True))
+        prepared, preparation = prepare_task(task, once, replace(workspace, probabilities=True))
         for number in range(recipe.training.reuse + 1):
             begun = time.monotonic()
-            if said is not None:
-                prepared = _told_again(task.graph, prepared, said, Path(folder) / f"round-{number}", workspace)
+            if predicted is not None:
+                prepared = _with_predictions(
+                    task.graph, prepared, predicted, Path(folder) / f"round-{number}", workspace
+                )
                 preparation += time.monotonic() - begun
                 begun = time.monotonic()
             fitted = fit_prepared(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
             here = _Round(prepared, fitted)
             best = here if best is None or here.beats(best, recipe.training.monitor) else best
             if number < recipe.training.reuse:
-                said = _said(task.graph, prepared, fitted, workspace)
+                predicted = _predicted(task.graph, prepared, fitted, workspace)
             training += time.monotonic() - begun
         assert best is not None
         begun = time.monotonic()
         test, tests = scores_of(task, best.prepared, best.fitted, workspace, device)
         ended = time.monotonic()
-        wanted = workspace.chances or recipe.smoothing is not None
-        found = chances_of(task.graph, best.prepared, best.fitted, device) if wanted else None
+        wanted = workspace.probabilities or recipe.smoothing is not None
+        found = store_probabilities(task.graph, best.prepared, best.fitted, device) if wanted else None
     kept = best.fitted
     parameters = sum(value.numel() for value in kept.model.parameters())
     return Report(
@@ -143,18 +149,20 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) ->
     )  # fmt: skip
 
 
-def _said(graph: Graph, prepared: Prepared, fitted: Fitted, workspace: Workspace) -> Array:
+def _predicted(graph: Graph, prepared: Prepared, fitted: Fitted, workspace: Workspace) -> Array:
     """Probabilities of all nodes; of training rows as they were trained on, without their own fold's labels."""
     device = choose_device(workspace.resources.device)
-    found = chances_of(graph, prepared, fitted, device)
+    found = store_probabilities(graph, prepared, fitted, device)
     if prepared.train.crossfit:
-        found[prepared.train.rows] = probabilities_of(fitted, prepared.train, prepared.many, device)
+        found[prepared.train.rows] = probabilities_of(fitted, prepared.train, prepared.multi_label, device)
     return found
 
 
-def _told_again(graph: Graph, prepared: Prepared, said: Array, folder: Path, workspace: Workspace) -> Prepared:
+def _with_predictions(
+    graph: Graph, prepared: Prepared, predicted: Array, folder: Path, workspace: Workspace
+) -> Prepared:
     """The same rows and hops of features; hops of labels from training labels and what was said of other rows."""
-    nodes = replace(graph.nodes, features=Features(said))
+    nodes = replace(graph.nodes, features=Features(predicted))
     checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/features.npy")}
     graph = replace(graph, node_types={**graph.node_types, graph.target: nodes}, checksums=checksums)
     plan = plan_of(prepared.recipe)
@@ -180,10 +188,10 @@ def _spreading(recipe: Recipe) -> _Spreading:
         raise GamlpError(f"'model.options.{key}' of label propagation: {first['msg']}", hint=hint) from error
 
 
-def _scores(graph: Graph, chances: Array, part: str) -> dict[str, float]:
+def _scores(graph: Graph, probabilities: Array, part: str) -> dict[str, float]:
     labels, rows = graph.nodes.labels, labelled(graph, part)
     assert labels is not None
-    return report_of(chances[rows], labels.values[rows]) if len(rows) else {}
+    return report_of(probabilities[rows], labels.values[rows]) if len(rows) else {}
 
 
 def _refuse_other_graphs(task: Task, recipe: Recipe, what: str) -> None:

@@ -19,8 +19,8 @@ from gamlp.peers.contract import Report, Seconds, Task, Workspace
 from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
-from gamlp.report import SeedScores, Timings, content_of_chances, write_page
-from gamlp.run import LOCAL, Resources, Written, write_chances
+from gamlp.report import SeedScores, Timings, content_of_probabilities, write_page
+from gamlp.run import LOCAL, Resources, Written, write_probabilities
 from gamlp.training.run_folder import METHOD_RUN
 from gamlp.training.scores import best_of, summary
 
@@ -35,9 +35,9 @@ class Single:
     method: str
     reports: dict[int, Report]
     best: int
-    chances: Array
+    probabilities: Array
     predictions: Written
-    many: bool = False
+    multi_label: bool = False
 
     def scores(self, part: str) -> dict[str, Any]:
         """Mean and deviation over seeds of `valid` or `test`."""
@@ -59,15 +59,20 @@ def run_method(
             shutil.rmtree(out)
         raise
     best = best_of({seed: report.valid for seed, report in reports.items()}, recipe.training.monitor)
-    chances = np.load(_chances_path(out, best), mmap_mode="r", allow_pickle=False)
+    probabilities = np.load(_probabilities_path(out, best), mmap_mode="r", allow_pickle=False)
     labels = graph.nodes.labels
     assert labels is not None
-    written = write_chances(
-        _parts(chances), len(chances), labels, graph.nodes.ids, out / "predictions.parquet", progress=progress
+    written = write_probabilities(
+        _parts(probabilities),
+        len(probabilities),
+        labels,
+        graph.nodes.ids,
+        out / "predictions.parquet",
+        progress=progress,
     )
-    single = Single(out, known.name, reports, best, chances, written, labels.many)
+    single = Single(out, known.name, reports, best, probabilities, written, labels.multi_label)
     scores = {"seeds": {seed: report.as_json() for seed, report in reports.items()}, **single.scores("test")}
-    write_json(out / "evaluation.json", {**scores, "valid": single.scores("valid"), "many": labels.many})
+    write_json(out / "evaluation.json", {**scores, "valid": single.scores("valid"), "many": labels.multi_label})
     _write_page(single, graph, recipe)
     return single
 
@@ -87,8 +92,8 @@ def _write_page(single: Single, graph: Graph, recipe: Recipe) -> None:
     )
     texts = [(single.path / "seeds" / f"{seed}.metrics.jsonl").read_text() for seed in reports]
     lines = [json.loads(line) for text in texts for line in text.splitlines()]
-    content = content_of_chances(
-        graph, {single.best: single.chances}, seeds, recipe,
+    content = content_of_probabilities(
+        graph, {single.best: single.probabilities}, seeds, recipe,
         lines=lines, timings=times, parameters=reports[single.best].parameters,
     )  # fmt: skip
     write_page(content, single.path / "report.html")
@@ -96,7 +101,7 @@ def _write_page(single: Single, graph: Graph, recipe: Recipe) -> None:
 
 def _claim(graph: Graph, recipe: Recipe, out: Path) -> bool:
     """The folder is new (gives True), or holds the same run."""
-    known_by = [fingerprint.structure(graph), fingerprint.features(graph), fingerprint.answers(graph)]
+    known_by = [fingerprint.structure(graph), fingerprint.features(graph), fingerprint.targets(graph)]
     about = {"graph": digest(known_by), "name": graph.name, "recipe": recipe.model_dump(mode="json")}
     known = out / METHOD_RUN
     if known.exists():
@@ -118,21 +123,21 @@ def _seed(task: Task, recipe: Recipe, seed: int, out: Path, resources: Resources
         content = json.loads(path.read_text())
         return Report(**{**content, "seconds": Seconds(**content["seconds"])})
     lines: list[dict[str, Any]] = []
-    workspace = Workspace(out / "hops", resources, chances=True, observe=lines.append, progress=progress)
+    workspace = Workspace(out / "hops", resources, probabilities=True, observe=lines.append, progress=progress)
     report = run(task, recipe, seed, workspace)
-    assert report.chances is not None
-    with atomic_file(_chances_path(out, seed)) as new:
-        save_array(new, report.chances)
+    assert report.probabilities is not None
+    with atomic_file(_probabilities_path(out, seed)) as new:
+        save_array(new, report.probabilities)
     write_text(out / "seeds" / f"{seed}.metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     write_json(path, report.as_json())
-    return replace(report, chances=None)
+    return replace(report, probabilities=None)
 
 
-def _chances_path(out: Path, seed: int) -> Path:
+def _probabilities_path(out: Path, seed: int) -> Path:
     return out / "seeds" / f"{seed}.npy"
 
 
-def _parts(chances: Array) -> Iterator[tuple[Array, Array]]:
-    for begin in range(0, len(chances), _ROWS):
-        rows = np.arange(begin, min(begin + _ROWS, len(chances)))
-        yield rows, np.asarray(chances[begin : begin + len(rows)])
+def _parts(probabilities: Array) -> Iterator[tuple[Array, Array]]:
+    for begin in range(0, len(probabilities), _ROWS):
+        rows = np.arange(begin, min(begin + _ROWS, len(probabilities)))
+        yield rows, np.asarray(probabilities[begin : begin + len(rows)])

@@ -10,7 +10,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels
-from gamlp.io import available_memory, each, even_ranges, format_size, usable_cores
+from gamlp.io import available_memory, even_ranges, format_size, parallel_map, usable_cores
 from gamlp.kernel import LANES, HopTask, hop
 from gamlp.progress import Progress, silent
 from gamlp.propagation import Operator, allocate, check_neighbours, factors
@@ -71,7 +71,7 @@ def spread(
                 hop(task, *limits)
                 finish(task.start + limits[0], task.start + limits[1], task.dst)
 
-            for _ in each(threads or usable_cores(), work, ranges):
+            for _ in parallel_map(threads or usable_cores(), work, ranges):
                 pass
         here, there = there, here
         progress("spread", number, steps, "steps")
@@ -118,19 +118,19 @@ def label_propagation(
     """
     rows = training_rows(graph)
     labels = _labels(graph)
-    told = labels.hot(rows)
-    first = np.zeros((graph.nodes.count, told.shape[1] + labels.many), np.float32)
-    first[rows, : told.shape[1]] = told
-    if labels.many:
+    known = labels.hot(rows)
+    first = np.zeros((graph.nodes.count, known.shape[1] + labels.multi_label), np.float32)
+    first[rows, : known.shape[1]] = known
+    if labels.multi_label:
         first[rows, -1] = 1.0
     found = spread(
         graph, first, alpha=alpha, steps=steps, operator=operator or Operator(loops=False),
         held=rows if clamped else None, threads=threads, progress=progress,
     )  # fmt: skip
-    mass = found[:, -1:] if labels.many else found.sum(1, keepdims=True)
+    mass = found[:, -1:] if labels.multi_label else found.sum(1, keepdims=True)
     reached = mass > np.finfo(np.float32).tiny
-    values = found[:, : told.shape[1]] / np.where(reached, mass, 1.0)
-    return np.where(reached, values.clip(0.0, 1.0), told.mean(0)).astype(np.float32, copy=False)
+    values = found[:, : known.shape[1]] / np.where(reached, mass, 1.0)
+    return np.where(reached, values.clip(0.0, 1.0), known.mean(0)).astype(np.float32, copy=False)
 
 
 def check_room(graph: Graph, memory: int | None = None) -> None:
@@ -146,32 +146,32 @@ def check_room(graph: Graph, memory: int | None = None) -> None:
 
 def correct_and_smooth(
     graph: Graph,
-    chances: Array,
+    probabilities: Array,
     settings: SmoothingSettings,
     *,
     threads: int | None = None,
     progress: Progress = silent,
 ) -> Array:
     """Probabilities `[n, c]` of Correct & Smooth (Huang et al., 2021) after those of a model, from training labels."""
-    if chances.shape != (graph.nodes.count, len(_labels(graph).classes)):
+    if probabilities.shape != (graph.nodes.count, len(_labels(graph).classes)):
         raise GamlpError(
-            f"predictions of shape {chances.shape} are not those of the {graph.nodes.count:,} nodes of '{graph.name}'"
+            f"predictions of shape {probabilities.shape} for the {graph.nodes.count:,} nodes of '{graph.name}'"
         )
-    found = chances
+    found = probabilities
     if settings.correct_steps:
         found = correct(graph, found, settings, threads=threads, progress=progress)
     if settings.smooth_steps:
         found = smooth(graph, found, settings, threads=threads, progress=progress)
     found = found.clip(0.0, 1.0)
-    if _labels(graph).many:
+    if _labels(graph).multi_label:
         return found
     total = found.sum(1, keepdims=True)
-    return np.where(total > 0, found / np.where(total > 0, total, 1.0), chances).astype(np.float32, copy=False)
+    return np.where(total > 0, found / np.where(total > 0, total, 1.0), probabilities).astype(np.float32, copy=False)
 
 
 def correct(
     graph: Graph,
-    chances: Array,
+    probabilities: Array,
     settings: SmoothingSettings,
     *,
     threads: int | None = None,
@@ -183,8 +183,8 @@ def correct(
     rows keep their errors on the way. Rows that no error reaches stay as they are.
     """
     rows = training_rows(graph)
-    error = np.zeros(chances.shape, np.float32)
-    error[rows] = _labels(graph).hot(rows) - chances[rows]
+    error = np.zeros(probabilities.shape, np.float32)
+    error[rows] = _labels(graph).hot(rows) - probabilities[rows]
     found = spread(
         graph, error, alpha=settings.correct_alpha, steps=settings.correct_steps, operator=_operator(settings),
         held=None if settings.autoscale else rows, bounds=(-1.0, 1.0) if settings.autoscale else None,
@@ -192,17 +192,17 @@ def correct(
     )  # fmt: skip
     if not settings.autoscale:
         found *= np.float32(settings.scale)
-        return chances + found
+        return probabilities + found
     size = np.abs(found).sum(1, keepdims=True)
     wanted = float(np.abs(error[rows]).sum(1).mean())
     # As in the authors' code: an error a thousand times smaller than the mean is noise, not a direction to go.
     found *= np.where(size * 1000 > wanted, wanted / np.where(size > 0, size, 1.0), 1.0)
-    return chances + found
+    return probabilities + found
 
 
 def smooth(
     graph: Graph,
-    chances: Array,
+    probabilities: Array,
     settings: SmoothingSettings,
     *,
     threads: int | None = None,
@@ -214,14 +214,14 @@ def smooth(
     """
     rows = training_rows(graph)
     labels = _labels(graph)
-    first = np.ones((len(chances), chances.shape[1] + labels.many), np.float32)
-    first[:, : chances.shape[1]] = chances
-    first[rows, : chances.shape[1]] = labels.hot(rows)
+    first = np.ones((len(probabilities), probabilities.shape[1] + labels.multi_label), np.float32)
+    first[:, : probabilities.shape[1]] = probabilities
+    first[rows, : probabilities.shape[1]] = labels.hot(rows)
     found = spread(
         graph, first, alpha=settings.smooth_alpha, steps=settings.smooth_steps, operator=_operator(settings),
-        bounds=None if labels.many else (0.0, 1.0), threads=threads, progress=progress,
+        bounds=None if labels.multi_label else (0.0, 1.0), threads=threads, progress=progress,
     )  # fmt: skip
-    return found[:, :-1] / found[:, -1:] if labels.many else found
+    return found[:, :-1] / found[:, -1:] if labels.multi_label else found
 
 
 def _operator(settings: SmoothingSettings) -> Operator:

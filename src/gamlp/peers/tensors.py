@@ -95,17 +95,17 @@ class TypedShape:
     counts: dict[str, int]
     relations: dict[str, TypedRelation]
 
-    def into(self, *kinds: str) -> tuple[str, ...]:
+    def into(self, *node_types: str) -> tuple[str, ...]:
         """Relations that lead to these types, in the graph's order."""
-        return tuple(name for name, relation in self.relations.items() if relation.target in kinds)
+        return tuple(name for name, relation in self.relations.items() if relation.target in node_types)
 
     def heard(self, layers: int) -> list[Heard]:
         """What each layer computes so that the last one knows the target nodes: all else would be for nothing."""
-        kinds, found = {self.target}, []
+        node_types, found = {self.target}, []
         for _ in range(layers):
-            relations = self.into(*kinds)
-            found.append(Heard(relations, tuple(kind for kind in self.counts if kind in kinds)))
-            kinds |= {self.relations[name].source for name in relations}
+            relations = self.into(*node_types)
+            found.append(Heard(relations, tuple(node_type for node_type in self.counts if node_type in node_types)))
+            node_types |= {self.relations[name].source for name in relations}
         return found[::-1]
 
 
@@ -113,7 +113,7 @@ class Heard(NamedTuple):
     """Of a layer: the relations that it listens to, and the types that it gives."""
 
     relations: tuple[str, ...]
-    kinds: tuple[str, ...]
+    node_types: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -150,14 +150,17 @@ def typed_tensors(graph: Graph, scaling: str = "none", statistics: dict[str, Sta
     shape = TypedShape(
         graph.target,
         0 if labels is None else len(labels.classes),
-        {kind: 0 if nodes.features is None else nodes.features.width for kind, nodes in graph.node_types.items()},
-        {kind: nodes.count for kind, nodes in graph.node_types.items()},
+        {
+            node_type: 0 if nodes.features is None else nodes.features.width
+            for node_type, nodes in graph.node_types.items()
+        },
+        {node_type: nodes.count for node_type, nodes in graph.node_types.items()},
         {name: _typed_relation(relation) for name, relation in graph.relations.items()},
     )
     known = statistics or {}
     x = {
-        kind: None if nodes.features is None else feature_tensor(nodes, scaling, known.get(kind))
-        for kind, nodes in graph.node_types.items()
+        node_type: None if nodes.features is None else feature_tensor(nodes, scaling, known.get(node_type))
+        for node_type, nodes in graph.node_types.items()
     }
     edges = {name: _edges(relation) for name, relation in graph.relations.items()}
     weights = {name: _weights(relation) for name, relation in graph.relations.items() if relation.weighted}
@@ -166,18 +169,18 @@ def typed_tensors(graph: Graph, scaling: str = "none", statistics: dict[str, Sta
 
 def typed_statistics(graph: Graph) -> dict[str, Statistics]:
     """Of every type's features."""
-    kinds = [kind for kind, nodes in graph.node_types.items() if nodes.features is not None]
-    return {kind: feature_statistics(replace(graph, target=kind)) for kind in kinds}
+    node_types = [node_type for node_type, nodes in graph.node_types.items() if nodes.features is not None]
+    return {node_type: feature_statistics(replace(graph, target=node_type)) for node_type in node_types}
 
 
 def check_alike(shape: TypedShape, other: TypedShape, name: str) -> None:
     """A graph that a model is scored on has the types, widths and relations that it was built for."""
     if (shape.widths, shape.relations) != (other.widths, other.relations):
         raise GamlpError(f"graph '{name}' has other types, features or relations than the graph that trains")
-    for kind, width in shape.widths.items():
-        if not width and shape.counts[kind] != other.counts[kind]:
+    for node_type, width in shape.widths.items():
+        if not width and shape.counts[node_type] != other.counts[node_type]:
             raise GamlpError(
-                f"nodes of type '{kind}' have no features: what is learnt of them does not hold in graph '{name}'",
+                f"nodes of type '{node_type}' have no features: what is learnt of them does not hold in graph '{name}'",
                 hint="give them features",
             )
 

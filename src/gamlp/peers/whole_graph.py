@@ -36,7 +36,7 @@ from gamlp.recipe import Recipe
 from gamlp.training.checks import check_trainable
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine, fit
-from gamlp.training.scores import full_report, probabilities, summary
+from gamlp.training.scores import full_report, summary, to_probabilities
 
 MakeModel = Callable[[Shape, Recipe], nn.Module]
 MakeTyped = Callable[[TypedShape, Recipe], nn.Module]
@@ -117,19 +117,19 @@ def _report(
     trained = time.monotonic()
     found = {name: full_report(fitted.model, rows.batches(0, device)) for name, rows in sides.tests.items()}
     ended = time.monotonic()
-    chances = None
-    if workspace.chances:
+    probabilities = None
+    if workspace.probabilities:
         whole = next(iter(sides.tests.values())) if not task.tests else sides.train
         with torch.no_grad():
             logits = fitted.model(whole.tensors.of_rows(None), whole.known)
-        chances = probabilities(logits, labels.many).cpu().numpy()
+        probabilities = to_probabilities(logits, labels.multi_label).cpu().numpy()
         if recipe.smoothing is not None:  # smoothing must know all rows: theirs is its inference
             ended = time.monotonic()
     parameters = sum(value.numel() for value in fitted.model.parameters())
     return Report(
         recipe.model.name, seed, fitted.valid, summary(list(found.values()))["mean"],
         Seconds(prepared - begun, trained - prepared, ended - trained), 0, parameters,
-        fitted.epoch, fitted.epochs, fitted.stopped, found if task.tests else {}, chances,
+        fitted.epoch, fitted.epochs, fitted.stopped, found if task.tests else {}, probabilities,
     )  # fmt: skip
 
 
@@ -145,8 +145,10 @@ def _sides(
     if inductive and task.graph.nodes.split is not None:
         alone = induce(task.graph, task.graph.nodes.split.train, folder / "training-graph")
     # Rows that training must not see lend it no statistics either (METHOD section 1).
-    apart = recipe.propagation.scaling == "standard" and (inductive or task.valid is not None or bool(task.tests))
-    side = reader(alone if apart else None)
+    separate_statistics = recipe.propagation.scaling == "standard" and (
+        inductive or task.valid is not None or bool(task.tests)
+    )
+    side = reader(alone if separate_statistics else None)
     whole = side(task.graph, "train")
     train = whole if alone is task.graph else side(alone, "train")
     valid = replace(whole, rows=labelled(task.graph, "valid")) if task.valid is None else side(task.valid, None)
@@ -192,9 +194,9 @@ def _rows(graph: Graph, tensors: GraphTensors, part: str | None, masked: float |
     assert labels is not None
     rows = labelled(graph, *([] if part is None else [part]))
     known = None
-    if masked is not None and not labels.many:
+    if masked is not None and not labels.multi_label:
         known = torch.full((graph.nodes.count,), UNKNOWN)
         if graph.nodes.split is not None:
-            told = torch.from_numpy(labelled(graph, "train"))
-            known[told] = torch.from_numpy(labels.values[told.numpy()].astype("int64"))
+            train = torch.from_numpy(labelled(graph, "train"))
+            known[train] = torch.from_numpy(labels.values[train.numpy()].astype("int64"))
     return GraphRows(tensors, labels.values, rows, len(labels.classes), known=known, masked=masked or 0.0)

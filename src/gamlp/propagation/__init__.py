@@ -21,7 +21,7 @@ from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator,
 from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, StoreManifest, row_numbers, side_by_side
 
 # Which subsets of relations become views
-from gamlp.propagation.subsets import Reach, choose_subsets, link_of
+from gamlp.propagation.subsets import Reach, choose_subsets, relation_pair_of
 
 __all__ = [
     "FeatureSignal",
@@ -42,7 +42,7 @@ __all__ = [
     "factors",
     "feature_statistics",
     "hops_in_memory",
-    "link_of",
+    "relation_pair_of",
     "row_numbers",
     "scaled",
     "side_by_side",

@@ -25,22 +25,25 @@ class FirstValues:
         self._graph, self._plan, self._readers = graph, plan, readers
         self._scaled: dict[str, Read] = {}
 
-    def of(self, view: View, kinds: tuple[str, ...]) -> Read:
+    def of(self, view: View, node_types: tuple[str, ...]) -> Read:
         """Features of some types at their places in a view; zero rows elsewhere."""
         if not self._readers:
             return unread
-        if view.types == kinds == (self._graph.target,):
+        if view.types == node_types == (self._graph.target,):
             return self._type(self._graph.target)
-        width = features_of(self._graph, kinds[0]).width
-        pieces = [(view.start(kind), self._graph.node_types[kind].count, self._type(kind)) for kind in kinds]
+        width = features_of(self._graph, node_types[0]).width
+        pieces = [
+            (view.start(node_type), self._graph.node_types[node_type].count, self._type(node_type))
+            for node_type in node_types
+        ]
         return stacked([(start, start + count, read) for start, count, read in pieces], view.count, width)
 
-    def _type(self, kind: str) -> Read:
+    def _type(self, node_type: str) -> Read:
         assert self._plan is not None
-        if kind not in self._scaled:
-            plan, features = self._plan, features_of(self._graph, kind)
-            self._scaled[kind] = scaled(features, plan.scaling, given_statistics(self._graph, plan, features))
-        return self._scaled[kind]
+        if node_type not in self._scaled:
+            plan, features = self._plan, features_of(self._graph, node_type)
+            self._scaled[node_type] = scaled(features, plan.scaling, given_statistics(self._graph, plan, features))
+        return self._scaled[node_type]
 
 
 def stacked(pieces: Sequence[tuple[int, int, Read]], count: int, width: int) -> Read:
@@ -102,8 +105,8 @@ def scaled(features: Features, scaling: str, statistics: Statistics | None = Non
     return lambda rows, columns: (features.read(rows, columns) - shift[columns]) * factor[columns]
 
 
-def features_of(graph: Graph, kind: str) -> Features:
-    features = graph.node_types[kind].features
+def features_of(graph: Graph, node_type: str) -> Features:
+    features = graph.node_types[node_type].features
     if features is None:
         raise GamlpError(f"graph '{graph.name}' has no features", hint="give node features, or propagate labels alone")
     return features

@@ -65,7 +65,7 @@ class Pass:
     def width(self) -> int:
         return sum(piece.padded for piece in self.pieces)
 
-    def moving(self, hop: int) -> tuple[Piece, ...]:
+    def with_hop(self, hop: int) -> tuple[Piece, ...]:
         """Pieces that have this hop."""
         return tuple(piece for piece in self.pieces if piece.signal.hops >= hop)
 

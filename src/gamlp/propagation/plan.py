@@ -91,13 +91,13 @@ class Plan(_Frozen):
     labels: LabelSignal | None = None
     rows: str = "all"
     subsets: tuple[tuple[str, ...], ...] | None = None
-    apart: bool = False
+    separate_types: bool = False
 
     def views(self, graph: Graph) -> list[View]:
         """The graphs of one kind of node and edge that hops are computed on."""
         if not graph.heterogeneous:
             return [whole_view(graph)]
-        subsets = (tuple(graph.links),) if self.subsets is None else self.subsets
+        subsets = (tuple(graph.relation_pairs),) if self.subsets is None else self.subsets
         found = {view.name: view for view in (view_of(graph, subset) for subset in subsets)}
         return list(found.values())
 

@@ -41,7 +41,7 @@ class Signal:
     rows: Array | None
     parts: tuple[Part, ...]
     view: View | None = None
-    kinds: tuple[str, ...] = ()  # types whose features are in it
+    node_types: tuple[str, ...] = ()  # types whose features are in it
 
     @property
     def nodes(self) -> int:
@@ -73,13 +73,13 @@ def outline(graph: Graph, plan: Plan, rows: Array | None, *, readers: bool = Tru
                     structure,
                     name,
                     view=view,
-                    kinds=kinds,
-                    apart=plan.apart,
+                    node_types=node_types,
+                    separate_types=plan.separate_types,
                     first=first,
                     kept=kept,
                 )
                 for name in plan.features.names
-                for kinds in signal_kinds(graph, view, plan.apart)
+                for node_types in signal_types(graph, view, plan.separate_types)
             ]
         if plan.labels is not None:
             signals += _labels(graph, plan.labels, rows, structure, view, kept, readers)
@@ -88,9 +88,9 @@ def outline(graph: Graph, plan: Plan, rows: Array | None, *, readers: bool = Tru
     return signals
 
 
-def signal_kinds(graph: Graph, view: View, apart: bool) -> list[tuple[str, ...]]:
+def signal_types(graph: Graph, view: View, separate_types: bool) -> list[tuple[str, ...]]:
     """The types whose features make one signal together: all, or each by itself."""
-    have = tuple(kind for kind in view.types if graph.node_types[kind].features is not None)
+    have = tuple(node_type for node_type in view.types if graph.node_types[node_type].features is not None)
     if not have:
         lacking = " or ".join(view.types)
         raise GamlpError(
@@ -99,12 +99,14 @@ def signal_kinds(graph: Graph, view: View, apart: bool) -> list[tuple[str, ...]]
             else f"graph '{graph.name}' has no features",
             hint="give node features, or propagate labels alone",
         )
-    if apart and view.name:
-        return [(kind,) for kind in have]
-    widths = {kind: features_of(graph, kind).width for kind in have}
+    if separate_types and view.name:
+        return [(node_type,) for node_type in have]
+    widths = {node_type: features_of(graph, node_type).width for node_type in have}
     if len(set(widths.values())) > 1:
-        told = ", ".join(f"{kind} {width}" for kind, width in widths.items())
-        raise GamlpError(f"types have features of different widths ({told})", hint="set relations.apart to yes")
+        message = ", ".join(f"{node_type} {width}" for node_type, width in widths.items())
+        raise GamlpError(
+            f"types have features of different widths ({message})", hint="set relations.separate_types to yes"
+        )
     return [have]
 
 
@@ -116,28 +118,28 @@ def feature_signal(
     name: str = "features",
     *,
     view: View | None = None,
-    kinds: tuple[str, ...] | None = None,
-    apart: bool = False,
+    node_types: tuple[str, ...] | None = None,
+    separate_types: bool = False,
     first: FirstValues | None = None,
     kept: Array | None = None,
 ) -> Signal:
     """Features as a signal; without the structure's fingerprint it has no key, and cannot be stored."""
     view = view or whole_view(graph)
-    kinds = kinds or (graph.target,)
-    features = features_of(graph, kinds[0])
+    node_types = node_types or (graph.target,)
+    features = features_of(graph, node_types[0])
     operator = plan.names[name]
     settings = {"operator": operator.model_dump(), **plan.model_dump(include={"scaling", "dtype"})}
     statistics = given_statistics(graph, plan, features)
     if statistics is not None:
         settings["statistics"] = digest([statistics.mean, statistics.deviation])  # not thousands of numbers
-    made = [fingerprint.features(graph, kind) for kind in kinds] if structure is not None else []
-    contents: Any = made[0] if made and not view.name else [[*kinds], made]
+    made = [fingerprint.features(graph, node_type) for node_type in node_types] if structure is not None else []
+    contents: Any = made[0] if made and not view.name else [[*node_types], made]
     key = "" if structure is None else digest([structure, contents, settings])
-    read = (first or FirstValues(graph, plan)).of(view, kinds)
-    called = view.called(name, kinds[0] if apart else None)
+    read = (first or FirstValues(graph, plan)).of(view, node_types)
+    called = view.called(name, node_types[0] if separate_types else None)
     part = Part(0, read, rows if kept is None else kept)
     width = features.width
-    return Signal(called, key, settings, plan.hops, width, operator, plan.dtype, rows, (part,), view, kinds)
+    return Signal(called, key, settings, plan.hops, width, operator, plan.dtype, rows, (part,), view, node_types)
 
 
 def training_rows(split: Split) -> Array:
@@ -161,14 +163,14 @@ def _labels(
         lacks = "labels" if labels is None else "split" if split is None else "training rows"
         raise GamlpError(f"graph '{graph.name}' has no {lacks}", hint="propagate features alone (--label-hops 0)")
     count, width = view.count, len(labels.classes)
-    if not labels.many and int(labels.values[train].max()) >= width:
+    if not labels.multi_label and int(labels.values[train].max()) >= width:
         raise GamlpError(
             f"graph '{graph.name}' is damaged: label {labels.values[train].max()} of {width} classes",
             hint="verify the graph with gamlp info, and build it again",
         )
-    said = features_of(graph, graph.target) if plan.soft else None
-    if said is not None and said.width != width:
-        raise GamlpError(f"soft labels of {said.width} columns for {width} classes of graph '{graph.name}'")
+    soft_labels = features_of(graph, graph.target) if plan.soft else None
+    if soft_labels is not None and soft_labels.width != width:
+        raise GamlpError(f"soft labels of {soft_labels.width} columns for {width} classes of graph '{graph.name}'")
     folds = folds_of(train, plan) if plan.folds > 1 else np.zeros(len(train), np.int64)
 
     def reader(without: int | None) -> Read:
@@ -180,7 +182,11 @@ def _labels(
 
         def read(rows: Any, columns: slice) -> Array:
             numbers = np.arange(*rows.indices(count)) if isinstance(rows, slice) else rows
-            hot = np.zeros((len(numbers), width), np.float32) if said is None else np.array(said.read(numbers))
+            hot = (
+                np.zeros((len(numbers), width), np.float32)
+                if soft_labels is None
+                else np.array(soft_labels.read(numbers))
+            )
             known = np.flatnonzero(inside[numbers])
             hot[known] = labels.hot(numbers[known])
             return hot[:, columns]
@@ -189,7 +195,7 @@ def _labels(
 
     common = plan.model_dump(include={"operator", "dtype"})
     source = [structure, fingerprint.training_labels(graph), common]
-    if said is not None:
+    if soft_labels is not None:
         source.append(fingerprint.features(graph))
     all_labels = Signal(
         view.called("labels"),

@@ -17,7 +17,7 @@ from gamlp.recipe import RelationsSettings
 FEW = 16  # subsets: as many as auto takes without choosing
 _COUNTABLE = 12  # links whose subsets are listed; of more, subsets are drawn
 _TRIES = 64  # draws for every subset of a sample, before there seem to be no further ones
-_TOLD = 5  # notes that are written out; of more, their number is
+_MOST_NOTES = 5  # notes that are written out; of more, their number is
 Subset = tuple[str, ...]
 Key = tuple[bool, frozenset[tuple[str, int]]]
 
@@ -44,18 +44,18 @@ def choose_subsets(graph: Graph, wanted: RelationsSettings, reach: Reach) -> Cho
     same = _Sameness(graph, reach)
     if isinstance(wanted.subsets, tuple):
         return _listed(graph, wanted.subsets, same)
-    links = list(graph.links)
+    pairs = list(graph.relation_pairs)
     if wanted.subsets == "one":
-        return Chosen((tuple(links),))
-    if len(links) > _COUNTABLE:
+        return Chosen((tuple(pairs),))
+    if len(pairs) > _COUNTABLE:
         if wanted.subsets == "all":
             raise GamlpError(
-                f"{len(links)} relations have {2 ** len(links) - 1:,} subsets",
+                f"{len(pairs)} relations have {2 ** len(pairs) - 1:,} subsets",
                 hint="set relations.subsets to sample, or to a list",
             )
-        drawn = _drawn(links, wanted)
+        drawn = _drawn(pairs, wanted)
         return _distinct(graph, drawn, same, wanted.count)
-    listed = [tuple(subset) for size in range(1, len(links) + 1) for subset in itertools.combinations(links, size)]
+    listed = [tuple(subset) for size in range(1, len(pairs) + 1) for subset in itertools.combinations(pairs, size)]
     found = _distinct(graph, listed, same)
     if wanted.subsets == "all" or (wanted.subsets == "auto" and len(found.subsets) <= FEW):
         return found
@@ -65,29 +65,29 @@ def choose_subsets(graph: Graph, wanted: RelationsSettings, reach: Reach) -> Cho
 
 
 def _listed(graph: Graph, subsets: tuple[Subset, ...], same: _Sameness) -> Chosen:
-    links = [tuple(link_of(graph, name) for name in subset) for subset in subsets]
-    for subset in links:
+    pairs = [tuple(relation_pair_of(graph, name) for name in subset) for subset in subsets]
+    for subset in pairs:
         view_of(graph, subset)  # refuses one that leaves the target aside
-    return _distinct(graph, links, same)
+    return _distinct(graph, pairs, same)
 
 
-def link_of(graph: Graph, name: str) -> str:
+def relation_pair_of(graph: Graph, name: str) -> str:
     """The link a relation belongs to, by its own name or its reverse's."""
-    for link, relations in graph.links.items():
+    for pair, relations in graph.relation_pairs.items():
         if name in relations:
-            return link
+            return pair
     near = difflib.get_close_matches(name, graph.relations, 1)
     raise GamlpError(
         f"graph '{graph.name}' has no relation '{name}'" + (f": did you mean '{near[0]}'?" if near else ""),
-        hint=f"it has {', '.join(graph.links)}",
+        hint=f"it has {', '.join(graph.relation_pairs)}",
     )
 
 
-def _drawn(links: list[str], wanted: RelationsSettings) -> Iterator[Subset]:
+def _drawn(pairs: list[str], wanted: RelationsSettings) -> Iterator[Subset]:
     """Subsets by chance, each link in with probability a half."""
     random = np.random.default_rng(wanted.seed)
     for _ in range(_TRIES * wanted.count):
-        yield tuple(link for link, inside in zip(links, random.integers(0, 2, len(links))) if inside)
+        yield tuple(pair for pair, inside in zip(pairs, random.integers(0, 2, len(pairs))) if inside)
 
 
 def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: int | None = None) -> Chosen:
@@ -95,7 +95,7 @@ def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: in
     alike: dict[Key, dict[Subset, None]] = {}  # of each kind, in the order in which they came
     bare: dict[Subset, None] = {}
     for subset in subsets:
-        ordered = tuple(link for link in graph.links if link in set(subset))
+        ordered = tuple(pair for pair in graph.relation_pairs if pair in set(subset))
         if not touches_target(graph, same.with_edges(ordered)):
             bare |= {ordered: None} if touches_target(graph, ordered) else {}
             continue
@@ -116,8 +116,8 @@ def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: in
                 f"{_joined(others)} {_verb(others, 'give')} {graph.target} the same hops as {'+'.join(smallest)}: "
                 f"{len(others)} left out"
             )
-    if len(notes) > _TOLD + 1:
-        notes[_TOLD:] = [f"{len(notes) - _TOLD} more subsets are kept for others that give the same hops"]
+    if len(notes) > _MOST_NOTES + 1:
+        notes[_MOST_NOTES:] = [f"{len(notes) - _MOST_NOTES} more subsets are kept for others that give the same hops"]
     return Chosen(tuple(kept), tuple(notes))
 
 
@@ -142,17 +142,17 @@ class _Sameness:
         self._part: dict[tuple[str, str], bool] = {}
         self._edges = {
             name: fingerprint.relation(graph, name)
-            for link, names in graph.links.items()
-            if graph.relations[link].entries
+            for pair, names in graph.relation_pairs.items()
+            if graph.relations[pair].entries
             for name in names
         }
 
     def with_edges(self, subset: Iterable[str]) -> list[str]:
-        return [link for link in subset if link in self._edges]
+        return [pair for pair in subset if pair in self._edges]
 
     def key(self, subset: Subset) -> Key:
         """The relations that are felt, by content; where pairs may be in several and add up, how often too."""
-        felt = [self._graph.relations[name] for link in self._near(subset) for name in self._graph.links[link]]
+        felt = [self._graph.relations[name] for pair in self._near(subset) for name in self._graph.relation_pairs[pair]]
         ends = {(relation.source, relation.target) for relation in felt}
         # A view with weights anywhere counts a pair once for every relation that has it (gamlp.graph.union).
         adds_up = len(ends) < len(felt) and view_of(self._graph, subset).weighted(self._graph)
@@ -171,22 +171,22 @@ class _Sameness:
 
     def _near(self, subset: Subset) -> list[str]:
         """Links with edges that change a hop that is kept."""
-        links = self.with_edges(subset)
+        pairs = self.with_edges(subset)
         distance = {self._graph.target: 0}
         for step in itertools.count(1):
             new = {
-                kind
-                for link in links
-                for kind in self._ends(link)
-                if kind not in distance and set(self._ends(link)) & distance.keys()
+                node_type
+                for pair in pairs
+                for node_type in self._ends(pair)
+                if node_type not in distance and set(self._ends(pair)) & distance.keys()
             }
             if not new:
                 break
             distance |= dict.fromkeys(new, step)
-        return [link for link in links if self._felt(min(distance.get(end, 1 << 30) for end in self._ends(link)))]
+        return [pair for pair in pairs if self._felt(min(distance.get(end, 1 << 30) for end in self._ends(pair)))]
 
-    def _ends(self, link: str) -> tuple[str, str]:
-        relation = self._graph.relations[link]
+    def _ends(self, pair: str) -> tuple[str, str]:
+        relation = self._graph.relations[pair]
         return relation.source, relation.target
 
     def _felt(self, away: int) -> bool:

@@ -64,7 +64,7 @@ class RelationsSettings(Section):
     )
     count: int = Field(default=8, ge=1, le=1000, description="subsets of a sample")
     seed: int = Field(default=0, ge=0, description="of the sample, and of what is made where features are missing")
-    apart: Literal["auto", "yes", "no"] = Field(
+    separate_types: Literal["auto", "yes", "no"] = Field(
         default="auto", description="whether each type's features are a signal of their own; auto: where widths differ"
     )
     reduce: int = Field(
@@ -79,10 +79,10 @@ class RelationsSettings(Section):
     )
     embedding_epochs: int = Field(default=20, ge=1, description="of ComplEx, at most")
 
-    @field_validator("apart", mode="before")
+    @field_validator("separate_types", mode="before")
     @classmethod
-    def _as_words(cls, apart: Any) -> Any:
-        return {True: "yes", False: "no"}[apart] if isinstance(apart, bool) else apart  # YAML reads yes as true
+    def _as_words(cls, value: Any) -> Any:
+        return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value  # YAML reads yes as true
 
     @field_validator("subsets", mode="before")
     @classmethod

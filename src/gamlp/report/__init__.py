@@ -1,7 +1,7 @@
 """report.html: one page with everything a run has to tell, in one file."""
 
 # What a page says, as plain numbers and texts
-from gamlp.report.content import SeedScores, Timings, content_of_chances, content_of_run
+from gamlp.report.content import SeedScores, Timings, content_of_probabilities, content_of_run
 
 # Who looks on while rows are scored; weights over hops by degree
 from gamlp.report.observed import Observed, listening
@@ -13,7 +13,7 @@ __all__ = [
     "Observed",
     "SeedScores",
     "Timings",
-    "content_of_chances",
+    "content_of_probabilities",
     "content_of_run",
     "listening",
     "render",

@@ -77,7 +77,7 @@ def curves_of(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def confusion_of(frame: Frame | None, tally: Tally | None) -> Content | None:
-    if frame is None or frame.many or tally is None:
+    if frame is None or frame.multi_label or tally is None:
         return None
     return {"classes": list(frame.named), "others": frame.others, "counts": tally.confusion.tolist()}
 
@@ -118,7 +118,7 @@ def weights_of(weights: WeightsByDegree | None) -> Content | None:
     if weights is None:
         return None
     ranges = [
-        {"told": one.told, "rows": one.rows, "features": one.features, "labels": one.labels} for one in weights.ranges
+        {"told": one.text, "rows": one.rows, "features": one.features, "labels": one.labels} for one in weights.ranges
     ]
     return {"ranges": ranges, "first_label_hop": weights.first_label_hop, "sampled": weights.sampled}
 
@@ -185,12 +185,12 @@ def content_of_run(
     recipe, lines, kept = run.recipe(), run.metrics(), run.timings()
     seeds = []
     for seed, bundle in bundles.items():
-        told = bundle.report
+        report = bundle.report
         scores = {} if evaluation is None else {int(name): value for name, value in evaluation["seeds"].items()}
         spent = [line.get("seconds") or 0.0 for line in lines if line["seed"] == seed]
         seeds.append(
-            SeedScores(seed, told["valid"], scores.get(seed, {}), told["epoch"], told["epochs"],
-                       sum(spent) if spent else None, told["stopped"])
+            SeedScores(seed, report["valid"], scores.get(seed, {}), report["epoch"], report["epochs"],
+                       sum(spent) if spent else None, report["stopped"])
         )  # fmt: skip
     best = best_seed(bundles, recipe.training.monitor)
     graph = observed.graph
@@ -210,7 +210,8 @@ def content_of_run(
     notes = [] if graph is not None else ["The run's graph was not at hand: nodes are named by their row numbers."]
     return _content(
         title=store.manifest.graph if graph is None else graph.name,
-        graph=graph, classes=bundles[best].classes, many=bundles[best].many, part=part, seeds=seeds, best=best,
+        graph=graph, classes=bundles[best].classes, multi_label=bundles[best].multi_label, part=part, seeds=seeds,
+        best=best,
         recipe=recipe, frame=observed.frame, tallies=observed.tallies, weights=weights,
         nodes=listed_nodes(nodes, graph, observed.degrees, found),
         curves=curves_of(lines), timings=timings, notes=notes,
@@ -218,9 +219,9 @@ def content_of_run(
     )  # fmt: skip
 
 
-def content_of_chances(
+def content_of_probabilities(
     graph: Graph,
-    chances: Mapping[int, Array],
+    probabilities: Mapping[int, Array],
     seeds: Sequence[SeedScores],
     recipe: Recipe,
     *,
@@ -242,20 +243,20 @@ def content_of_chances(
     if rows is None:
         rows = np.zeros(0, np.int64) if split is None else split.test[labels.known()[split.test]]
     degrees = degrees_of(graph)
-    frame = Frame.of(labels.classes, labels.values[rows], rows, degrees) if len(rows) and chances else None
+    frame = Frame.of(labels.classes, labels.values[rows], rows, degrees) if len(rows) and probabilities else None
     valid = {one.seed: one.valid.get("score", 0.0) for one in seeds}
-    best = max(chances or valid, key=lambda seed: valid.get(seed, 0.0))
+    best = max(probabilities or valid, key=lambda seed: valid.get(seed, 0.0))
     tallies: dict[int, Tally] = {}
     if frame is not None:
-        for seed, chance in chances.items():
+        for seed, of_seed in probabilities.items():
             tallies[seed] = Tally(frame, listed=seed == best)
             for begin in range(0, len(rows), _CHUNK):
                 some = rows[begin : begin + _CHUNK]
-                tallies[seed].add(some, np.asarray(chance[some]), labels.values[some])
+                tallies[seed].add(some, np.asarray(of_seed[some]), labels.values[some])
     nodes = tallies[best].nodes() if tallies else {}
     return _content(
-        title=title or graph.name, graph=graph, classes=labels.classes, many=labels.many, part=part, seeds=seeds,
-        best=best, recipe=recipe, frame=frame, tallies=tallies, weights=None,
+        title=title or graph.name, graph=graph, classes=labels.classes, multi_label=labels.multi_label, part=part,
+        seeds=seeds, best=best, recipe=recipe, frame=frame, tallies=tallies, weights=None,
         nodes=listed_nodes(nodes, graph, degrees), curves=curves_of(lines), timings=timings or Timings(),
         notes=list(notes), parameters=parameters,
     )  # fmt: skip
@@ -266,7 +267,7 @@ def _content(
     title: str,
     graph: Graph | None,
     classes: tuple[str, ...],
-    many: bool,
+    multi_label: bool,
     part: str,
     seeds: Sequence[SeedScores],
     best: int,
@@ -288,8 +289,8 @@ def _content(
         "gamlp": version("gamlp"),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "graph": _graph(graph, classes),
-        "many": many,
-        "score_name": "micro-F1" if many else "accuracy",
+        "many": multi_label,
+        "score_name": "micro-F1" if multi_label else "accuracy",
         "part": part,
         "rows": 0 if frame is None else frame.rows,
         "scores": {"valid": _spread([one.valid for one in seeds]), part: _spread([one.test for one in seeds])},

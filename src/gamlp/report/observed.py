@@ -33,7 +33,7 @@ class Frame:
     """
 
     classes: tuple[str, ...]
-    many: bool
+    multi_label: bool
     rows: int
     named: tuple[int, ...]
     place: Array
@@ -55,8 +55,8 @@ class Frame:
         seed: int = 0,
     ) -> Frame:
         """From the labels of the rows that will be scored, and the degrees of all nodes."""
-        many = targets.ndim == 2
-        sizes = (targets > 0).sum(0) if many else np.bincount(targets, minlength=len(classes))
+        multi_label = targets.ndim == 2
+        sizes = (targets > 0).sum(0) if multi_label else np.bincount(targets, minlength=len(classes))
         # One class too many is shown rather than called 'others'.
         some = len(classes) if len(classes) <= most_classes + 1 else most_classes
         largest = np.argsort(-sizes, kind="stable")[:some]
@@ -73,7 +73,7 @@ class Frame:
             begins = np.searchsorted(own, np.concatenate([[-1], highs[:-1]]), side="right")
             lows = own[begins]
         named_classes = tuple(int(one) for one in named)
-        return cls(classes, many, len(rows), named_classes, place, np.sort(drawn), degrees, lows, highs)
+        return cls(classes, multi_label, len(rows), named_classes, place, np.sort(drawn), degrees, lows, highs)
 
     @property
     def others(self) -> int:
@@ -86,7 +86,7 @@ class Tally:
 
     def __init__(self, frame: Frame, *, listed: bool = False, most_mistakes: int = MOST_MISTAKES) -> None:
         self.frame, self.listed, self.most_mistakes = frame, listed, most_mistakes
-        self.counts = ScoreCounts(frame.many, len(frame.classes))
+        self.counts = ScoreCounts(frame.multi_label, len(frame.classes))
         ranges = len(frame.highs)
         self.degree_right, self.degree_error, self.degree_rows = (np.zeros(ranges, np.int64) for _ in range(3))
         size = len(frame.named) + bool(frame.others)
@@ -95,13 +95,13 @@ class Tally:
         self._drawn: list[dict[str, Array]] = []
         self._worst: dict[str, Array] | None = None
 
-    def add(self, rows: Array, chance: Array, target: Array) -> None:
+    def add(self, rows: Array, probabilities: Array, target: Array) -> None:
         """A batch: probabilities `[b, c]`, labels `[b]` or `[b, c]`."""
-        right, error = self.counts.add(chance, target)
+        right, error = self.counts.add(probabilities, target)
         mistaken = error > 0
-        if not self.frame.many:
+        if not self.frame.multi_label:
             size = len(self.confusion)
-            pair = self.frame.place[target] * size + self.frame.place[chance.argmax(1)]
+            pair = self.frame.place[target] * size + self.frame.place[probabilities.argmax(1)]
             self.confusion += np.bincount(pair, minlength=size * size).reshape(size, size)
         self.mistakes += int(mistaken.sum())
         if self.frame.degrees is not None and len(self.frame.highs):
@@ -110,18 +110,18 @@ class Tally:
             np.add.at(self.degree_error, of_range, error)
             np.add.at(self.degree_rows, of_range, 1)
         if self.listed:
-            self._list(rows, chance, target, mistaken)
+            self._list(rows, probabilities, target, mistaken)
 
     def class_scores(self) -> Array:
         """Accuracy of the rows of each class; with many labels its F1, 2·right / (2·right + wrong + missed)."""
         right, wrong, missed = self.counts.right, self.counts.wrong, self.counts.missed
-        if self.frame.many:
+        if self.frame.multi_label:
             return _share(2 * right, 2 * right + wrong + missed)
         return _share(right, right + missed)
 
     def degree_scores(self) -> Array:
         """Accuracy of each range of degrees; with many labels micro-F1."""
-        twice = 2 if self.frame.many else 1
+        twice = 2 if self.frame.multi_label else 1
         return _share(twice * self.degree_right, twice * self.degree_right + self.degree_error)
 
     def nodes(self) -> dict[str, Array]:
@@ -136,28 +136,28 @@ class Tally:
         _, first = np.unique(found["row"], return_index=True)  # a mistake that was drawn too is listed once
         return {**{name: values[first] for name, values in found.items()}, "worst": rank[first]}
 
-    def _list(self, rows: Array, chance: Array, target: Array, mistaken: Array) -> None:
+    def _list(self, rows: Array, probabilities: Array, target: Array, mistaken: Array) -> None:
         drawn = np.isin(rows, self.frame.drawn, assume_unique=True)
         if drawn.any():
-            self._drawn.append(self._seen(rows[drawn], chance[drawn], target[drawn]))
+            self._drawn.append(self._seen(rows[drawn], probabilities[drawn], target[drawn]))
         if not mistaken.any():
             return
-        seen = self._seen(rows[mistaken], chance[mistaken], target[mistaken])
+        seen = self._seen(rows[mistaken], probabilities[mistaken], target[mistaken])
         before = self._worst or {name: values[:0] for name, values in seen.items()}
         both = {name: np.concatenate([before[name], seen[name]]) for name in seen}
         order = np.lexsort((both["row"], -both["chance"]))[: self.most_mistakes]
         self._worst = {name: values[order] for name, values in both.items()}
 
-    def _seen(self, rows: Array, chance: Array, target: Array) -> dict[str, Array]:
+    def _seen(self, rows: Array, probabilities: Array, target: Array) -> dict[str, Array]:
         """What the list says of nodes. `chance`: how sure the model was of its answer (its most wrong label)."""
         rows = np.asarray(rows, np.int64)
-        if not self.frame.many:
-            best, each = chance.argmax(1), np.arange(len(rows))
-            return {"row": rows, "true": target, "chosen": best, "chance": chance[each, best],
-                    "own": chance[each, target]}  # fmt: skip
-        true, chosen = target > 0.5, chance > 0.5
+        if not self.frame.multi_label:
+            best, each = probabilities.argmax(1), np.arange(len(rows))
+            return {"row": rows, "true": target, "chosen": best, "chance": probabilities[each, best],
+                    "own": probabilities[each, target]}  # fmt: skip
+        true, chosen = target > 0.5, probabilities > 0.5
         error = true ^ chosen
-        sure = np.maximum(chance, 1 - chance)
+        sure = np.maximum(probabilities, 1 - probabilities)
         most = np.where(error, sure, 0).max(1)
         return {
             "row": rows,

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from gamlp.run.prediction_table import SUFFIXES as SUFFIXES
     from gamlp.run.prediction_table import Written as Written
     from gamlp.run.prediction_table import asked_for as asked_for
-    from gamlp.run.prediction_table import chances as chances
+    from gamlp.run.prediction_table import batch_probabilities as batch_probabilities
     from gamlp.run.prediction_table import no_rows as no_rows
     from gamlp.run.prediction_table import not_kept as not_kept
     from gamlp.run.prediction_table import row_sets as row_sets
     from gamlp.run.prediction_table import table_columns as table_columns
     from gamlp.run.prediction_table import table_schema as table_schema
-    from gamlp.run.prediction_table import write_chances as write_chances
     from gamlp.run.prediction_table import write_predictions as write_predictions
+    from gamlp.run.prediction_table import write_probabilities as write_probabilities
 
     # A graph and a recipe → hops
     from gamlp.run.preparation import hops_for as hops_for
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from gamlp.run.source import check_one_model as check_one_model
     from gamlp.run.source import default_recipe as default_recipe
     from gamlp.run.source import open_source as open_source
-    from gamlp.run.source import settled as settled
+    from gamlp.run.source import resolve_recipe as resolve_recipe
     from gamlp.run.tables import Tables as Tables
     from gamlp.run.tables import from_tables as from_tables
 
@@ -70,12 +70,12 @@ _PLACES = {
     "evaluation": ("evaluate", "evaluate_rows"),
     "path": ("Outcome", "run_path"),
     "prediction_table": (
-        "SUFFIXES", "Written", "asked_for", "chances", "no_rows", "not_kept", "row_sets", "table_columns",
-        "table_schema", "write_chances", "write_predictions",
+        "SUFFIXES", "Written", "asked_for", "batch_probabilities", "no_rows", "not_kept", "row_sets", "table_columns",
+        "table_schema", "write_probabilities", "write_predictions",
     ),
     "preparation": ("hops_for", "prepare", "prepare_split", "propagate"),
     "resources": ("LOCAL", "Resources", "engine_names"),
-    "source": ("Source", "check_one_model", "default_recipe", "open_source", "settled"),
+    "source": ("Source", "check_one_model", "default_recipe", "open_source", "resolve_recipe"),
     "tables": ("Tables", "from_tables"),
     "trained": ("explain", "graph_of", "open_trained", "predict"),
     "training": ("Trained", "train", "train_run"),

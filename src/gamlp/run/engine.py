@@ -149,7 +149,9 @@ class LocalEngine:
         }
         with shared_job(prepared, seed, files, **shares) as job:
             assert files.log is not None
-            found = launch_processes(job, count, log=files.log, told=files.observed, observe=observe, progress=progress)
+            found = launch_processes(
+                job, count, log=files.log, observed_epoch=files.observed, observe=observe, progress=progress
+            )
         return fitted_of(prepared, *found)
 
     def predict(

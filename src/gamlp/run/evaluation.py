@@ -50,7 +50,7 @@ def evaluate(
         report = evaluate_run(run, trust=trust, resources=resources, watching=observed.watch)
         run.note_timings(evaluation=time.monotonic() - begun)
         page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
-        return {**report, "many": next(iter(bundles.values())).many, "report": str(page)}
+        return {**report, "many": next(iter(bundles.values())).multi_label, "report": str(page)}
     bundle = next(iter(bundles.values()))
     graph = with_classes(graph, bundle.classes)
     labels, split = graph.nodes.labels, graph.nodes.split
@@ -63,7 +63,7 @@ def evaluate(
         observed, part = Observed(graph), "test" if test else "labelled"
         report = evaluate_rows(bundles, store, rows, resources, observed.watch)
         page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device)
-    return {"graph": graph.name, "part": part, **report, "many": bundle.many, "report": str(page)}
+    return {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
 
 
 def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> Graph | None:

@@ -23,7 +23,7 @@ from gamlp.propagation import HopStore
 from gamlp.training.batches import read_batches
 from gamlp.training.bundle import Bundle
 from gamlp.training.rows import rows_of
-from gamlp.training.scores import probabilities
+from gamlp.training.scores import to_probabilities
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
 ROW_SETS = ("all", "labelled", "unlabelled", "split", *ROLES[1:])
@@ -39,14 +39,14 @@ class Written:
     seconds: float
 
 
-class Answers(Protocol):
-    """What labels can be: a bundle, or a graph's labels. `many`: a node may have several."""
+class LabelSpace(Protocol):
+    """What labels can be: a bundle, or a graph's labels. `multi_label`: a node may have several."""
 
     @property
     def classes(self) -> tuple[str, ...]: ...
 
     @property
-    def many(self) -> bool: ...
+    def multi_label(self) -> bool: ...
 
 
 def check_suffix(path: Path) -> None:
@@ -123,14 +123,14 @@ def write_predictions(
 ) -> Written:
     """Id, label, its probability and that of every class, for rows of a store; nothing is left where it fails."""
     rows = range(store.manifest.nodes) if rows is None else rows
-    parts = chances(bundle, store, rows, batch_size, device)
-    return write_chances(parts, len(rows), bundle, ids, out, each_class=each_class, progress=progress)
+    parts = batch_probabilities(bundle, store, rows, batch_size, device)
+    return write_probabilities(parts, len(rows), bundle, ids, out, each_class=each_class, progress=progress)
 
 
-def write_chances(
+def write_probabilities(
     parts: Iterable[tuple[Array, Array]],
     total: int,
-    answers: Answers,
+    space: LabelSpace,
     ids: Ids,
     out: Path,
     *,
@@ -140,18 +140,18 @@ def write_chances(
     """The same table of (row numbers, probabilities) that come from anywhere."""
     check_suffix(out)
     begun = time.monotonic()
-    schema = table_schema(answers, ids, each_class, text=".csv" in out.suffixes)
+    schema = table_schema(space, ids, each_class, text=".csv" in out.suffixes)
     done = 0
     with _new_table(out, schema) as write:
-        for some, chance in parts:
-            write(table_columns(answers, schema, ids.take(some), chance, each_class))
+        for some, probabilities in parts:
+            write(table_columns(space, schema, ids.take(some), probabilities, each_class))
             done += len(some)
             progress("predict", done, total, "rows")
     return Written(out, done, time.monotonic() - begun)
 
 
 @torch.no_grad()
-def chances(
+def batch_probabilities(
     bundle: Bundle,
     store: HopStore,
     rows: range | Array,
@@ -162,17 +162,20 @@ def chances(
     model = bundle.model().to(device or torch.device("cpu"))
     source = rows_of(store, bundle.recipe, np.zeros(0, np.int64))
     for part, x, y in read_batches(source, rows, size=batch_size, device=device):
-        yield np.asarray(rows[part], np.int64), probabilities(model(x, y), bundle.many).float().cpu().numpy()
+        yield np.asarray(rows[part], np.int64), to_probabilities(model(x, y), bundle.multi_label).float().cpu().numpy()
 
 
-def table_schema(answers: Answers, ids: Ids, each_class: bool, text: bool) -> pa.Schema:
+def table_schema(space: LabelSpace, ids: Ids, each_class: bool, text: bool) -> pa.Schema:
     """Columns of a table of predictions; `text`: of a CSV."""
-    many = answers.many and not text  # a CSV cell is no list: its labels are joined
-    fields = [("id", ids.take(np.zeros(0, np.int64)).type), ("label", pa.list_(pa.string()) if many else pa.string())]
-    if not answers.many:
+    multi_label = space.multi_label and not text  # a CSV cell is no list: its labels are joined
+    fields = [
+        ("id", ids.take(np.zeros(0, np.int64)).type),
+        ("label", pa.list_(pa.string()) if multi_label else pa.string()),
+    ]
+    if not space.multi_label:
         fields.append(("probability", pa.float32()))
     if each_class:
-        fields += [(name, pa.float32()) for name in class_columns(answers.classes)]
+        fields += [(name, pa.float32()) for name in class_columns(space.classes)]
     return pa.schema(fields)
 
 
@@ -191,21 +194,23 @@ def class_columns(classes: tuple[str, ...]) -> list[str]:
     return names
 
 
-def table_columns(answers: Answers, schema: pa.Schema, ids: pa.Array, chance: Array, each_class: bool) -> pa.Table:
+def table_columns(
+    space: LabelSpace, schema: pa.Schema, ids: pa.Array, probabilities: Array, each_class: bool
+) -> pa.Table:
     """Rows of it: ids and what follows from probabilities `[b, classes]`."""
-    classes = pa.array(answers.classes, pa.string())
+    classes = pa.array(space.classes, pa.string())
     columns: list[Any] = [ids]
-    if answers.many:
-        chosen = chance > 0.5
+    if space.multi_label:
+        chosen = probabilities > 0.5
         ends = np.concatenate([[0], np.cumsum(chosen.sum(1))]).astype(np.int32)
         names = classes.take(pa.array(np.nonzero(chosen)[1]))
         lists = pa.ListArray.from_arrays(pa.array(ends), names)
         columns.append(lists if pa.types.is_list(schema.field("label").type) else _joined(lists))
     else:
-        best = chance.argmax(1)
-        columns += [classes.take(pa.array(best)), pa.array(chance[np.arange(len(best)), best])]
+        best = probabilities.argmax(1)
+        columns += [classes.take(pa.array(best)), pa.array(probabilities[np.arange(len(best)), best])]
     if each_class:
-        columns += [pa.array(column) for column in np.ascontiguousarray(chance.T)]
+        columns += [pa.array(column) for column in np.ascontiguousarray(probabilities.T)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 

@@ -36,7 +36,7 @@ from gamlp.training.rows import (
     without_crossfit,
     without_folds,
 )
-from gamlp.training.typed import ready, reduced_from, with_features
+from gamlp.training.typed import prepare_graph, reduced_from, with_features
 
 
 def prepare(
@@ -51,7 +51,7 @@ def prepare(
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph)
     reduced = reduced_from(graph, recipe)
-    graph, recipe = ready(graph, recipe, folder, progress)
+    graph, recipe = prepare_graph(graph, recipe, folder, progress)
     with closing(resources.open_engine()) as engine:
         if valid_graph is not None:
             return _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
@@ -100,7 +100,9 @@ def _prepare_two(
     check_targets(train, labels)
     rows = valid_rows(valid_graph)
     valid = rows_of(store, recipe, rows)
-    return Prepared(recipe, train, valid, store, shape_of(inner, recipe), labels.classes, labels.many, statistics)
+    return Prepared(
+        recipe, train, valid, store, shape_of(inner, recipe), labels.classes, labels.multi_label, statistics
+    )
 
 
 def prepare_split(
@@ -115,7 +117,7 @@ def prepare_split(
 ) -> Prepared:
     """One of several splits of a graph: features come from a store that all splits share, labels from their own."""
     check_trainable(graph)
-    graph, recipe = ready(graph, recipe, folder, progress)
+    graph, recipe = prepare_graph(graph, recipe, folder, progress)
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None and split is not None
     plan = plan_of(recipe)
@@ -129,7 +131,7 @@ def prepare_split(
     train = to_train_on(shared, recipe)
     check_targets(train, labels)
     valid = replace(shared, rows=split.valid[known[split.valid]])
-    return Prepared(recipe, train, valid, store, shape_of(features, recipe), labels.classes, labels.many)
+    return Prepared(recipe, train, valid, store, shape_of(features, recipe), labels.classes, labels.multi_label)
 
 
 def propagate(

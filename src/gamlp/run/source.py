@@ -14,7 +14,7 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped_names
 from gamlp.training.run_folder import Origin
-from gamlp.training.typed import settled_relations
+from gamlp.training.typed import resolve_relations
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def default_recipe(source: Source) -> str | None:
     return next((name for name in (f"{source.name}-jk", f"{source.name}-recursive") if name in shipped_names()), None)
 
 
-def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:
+def resolve_recipe(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:
     """The recipe as it will be used: what it leaves open is taken from a store; and what was changed, in sentences."""
     check_one_model(recipe)
     notes: list[str] = []
@@ -80,7 +80,7 @@ def settled(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple
             )  # fmt: skip
         recipe = _as_stored(recipe, source.store)
     else:
-        recipe, notes = settled_relations(source.opened, recipe)
+        recipe, notes = resolve_relations(source.opened, recipe)
     if valid is not None and recipe.labels_used and not valid.trainable:
         recipe = recipe.changed({"model.beta": 0.0})
         notes.append(
@@ -115,11 +115,11 @@ def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:
     if crossfit := store.channels(signal="crossfit"):
         settings = signals[crossfit[0].signal].settings  # stores of the first release do not say these
         found |= {key: settings[key] for key in ("folds", "fold_seed") if key in settings}
-    said = recipe.propagation.model_fields_set
-    changes = {f"propagation.{key}": value for key, value in found.items() if key not in said}
+    mentioned = recipe.propagation.model_fields_set
+    changes = {f"propagation.{key}": value for key, value in found.items() if key not in mentioned}
     if store.manifest.views and not isinstance(recipe.relations.subsets, tuple):
-        changes["relations.subsets"] = [view.links for view in store.manifest.views.values()]
-        changes["relations.apart"] = "yes" if any(channel.kind for channel in channels) else "no"
+        changes["relations.subsets"] = [view.relation_pairs for view in store.manifest.views.values()]
+        changes["relations.separate_types"] = "yes" if any(channel.node_type for channel in channels) else "no"
     if not labels and "beta" not in recipe.model.model_fields_set:
         changes["model.beta"] = 0.0
     return recipe.changed(changes)

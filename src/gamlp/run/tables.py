@@ -26,12 +26,12 @@ class Tables:
 
     edges: str | dict[str, str]
     nodes: str | dict[str, str]
-    joins: dict[str, tuple[str, str]] = field(default_factory=dict)
+    relation_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None
 
     def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> None:
         """Their graph."""
-        how = IngestOptions(name=name, joins=self.joins, target=self.target)
+        how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target)
         with closing(resources.open_engine()) as engine:
             engine.ingest(self.edges, self.nodes, folder, how, progress)
 
@@ -43,7 +43,9 @@ class Tables:
             else {name: _table_identity(place) for name, place in table.items()}
             for table in (self.edges, self.nodes)
         ]
-        about = {name: list(ends) for name, ends in self.joins.items()} | ({"": self.target} if self.target else {})
+        about = {name: list(ends) for name, ends in self.relation_ends.items()} | (
+            {"": self.target} if self.target else {}
+        )
         return [*places, about] if about else places
 
 

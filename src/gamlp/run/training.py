@@ -17,7 +17,7 @@ from gamlp.progress import Progress, silent
 from gamlp.recipe.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.run.resources import LOCAL, Resources
-from gamlp.run.source import Source, as_source, default_recipe, settled
+from gamlp.run.source import Source, as_source, default_recipe, resolve_recipe
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.checks import check_trainable
 from gamlp.training.device import choose_device
@@ -87,7 +87,7 @@ def train(
     source, valid = as_source(source), None if valid is None else as_source(valid)
     recipe, out = Recipe.of(default_recipe(source) if recipe is None else recipe), Path(out)
     valid_graph = None if valid is None else valid.opened
-    recipe, notes = settled(source, recipe, valid_graph)
+    recipe, notes = resolve_recipe(source, recipe, valid_graph)
     about = About(
         graph=source.origin,
         valid_graph=None if valid is None else valid.origin,
@@ -158,7 +158,7 @@ def _check_makes(source: Source, recipe: Recipe) -> None:
     train = split.train[labels.known()[split.train]]
     if not len(train):
         raise GamlpError(f"no training row of graph '{graph.name}' has a label", hint="mark labelled rows 'train'")
-    if not labels.many and len(present := np.unique(labels.values[train])) < 2:
+    if not labels.multi_label and len(present := np.unique(labels.values[train])) < 2:
         raise GamlpError(
             f"every training row is '{labels.classes[present[0]]}'", hint="training needs at least two classes"
         )

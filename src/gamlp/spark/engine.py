@@ -101,7 +101,9 @@ class SparkEngine:
         given, files = self.resources, files or SeedFiles()
         settings = {"device": given.device, "threads": given.threads, "memory": given.memory}
         with shared_job(prepared, seed, files, **settings) as job, session(self._settings) as spark:
-            found = launch_spark(job, spark, given.processes, told=files.observed, observe=observe, progress=progress)
+            found = launch_spark(
+                job, spark, given.processes, observed_epoch=files.observed, observe=observe, progress=progress
+            )
         return fitted_of(prepared, *found)
 
     def predict(

@@ -23,7 +23,7 @@ from gamlp.recipe import Recipe
 from gamlp.spark.fit import Home, build, fitted, hops_of, work_place
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded, predictions
-from gamlp.spark.tasks import told
+from gamlp.spark.tasks import spark_failure_as_error
 from gamlp.training.bundle import Bundle
 
 _METADATA, _BUNDLE = "metadata/part-00000", "bundle.safetensors"
@@ -109,7 +109,7 @@ class GAMLPClassifier(_Saved):
         kind = dict(nodes.dtypes).get(self.getLabelCol(), "string")
         place = work_place(spark, self)
         try:
-            with told():
+            with spark_failure_as_error():
                 found = fitted(spark, self, nodes, edges, place, progress)
         except BaseException:
             place.remove()
@@ -173,7 +173,7 @@ class GAMLPClassificationModel(_Saved):
         spark = nodes.sparkSession
         place = work_place(spark, self)
         try:
-            with told():
+            with spark_failure_as_error():
                 graph = build(spark, self, nodes, edges, place / "graph", fit=False, progress=progress)
                 store = hops_of(self, self.bundle, self._home, graph, place / "hops", progress)
                 found = predictions(spark, self.bundle, store, graph)
@@ -188,11 +188,11 @@ class GAMLPClassificationModel(_Saved):
         from pyspark.sql import functions
 
         key = f"gamlp_{uuid.uuid4().hex[:8]}"
-        chances = array_to_vector(functions.col("probabilities").cast("array<double>"))
+        probabilities = array_to_vector(functions.col("probabilities").cast("array<double>"))
         found = found.select(
             functions.col("id").alias(key),
             functions.col("label").cast(self._label_type).alias(self.getPredictionCol()),
-            chances.alias(self.getProbabilityCol()),
+            probabilities.alias(self.getProbabilityCol()),
         )
         kind = dict(found.dtypes)[key]
         return nodes.join(found, nodes[self.getIdCol()].cast(kind) == functions.col(key), "left").drop(key)

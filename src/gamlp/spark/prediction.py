@@ -18,8 +18,18 @@ from gamlp.graph import Graph, Ids, Labels, Split, fingerprint, nodes_folder, op
 from gamlp.io import Place, open_rows
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, StoreManifest
-from gamlp.run import SUFFIXES, Written, asked_for, chances, no_rows, not_kept, row_sets, table_columns, table_schema
-from gamlp.spark.tasks import status, told
+from gamlp.run import (
+    SUFFIXES,
+    Written,
+    asked_for,
+    batch_probabilities,
+    no_rows,
+    not_kept,
+    row_sets,
+    table_columns,
+    table_schema,
+)
+from gamlp.spark.tasks import spark_failure_as_error, status
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_store
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
@@ -96,8 +106,8 @@ class PredictionTask:
             for batch in batches:
                 ranges = [self.range_rows(store, number) for number in batch.column(0).to_pylist()]
                 rows = np.concatenate([np.zeros(0, np.int64), *ranges])
-                for some, chance in chances(bundle, store, rows):
-                    yield from self._table(bundle, schema, take(some), chance).to_batches()
+                for some, probabilities in batch_probabilities(bundle, store, rows):
+                    yield from self._table(bundle, schema, take(some), probabilities).to_batches()
 
     def opened(self) -> HopStore:
         """The store as it was when the frame was made: another one that lies there now has other files."""
@@ -115,12 +125,12 @@ class PredictionTask:
         schema = table_schema(bundle, self.ids.typed, self.each_class, text=False)
         return schema if self.each_class else schema.append(pa.field("probabilities", pa.list_(pa.float32())))
 
-    def _table(self, bundle: Bundle, schema: pa.Schema, ids: pa.Array, chance: Array) -> pa.Table:
+    def _table(self, bundle: Bundle, schema: pa.Schema, ids: pa.Array, probabilities: Array) -> pa.Table:
         if self.each_class:
-            return table_columns(bundle, schema, ids, chance, each_class=True)
-        table = table_columns(bundle, schema.remove(len(schema) - 1), ids, chance, each_class=False)
-        ends = np.arange(len(chance) + 1, dtype=np.int32) * np.int32(chance.shape[1])
-        lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(np.ascontiguousarray(chance).reshape(-1)))
+            return table_columns(bundle, schema, ids, probabilities, each_class=True)
+        table = table_columns(bundle, schema.remove(len(schema) - 1), ids, probabilities, each_class=False)
+        ends = np.arange(len(probabilities) + 1, dtype=np.int32) * np.int32(probabilities.shape[1])
+        lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(np.ascontiguousarray(probabilities).reshape(-1)))
         return table.append_column(schema.field("probabilities"), lists)
 
 
@@ -197,9 +207,9 @@ def asked_among(store: HopStore, chosen: tuple[str, ...], rows: slice | Array) -
     if "all" in chosen:
         return np.ones(count, bool)
     labels = split = None
-    if {"labelled", "unlabelled"} & set(chosen) and store.manifest.answers.classes is not None:
-        labels = Labels(np.asarray(open_rows(store.place / "labels.npy")[rows]), tuple(store.manifest.answers.classes))
-    if "split.npy" in {file.name for file in store.manifest.answers.files}:
+    if {"labelled", "unlabelled"} & set(chosen) and store.manifest.targets.classes is not None:
+        labels = Labels(np.asarray(open_rows(store.place / "labels.npy")[rows]), tuple(store.manifest.targets.classes))
+    if "split.npy" in {file.name for file in store.manifest.targets.files}:
         split = Split(np.asarray(open_rows(store.place / "split.npy")[rows]))
     return asked_for(list(chosen), count, labels, split)
 
@@ -265,8 +275,8 @@ def write_spark_predictions(
     found = asked(spark, bundle, store, graph, rows=rows, each_class=each_class)
     frame = found.frame if each_class else found.frame.drop("probabilities")
     try:
-        with told(), status(spark, "predict", found.tasks, progress):
-            _write(frame, target, bundle.many)
+        with spark_failure_as_error(), status(spark, "predict", found.tasks, progress):
+            _write(frame, target, bundle.multi_label)
     except BaseException:
         _forget(target)
         raise
@@ -284,13 +294,13 @@ def check_out(out: str | Path | Place) -> Place:
     return target
 
 
-def _write(frame: Any, target: Place, many: bool) -> None:
+def _write(frame: Any, target: Place, multi_label: bool) -> None:
     address = target.url if target.local is None else target.local.as_uri()
     try:
         if target.name.endswith(".parquet"):
             frame.write.mode("error").parquet(address)
             return
-        if many:
+        if multi_label:
             from pyspark.sql import functions
 
             frame = frame.withColumn("label", functions.array_join("label", _LIST_MARK))

@@ -219,10 +219,10 @@ def check_java() -> None:
     if java is None or not Path(java).exists():
         raise GamlpError("Spark needs Java, and there is none", hint=hint)
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         raise GamlpError(f"Java does not start ({first_line(error)})", hint=hint) from error
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
     if found is None or int(found[1]) < OLDEST_JAVA:
         version = "of unknown version" if found is None else f"version {found[1]}"
         raise GamlpError(f"Spark needs Java {OLDEST_JAVA} or newer, and this one is {version}", hint=hint)

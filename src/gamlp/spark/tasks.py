@@ -46,15 +46,15 @@ def run_tasks(
 
         for batch in batches:
             places = batch.column(0).to_pylist()
-            answers = [answered(work, chosen[place]) for place in places]
+            results = [as_result(work, chosen[place]) for place in places]
             settle()
-            yield pa.RecordBatch.from_pydict({"place": pa.array(places, pa.int64()), "answer": pa.array(answers)})
+            yield pa.RecordBatch.from_pydict({"place": pa.array(places, pa.int64()), "answer": pa.array(results)})
 
     tasks = -(-len(chosen) // max(1, together))
     frame = spark.range(0, len(chosen), 1, tasks).mapInArrow(run, "place long, answer string")
-    found = collect_answers(spark, frame, stage, len(chosen), progress, tasks)
-    answers = {row["place"]: answer for row, answer in found}
-    return [answers[place] for place in range(len(chosen))]
+    found = collect_results(spark, frame, stage, len(chosen), progress, tasks)
+    results = {row["place"]: result for row, result in found}
+    return [results[place] for place in range(len(chosen))]
 
 
 @lru_cache(maxsize=1)
@@ -63,21 +63,21 @@ def settle() -> None:
     gc.freeze()
 
 
-def collect_answers(
+def collect_results(
     spark: Any, frame: Any, stage: str = "", total: int = 1, progress: Progress = silent, tasks: int | None = None
 ) -> list[tuple[Any, Answer]]:
     """Rows of a frame whose column `answer` is what `answered` gave, and what it says; `total` blocks in `tasks`."""
-    with told(), status(spark, stage, total, progress, tasks):
+    with spark_failure_as_error(), status(spark, stage, total, progress, tasks):
         rows = frame.collect()
     found = [(row, json.loads(row["answer"])) for row in rows]
-    for _, answer in found:
-        if "gamlp_error" in answer:
-            raise GamlpError(**answer["gamlp_error"])
+    for _, result in found:
+        if "gamlp_error" in result:
+            raise GamlpError(**result["gamlp_error"])
     progress(stage, total, total, "blocks")
     return found
 
 
-def answered(work: Callable[[int], Answer], number: int) -> str:
+def as_result(work: Callable[[int], Answer], number: int) -> str:
     """What a task tells the driver: the answer, or what went wrong, as JSON."""
     try:
         return json.dumps(work(number))
@@ -99,7 +99,7 @@ def _starved(error: BaseException) -> bool:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def spark_failure_as_error() -> Iterator[None]:
     """What Spark raises, in one sentence."""
     try:
         yield

@@ -33,7 +33,7 @@ def launch_spark(
     processes: int,
     *,
     retries: int = RETRIES,
-    told: int = 0,
+    observed_epoch: int = 0,
     observe: Observe | None = None,
     progress: Progress = silent,
 ) -> Result:
@@ -44,19 +44,19 @@ def launch_spark(
     job = job.model_copy(update={"threads": threads, "device": job.device if gpu else "cpu"})
     _check_room(spark, processes)
     follow = Follower(job, observe, progress)
-    follow.catch_up(told)
+    follow.catch_up(observed_epoch)
     clear(job)
-    said: BaseException | None = None
+    failure: BaseException | None = None
     for _ in range(retries + 1):
-        said = _attempt(spark, job, processes, gpu, follow)
+        failure = _attempt(spark, job, processes, gpu, follow)
         if (result := read_result(job)) is not None:
             return result
-    if not job.trouble.exists() and said is not None:
-        reason = sentence(said).problem
+    if not job.trouble.exists() and failure is not None:
+        reason = sentence(failure).problem
         raise GamlpError(
             f"training on Spark failed {retries + 1} times: {reason}", hint=f"see the executors' logs; {GO_ON}"
-        ) from said
-    raise died(job, retries + 1, f"see the executors' logs; {GO_ON}") from said
+        ) from failure
+    raise died(job, retries + 1, f"see the executors' logs; {GO_ON}") from failure
 
 
 def _attempt(spark: Any, job: TrainingJob, processes: int, gpu: bool, follow: Follower) -> BaseException | None:
@@ -111,8 +111,8 @@ def _in_a_barrier(spark: Any, processes: int, text: str) -> None:
         own = LOOPBACK if len(set(hosts)) == 1 else socket.gethostbyname(hosts[rank])
         listening = socket.create_server((own, 0)) if rank == 0 else None
         with listening or nullcontext():
-            said = "" if listening is None else f"{own} {listening.getsockname()[1]}"
-            host, _, port = context.allGather(said)[0].partition(" ")  # what rank 0 said
+            message = "" if listening is None else f"{own} {listening.getsockname()[1]}"
+            host, _, port = context.allGather(message)[0].partition(" ")  # what rank 0 said
             meeting = Meeting(host, int(port), own, None if listening is None else listening.fileno())
             gpus = context.resources()["gpu"].addresses if "gpu" in context.resources() else []
             here, before = hosts.count(hosts[rank]), hosts[:rank].count(hosts[rank])

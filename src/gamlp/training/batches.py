@@ -197,10 +197,16 @@ def _gather(signal: StoredSignal, rows: Array, hops: int) -> Array:
 
 
 class Batches:
-    """Batches of rows; `resident` says whether their hops are held in memory. `of_more`: parts of larger batches."""
+    """Batches of rows; `resident` says whether their hops are in memory. `part_of_larger`: parts of larger batches."""
 
     def __init__(
-        self, source: HopRows, size: int, device: torch.device, memory: int | None = None, *, of_more: bool = False
+        self,
+        source: HopRows,
+        size: int,
+        device: torch.device,
+        memory: int | None = None,
+        *,
+        part_of_larger: bool = False,
     ) -> None:
         self.source = source
         self.size = size
@@ -212,7 +218,7 @@ class Batches:
             x, y = source.gather(np.arange(len(source)))
             self._x = torch.from_numpy(x)
             self._y = None if y is None else torch.from_numpy(y)
-            if len(source) <= size and not of_more:  # the one batch of every epoch
+            if len(source) <= size and not part_of_larger:  # the one batch of every epoch
                 self._x, self._y = self._placed(self._x), None if self._y is None else self._placed(self._y)
                 self.target = self.target.to(device)
 
@@ -225,20 +231,20 @@ class Batches:
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All rows once: shuffled by the generator, or in order."""
-        parts, still = parts_of(len(self.source), self.size, generator)
-        return self.of(parts, still, self.source.drawn(len(parts), generator))
+        parts, in_order = parts_of(len(self.source), self.size, generator)
+        return self.of(parts, in_order, self.source.drawn(len(parts), generator))
 
-    def of(self, parts: Iterable[Tensor], still: bool, views: Sequence[Sequence[int] | None]) -> Iterator[Batch]:
-        """A batch for the positions and views of each part; `still` ones follow each other."""
+    def of(self, parts: Iterable[Tensor], in_order: bool, views: Sequence[Sequence[int] | None]) -> Iterator[Batch]:
+        """A batch for the positions and views of each part; `in_order` ones follow each other."""
         parts = list(parts)
         if self.resident:
             for part, some in zip(parts, views):
                 x, y = self._x, self._y
                 channels = None if some is None else self.source.channels_of(some)
-                if still and len(part) == len(self.source) and some is None:  # all rows: nothing is copied
+                if in_order and len(part) == len(self.source) and some is None:  # all rows: nothing is copied
                     yield self._batch(part.numpy(), x, y, self.target)
                     continue
-                pick = slice(int(part[0]), int(part[-1]) + 1) if still else part
+                pick = slice(int(part[0]), int(part[-1]) + 1) if in_order else part
                 x, y = _picked(x, pick, channels), None if y is None else _picked(y, pick, some)
                 yield self._batch(part.numpy(), x, y, self.target[pick], some)
             return
@@ -280,7 +286,7 @@ class OwnBatches:
         self.count, self.size = len(source), size
         self.begin, self.end = world.share(len(source))
         mine = replace(source, rows=source.rows[self.begin : self.end])
-        self.own = Batches(mine, size, device, memory, of_more=len(source) > size)
+        self.own = Batches(mine, size, device, memory, part_of_larger=len(source) > size)
         self.target, self.device = self.own.target, device
 
     @property
@@ -289,11 +295,11 @@ class OwnBatches:
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All batches of an epoch, this rank's part of each."""
-        parts, still = parts_of(self.count, self.size, generator)
+        parts, in_order = parts_of(self.count, self.size, generator)
         mine = [part[(part >= self.begin) & (part < self.end)] - self.begin for part in parts]
         given = [own if len(own) else torch.zeros(1, dtype=torch.int64) for own in mine]
         views = self.own.source.drawn(len(parts), generator)
-        for part, own, batch in zip(parts, mine, self.own.of(given, still, views)):
+        for part, own, batch in zip(parts, mine, self.own.of(given, in_order, views)):
             share = torch.full((len(batch.target),), 1 / len(part), dtype=torch.float64, device=self.device)
             share = share if len(own) else torch.zeros_like(share)
             yield replace(batch, share=share, whole=len(part), counted=len(own))
@@ -307,12 +313,12 @@ def own_rows(source: HopRows, size: int, device: torch.device, memory: int | Non
 
 def parts_of(count: int, size: int, generator: torch.Generator | None) -> tuple[list[Tensor], bool]:
     """Positions of the rows of each batch of an epoch, and whether they are in order."""
-    still = generator is None or count <= size  # the order of one batch changes nothing
-    order = torch.arange(count) if still else torch.randperm(count, generator=generator)
+    in_order = generator is None or count <= size  # the order of one batch changes nothing
+    order = torch.arange(count) if in_order else torch.randperm(count, generator=generator)
     parts = list(torch.split(order, size))
     if len(parts) > 1 and len(parts[-1]) == 1 < size:  # batch norm has no variance of one row
         parts[-2:] = [torch.cat(parts[-2:])]
-    return parts, still
+    return parts, in_order
 
 
 def _rows(values: Tensor, pick: Tensor | slice) -> Tensor:

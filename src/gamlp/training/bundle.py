@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
@@ -19,7 +19,7 @@ from gamlp.errors import GamlpError
 from gamlp.models.registry import build, is_own
 from gamlp.models.shape import Part, Shape
 from gamlp.recipe import Recipe
-from gamlp.training.checkpoint import Weights, save_tensors, sealed, unsealed
+from gamlp.training.checkpoint import Weights, save_tensors, with_digest, without_digest
 from gamlp.training.scores import best_of
 
 FORMAT = "gamlp-bundle"
@@ -31,7 +31,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     view: str
-    kind: str | None
+    node_type: str | None = Field(validation_alias="kind", serialization_alias="kind")
     width: PositiveInt
 
 
@@ -52,6 +52,12 @@ class _Shape(BaseModel):
         return Shape(**plain, parts=parts, label_views=tuple(self.label_views))
 
 
+def shape_content(shape: Shape) -> dict[str, Any]:
+    """The shape as a file holds it: the node type of a part is called `kind` there."""
+    parts = [{"view": part.view, "kind": part.node_type, "width": part.width} for part in shape.parts]
+    return {**asdict(shape), "parts": parts}
+
+
 class _Content(BaseModel):
     """What the metadata says, checked before anything is built from it."""
 
@@ -63,13 +69,13 @@ class _Content(BaseModel):
     recipe: dict[str, Any]
     shape: _Shape
     classes: list[str]
-    many: bool
+    multi_label: bool = Field(validation_alias="many", serialization_alias="many")
     report: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """All that prediction needs beside a graph. `many`: a node may have many labels.
+    """All that prediction needs beside a graph. `multi_label`: a node may have many labels.
 
     `statistics` (mean and deviation of training features) is there for inductive models with `standard` scaling.
     """
@@ -77,7 +83,7 @@ class Bundle:
     recipe: Recipe
     shape: Shape
     classes: tuple[str, ...]
-    many: bool
+    multi_label: bool
     weights: Weights
     report: dict[str, Any] = field(default_factory=dict)
     statistics: Weights | None = None
@@ -105,21 +111,21 @@ class Bundle:
             "version": _VERSION,
             "gamlp": self.made_with,
             "recipe": self.recipe.model_dump(mode="json", exclude_unset=True),
-            "shape": asdict(self.shape),
+            "shape": shape_content(self.shape),
             "classes": list(self.classes),
-            "many": self.many,
+            "many": self.multi_label,
             "report": self.report,
         }
         text = json.dumps(content, sort_keys=True)
-        save_tensors(Path(path), tensors, sealed(text, tensors))
+        save_tensors(Path(path), tensors, with_digest(text, tensors))
         return Path(path)
 
     @classmethod
     def load(cls, path: str | Path, trust: str | None = None) -> Bundle:
         """Read and check a file. A model of your own code is built only when `trust` names its import path."""
         path = Path(path)
-        text, intact, tensors = _read(path)
-        if not intact:
+        text, unchanged, tensors = _read(path)
+        if not unchanged:
             raise GamlpError("was changed since it was written", file=path, hint="train again, or fetch it again")
         try:
             content = _Content.model_validate_json(text)
@@ -139,7 +145,7 @@ class Bundle:
             recipe,
             shape,
             tuple(content.classes),
-            content.many,
+            content.multi_label,
             parts["model"],
             content.report,
             parts["statistics"] or None,
@@ -174,16 +180,16 @@ def _made(recipe: Recipe, shape: Shape) -> nn.Module:
         options["beta"] = 0.0
     # A default that is written out, as in a run's recipe.yaml, is no wish; nor is β = 0 of a model without labels.
     usual = type(settings)()
-    said = {key for key in settings.model_fields_set if getattr(settings, key) != getattr(usual, key)}
-    said = said - {"options"} - ({"beta"} if settings.beta == 0 else set())
-    return build(settings.name, shape, options | settings.options, said=said | set(settings.options))
+    mentioned = {key for key in settings.model_fields_set if getattr(settings, key) != getattr(usual, key)}
+    mentioned = mentioned - {"options"} - ({"beta"} if settings.beta == 0 else set())
+    return build(settings.name, shape, options | settings.options, mentioned=mentioned | set(settings.options))
 
 
 def _read(path: Path) -> tuple[str, bool, Weights]:
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return *unsealed(file.metadata(), tensors), tensors
+            return *without_digest(file.metadata(), tensors), tensors
     except (FileNotFoundError, IsADirectoryError) as error:
         raise GamlpError("there is no bundle here", file=path, hint="train one: gamlp train GRAPH --out RUN") from error
     except (SafetensorError, KeyError, OSError) as error:

@@ -21,7 +21,7 @@ Weights = dict[str, Tensor]
 
 
 @dataclass
-class Standing:
+class TrainingState:
     """Where training stands: epochs done, the best of them, how long since."""
 
     epoch: int = 0
@@ -46,15 +46,15 @@ def read_tensors(place: Path | Place) -> tuple[str, bool, Weights]:
     """The sealed text of a file, whether all bytes are those that were written, and its tensors."""
     with Place.of(place).as_file() as path, safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return *unsealed(file.metadata(), tensors), tensors
+        return *without_digest(file.metadata(), tensors), tensors
 
 
-def sealed(text: str, tensors: Weights) -> dict[str, str]:
+def with_digest(text: str, tensors: Weights) -> dict[str, str]:
     """Metadata of a file: the text after the digest of it and all tensors. One entry: the order of several varies."""
     return {"gamlp": f"{digest_of(text, tensors)} {text}"}
 
 
-def unsealed(about: dict[str, str] | None, tensors: Weights) -> tuple[str, bool]:
+def without_digest(about: dict[str, str] | None, tensors: Weights) -> tuple[str, bool]:
     """The text, and whether all bytes are those that were written."""
     digest, _, text = (about or {})["gamlp"].partition(" ")
     return text, digest == digest_of(text, tensors)
@@ -71,7 +71,7 @@ def digest_of(text: str, tensors: Weights) -> str:
 
 
 @dataclass(frozen=True)
-class Draws:
+class RandomStreams:
     """What random numbers of the next epochs come from: the order of rows, and every rank's own stream."""
 
     shuffle: torch.Generator
@@ -106,46 +106,52 @@ def _ranked(name: str, rank: int) -> str:
 
 
 def save_checkpoint(
-    path: Path | Place, standing: Standing, model: nn.Module, optimizer: torch.optim.Optimizer, draws: Draws
+    path: Path | Place,
+    training: TrainingState,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    streams: RandomStreams,
 ) -> None:
     """All that the next epoch depends on; rank 0 writes it, and all must come here together."""
     tensors = {f"model.{name}": value for name, value in weights_of(model).items()}
-    tensors |= {f"best.{name}": value for name, value in standing.best_weights.items()}
+    tensors |= {f"best.{name}": value for name, value in training.best_weights.items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value).cpu() for name, value in state.items()}
-    tensors |= draws.states()
-    if draws.world.rank:
+    tensors |= streams.states()
+    if streams.world.rank:
         return
     kept = {
-        "epoch": standing.epoch,
-        "best_epoch": standing.best_epoch,
-        "best": standing.best,
-        "stopped": standing.stopped,
+        "epoch": training.epoch,
+        "best_epoch": training.best_epoch,
+        "best": training.best,
+        "stopped": training.stopped,
     }
     text = json.dumps(kept)
-    save_tensors(path, tensors, sealed(text, tensors))
+    save_tensors(path, tensors, with_digest(text, tensors))
 
 
-def load_checkpoint(path: Path | Place, model: nn.Module, optimizer: torch.optim.Optimizer, draws: Draws) -> Standing:
+def load_checkpoint(
+    path: Path | Place, model: nn.Module, optimizer: torch.optim.Optimizer, streams: RandomStreams
+) -> TrainingState:
     """Put everything back as it was."""
     try:
-        text, intact, tensors = read_tensors(path)
-        if not intact:
+        text, unchanged, tensors = read_tensors(path)
+        if not unchanged:
             raise ValueError("its bytes are not those that were written")
         kept: dict[str, Any] = json.loads(text)
-        standing = Standing(best_weights=_part(tensors, "best."), **kept)
+        state = TrainingState(best_weights=_part(tensors, "best."), **kept)
         model.load_state_dict(_part(tensors, "model."))
         states: dict[int, dict[str, Tensor]] = {}
         for name, value in _part(tensors, "optimizer.").items():
             index, _, key = name.partition(".")
             states.setdefault(int(index), {})[key] = value
         optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
-        draws.restore(tensors, standing.epoch)
+        streams.restore(tensors, state.epoch)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise GamlpError(
             "damaged or foreign checkpoint", file=str(path), hint="remove it to train this seed from the start"
         ) from error
-    return standing
+    return state
 
 
 def _part(tensors: Weights, prefix: str) -> Weights:

@@ -47,12 +47,12 @@ def check_fits(graph: Graph, bundle: Bundle) -> None:
             raise GamlpError(f"graph '{graph.name}' has several relations, and the model was trained on one")
         check_width(graph, bundle.shape.features)
         return
-    for kind, width in dict.fromkeys((part.kind, part.width) for part in parts):
-        kinds = graph.node_types if kind is None else [kind]
-        for name in kinds:
+    for node_type, width in dict.fromkeys((part.node_type, part.width) for part in parts):
+        node_types = graph.node_types if node_type is None else [node_type]
+        for name in node_types:
             nodes = graph.node_types.get(name)
             found = 0 if nodes is None or nodes.features is None else nodes.features.width
-            if found != width and not (kind is None and found == 0):
+            if found != width and not (node_type is None and found == 0):
                 raise GamlpError(
                     f"graph '{graph.name}' has {found} features of {name} where the model expects {width}",
                     hint="give the same types and columns as in training",
@@ -88,7 +88,7 @@ def with_classes(graph: Graph, classes: tuple[str, ...]) -> Graph:
     if labels is None or labels.classes == classes:
         return graph
     number = {name: index for index, name in enumerate(classes)}
-    if labels.many:
+    if labels.multi_label:
         used = labels.values.max(0) > 0
         _refuse_unseen(graph, [name for name, seen in zip(labels.classes, used) if seen and name not in number])
         values: Array = np.zeros((graph.nodes.count, len(classes)), np.int8)
@@ -101,7 +101,7 @@ def with_classes(graph: Graph, classes: tuple[str, ...]) -> Graph:
         _refuse_unseen(graph, [name for name, seen in zip(labels.classes, used) if seen and name not in number])
         table = np.array([*(number.get(name, UNKNOWN) for name in labels.classes), UNKNOWN], np.int32)
         values = table[labels.values]  # -1 finds the last entry
-    return graph.with_answers(labels=Labels(values, classes))
+    return graph.with_targets(labels=Labels(values, classes))
 
 
 def _refuse_unseen(graph: Graph, unseen: list[str]) -> None:
@@ -126,7 +126,7 @@ def valid_rows(graph: Graph) -> Array:
 def check_targets(train: HopRows, labels: Labels) -> None:
     if not len(train):
         raise GamlpError("no training row has a label", file=train.store.folder, hint="mark labelled rows 'train'")
-    if not labels.many and len(np.unique(train.targets)) < 2:
+    if not labels.multi_label and len(np.unique(train.targets)) < 2:
         only = labels.classes[int(train.targets[0])]
         raise GamlpError(f"every training row is '{only}'", hint="training needs at least two classes")
 
@@ -151,7 +151,7 @@ def _check_view(store: HopStore, wanted: Plan, view: str) -> None:
     at = f"@{view}" if view else ""
     read: list[tuple[str, FeatureSignal | LabelSignal, Operator]] = []
     if wanted.features is not None and view:
-        channels = store.channels([view], apart=wanted.apart)
+        channels = store.channels([view], separate_types=wanted.separate_types)
         names = [channel.signal for channel in channels] or [f"features{at}"]
         read += [(name, wanted.features, wanted.features.operator) for name in names]
     elif wanted.features is not None:

@@ -17,7 +17,14 @@ from gamlp.io import Place, keep_freed_memory
 from gamlp.progress import Progress, silent
 from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batch, HopRows, OwnBatches, Passes, Sharded, Source, own_rows
-from gamlp.training.checkpoint import Draws, Standing, Weights, load_checkpoint, save_checkpoint, weights_of
+from gamlp.training.checkpoint import (
+    RandomStreams,
+    TrainingState,
+    Weights,
+    load_checkpoint,
+    save_checkpoint,
+    weights_of,
+)
 from gamlp.training.ranks.batch_norm import share_batch_norms
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.scores import Loss, evaluate, loss_of
@@ -109,34 +116,32 @@ class _Run:
 
     def run(self, observe: Observe | None, progress: Progress) -> Fitted:
         settings, place = self.settings, self.machine.checkpoint
-        standing = Standing()
-        draws = Draws(self.shuffle, self.machine.device, self.world, self.seed)
+        state = TrainingState()
+        streams = RandomStreams(self.shuffle, self.machine.device, self.world, self.seed)
         if place is not None and Place.of(place).exists():
-            standing = load_checkpoint(place, self.model, self.optimizer, draws)
-        self.world.agree(standing.epoch, "checkpoint", self.machine.device)
+            state = load_checkpoint(place, self.model, self.optimizer, streams)
+        self.world.agree(state.epoch, "checkpoint", self.machine.device)
         saved = time.monotonic()
-        while standing.epoch < settings.epochs and not standing.stopped:
+        while state.epoch < settings.epochs and not state.stopped:
             begun = time.monotonic()
-            line = self._epoch(standing)
-            if not standing.stopped:
-                self._compare(standing, line)
+            line = self._epoch(state)
+            if not state.stopped:
+                self._compare(state, line)
             seconds = time.monotonic() - begun
             if observe is not None:
                 observe({"seed": self.seed, **line, "seconds": round(seconds, 4)})
-            progress(f"seed {self.seed}", standing.epoch, settings.epochs, "epochs", _note(line, standing))
+            progress(f"seed {self.seed}", state.epoch, settings.epochs, "epochs", _note(line, state))
             due = place is not None and time.monotonic() - saved >= self.machine.checkpoint_seconds
             if place is not None and self.world.decided(due, self.machine.device):
-                save_checkpoint(place, standing, self.model, self.optimizer, draws)
+                save_checkpoint(place, state, self.model, self.optimizer, streams)
                 saved = time.monotonic()
-        self.model.load_state_dict(standing.best_weights)
+        self.model.load_state_dict(state.best_weights)
         self.model.eval()
-        return Fitted(
-            self.model, standing.best_weights, standing.best_epoch, standing.epoch, standing.best, standing.stopped
-        )
+        return Fitted(self.model, state.best_weights, state.best_epoch, state.epoch, state.best, state.stopped)
 
-    def _epoch(self, standing: Standing) -> dict[str, Any]:
+    def _epoch(self, state: TrainingState) -> dict[str, Any]:
         """One pass over the training rows, then a look at the validation rows."""
-        rate = learning_rate(self.settings, standing.epoch)
+        rate = learning_rate(self.settings, state.epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
@@ -151,9 +156,9 @@ class _Run:
             total += loss.detach() * count
             rows += count  # a sampler may leave rows out, or give them twice
         self.world.follow(list(self.model.buffers()))  # those that a model of one's own keeps may differ by rank
-        standing.epoch += 1
+        state.epoch += 1
         line: dict[str, Any] = {
-            "epoch": standing.epoch,
+            "epoch": state.epoch,
             "learning_rate": rate,
             "loss": float(self.world.total(total)) / max(1, rows),
         }
@@ -163,10 +168,10 @@ class _Run:
         finite = all(math.isfinite(line[name]) for name in ("loss", "valid_loss") if name in line)
         # The loss is of weights before the last step: that step may have been the one too far.
         if not (finite and all(bool(value.isfinite().all()) for value in self.model.parameters())):
-            standing.stopped = f"the loss or a weight became NaN or infinite in epoch {standing.epoch}"
-            if not standing.best_weights:
+            state.stopped = f"the loss or a weight became NaN or infinite in epoch {state.epoch}"
+            if not state.best_weights:
                 raise GamlpError(
-                    f"{standing.stopped}, before any good weights",
+                    f"{state.stopped}, before any good weights",
                     hint="lower training.learning_rate, or scale the features (propagation.scaling)",
                 )
         return line
@@ -182,14 +187,14 @@ class _Run:
         part = 1.0 if batch.whole is None or batch.counted is None else batch.counted / batch.whole
         return loss + part * self.penalty()
 
-    def _compare(self, standing: Standing, line: dict[str, Any]) -> None:
+    def _compare(self, state: TrainingState, line: dict[str, Any]) -> None:
         """Keep the weights of a better epoch (with `keep: last`, of any); stop when none came for `patience`."""
         now = {"loss": line.get("valid_loss", math.nan), "score": line.get("valid_score", math.nan)}
         last = self.valid is None or self.settings.keep == "last"
-        if last or not standing.best or self._better(now, standing.best):
-            standing.best, standing.best_epoch, standing.best_weights = now, standing.epoch, weights_of(self.model)
-        elif self.settings.patience and standing.epoch - standing.best_epoch >= self.settings.patience:
-            standing.stopped = f"no better epoch in {self.settings.patience}"
+        if last or not state.best or self._better(now, state.best):
+            state.best, state.best_epoch, state.best_weights = now, state.epoch, weights_of(self.model)
+        elif self.settings.patience and state.epoch - state.best_epoch >= self.settings.patience:
+            state.stopped = f"no better epoch in {self.settings.patience}"
 
     def _better(self, now: dict[str, float], best: dict[str, float]) -> bool:
         return better(now, best, self.settings.monitor)
@@ -224,8 +229,8 @@ def learning_rate(settings: TrainingSettings, epoch: int) -> float:
     return settings.learning_rate * share
 
 
-def _note(line: dict[str, Any], standing: Standing) -> str:
+def _note(line: dict[str, Any], state: TrainingState) -> str:
     note = f"loss {line['loss']:.4f}"
     if "valid_score" in line:
-        note += f", valid {100 * line['valid_score']:.2f} % (best {100 * standing.best.get('score', 0):.2f} %)"
+        note += f", valid {100 * line['valid_score']:.2f} % (best {100 * state.best.get('score', 0):.2f} %)"
     return note

@@ -26,7 +26,7 @@ class Prepared:
     store: HopStore
     shape: Shape
     classes: tuple[str, ...]
-    many: bool
+    multi_label: bool
     statistics: Statistics | None = None
     reduced_from: str | None = None  # features of several types that were brought to fewer columns
 
@@ -56,7 +56,7 @@ def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: boo
         labels=label_signal if (recipe.labels_used if labels is None else labels) else None,
         rows=wanted.rows,
         subsets=subsets if isinstance(subsets, tuple) else None,
-        apart=isinstance(subsets, tuple) and recipe.relations.apart == "yes",
+        separate_types=isinstance(subsets, tuple) and recipe.relations.separate_types == "yes",
     )
 
 
@@ -71,7 +71,7 @@ def from_store(store: HopStore, recipe: Recipe) -> Prepared:
     check_targets(train, labels)
     valid = role_rows(store, without_crossfit(recipe), "valid")
     return Prepared(
-        recipe, train, valid if len(valid) else None, store, shape_of(store, recipe), labels.classes, labels.many
+        recipe, train, valid if len(valid) else None, store, shape_of(store, recipe), labels.classes, labels.multi_label
     )
 
 
@@ -90,7 +90,7 @@ def reopened(store: HopStore, inner: HopStore | None, recipe: Recipe, valid: str
         chosen = rows_of(store, recipe, np.flatnonzero(known))
     elif valid == "split" and split is not None:
         chosen = rows_of(store, recipe, split.valid[known[split.valid]])
-    return Prepared(recipe, train, chosen, store, shape_of(inner, recipe), labels.classes, labels.many)
+    return Prepared(recipe, train, chosen, store, shape_of(inner, recipe), labels.classes, labels.multi_label)
 
 
 def rows_of(store: HopStore, recipe: Recipe, rows: Array, features_from: HopStore | None = None) -> HopRows:
@@ -102,7 +102,7 @@ def rows_of(store: HopStore, recipe: Recipe, rows: Array, features_from: HopStor
     if views is None:
         names = tuple(features.names)
         return HopRows(store, rows, recipe.propagation.hops, label_hops, False, features_from, names)
-    found = (features_from or store).channels(views, apart=recipe.relations.apart == "yes")
+    found = (features_from or store).channels(views, separate_types=recipe.relations.separate_types == "yes")
     names = tuple(channel.signal for channel in found)
     return HopRows(store, rows, recipe.propagation.hops, label_hops, False, features_from, names, views)
 
@@ -131,8 +131,8 @@ def shape_of(store: HopStore, recipe: Recipe) -> Shape:
     if views is None:
         width = signals["features"].width
         return Shape(width, classes, hops, label_hops, 1 + len(recipe.propagation.also_r))
-    channels = store.channels(views, apart=recipe.relations.apart == "yes")
-    parts = tuple(Part(channel.view, channel.kind, signals[channel.signal].width) for channel in channels)
+    channels = store.channels(views, separate_types=recipe.relations.separate_types == "yes")
+    parts = tuple(Part(channel.view, channel.node_type, signals[channel.signal].width) for channel in channels)
     width = max(part.width for part in parts)
     return Shape(width, classes, hops, label_hops, len(parts), parts, views if recipe.labels_used else ())
 

@@ -29,31 +29,31 @@ def loss_of(targets: Array, classes: int, weights: str, device: torch.device) ->
     Classes are those that occur. The mean is over rows, not over weights: those of a whole epoch have mean one, and
     a row's share does not change with the batch it falls into.
     """
-    many = targets.ndim == 2
+    multi_label = targets.ndim == 2
     weight: Tensor | None = None
     if weights == "balanced":
-        counts = targets.clip(0).sum(0, dtype=np.int64) if many else np.bincount(targets, minlength=classes)
-        rest = np.maximum(len(targets) - counts, 1) if many else len(targets) / (counts > 0).sum()
+        counts = targets.clip(0).sum(0, dtype=np.int64) if multi_label else np.bincount(targets, minlength=classes)
+        rest = np.maximum(len(targets) - counts, 1) if multi_label else len(targets) / (counts > 0).sum()
         weight = torch.tensor(rest / np.maximum(counts, 1), dtype=torch.float32, device=device)
 
     def loss(logits: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor:
-        how = "none" if share is not None else "mean" if many or weight is None else "sum"
+        how = "none" if share is not None else "mean" if multi_label or weight is None else "sum"
         weighed = None if weight is None else weight.to(logits.dtype)  # a model of one's own may be in double
-        if many:
+        if multi_label:
             target = target.to(logits.dtype)
             found = functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weighed, reduction=how)
         else:
             found = functional.cross_entropy(logits, target, weighed, reduction=how)
         if share is not None:
-            return ((found.mean(1) if many else found) * share.to(found.dtype)).sum()
+            return ((found.mean(1) if multi_label else found) * share.to(found.dtype)).sum()
         return found / len(target) if how == "sum" else found
 
     return loss
 
 
-def probabilities(logits: Tensor, many: bool) -> Tensor:
+def to_probabilities(logits: Tensor, multi_label: bool) -> Tensor:
     """Softmax, or a sigmoid a class where a node has many labels."""
-    return torch.sigmoid(logits) if many else torch.softmax(logits, 1)
+    return torch.sigmoid(logits) if multi_label else torch.softmax(logits, 1)
 
 
 @torch.no_grad()
@@ -65,21 +65,21 @@ def logits_of(model: nn.Module, batches: Passes) -> Iterator[tuple[Batch, Tensor
             yield batch, model(batch.x, batch.y)
 
 
-def score_of(right: float, wrong: float, rows: float, many: bool) -> float:
+def score_of(right: float, wrong: float, rows: float, multi_label: bool) -> float:
     """Accuracy; with many labels a node micro-F1, of `wrong` ones that were chosen falsely or missed."""
-    if not many:
+    if not multi_label:
         return float(right / max(1, rows))
     return float(2 * right / (2 * right + wrong)) if right + wrong else 1.0
 
 
 def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None, world: World = ALONE) -> dict[str, float]:
     """Mean loss and score: accuracy, or micro-F1 where a node has many labels; over the batches of all ranks."""
-    many = batches.target.ndim == 2
+    multi_label = batches.target.ndim == 2
     loss = loss or loss_of(batches.target.cpu().numpy(), 0, "none", batches.device)
     found = []  # of every batch: loss, right, wrong; fetched once, so that a device is not waited for
     for batch, logits in logits_of(model, batches) if len(batches.target) else ():
         lost = loss(logits, batch.target) * len(logits)
-        if many:
+        if multi_label:
             chosen, true = logits > 0, batch.target > 0.5
             counts = [(chosen & true).sum(), (chosen ^ true).sum()]
         else:
@@ -90,7 +90,7 @@ def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None, world:
         [*sums, len(batches.target)], dtype=torch.float64, device=batches.device if world.size > 1 else "cpu"
     )
     total, right, wrong, rows = world.total(own).tolist()
-    return {"loss": float(total / max(1, rows)), "score": score_of(right, wrong, rows, many)}
+    return {"loss": float(total / max(1, rows)), "score": score_of(right, wrong, rows, multi_label)}
 
 
 MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold them
@@ -109,25 +109,28 @@ def full_report(model: nn.Module, batches: Passes, watch: Watch | None = None) -
 
     def parts() -> Iterator[tuple[Array, Array]]:
         for batch, logits in logits_of(model, batches):
-            chance, answers = probabilities(logits, target.ndim == 2).cpu().numpy(), batch.target.cpu().numpy()
+            probabilities, true_labels = (
+                to_probabilities(logits, target.ndim == 2).cpu().numpy(),
+                batch.target.cpu().numpy(),
+            )
             if watch is not None:
-                watch(batch.rows, chance, answers)
-            yield chance, answers
+                watch(batch.rows, probabilities, true_labels)
+            yield probabilities, true_labels
 
     return _report(parts(), target)
 
 
-def report_of(chance: Array, target: Array) -> dict[str, float]:
+def report_of(probabilities: Array, target: Array) -> dict[str, float]:
     """The same of probabilities `[b, c]` that are at hand."""
-    return _report([(chance, target)], target)
+    return _report([(probabilities, target)], target)
 
 
 def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, float]:
     counts = ScoreCounts(target.ndim == 2)
     kept: list[Array] = []
-    for chance, answers in parts:
-        counts.add(chance, answers)
-        own = chance[:, 1:] if chance.shape[1] == 2 and not counts.many else chance
+    for probabilities, true_labels in parts:
+        counts.add(probabilities, true_labels)
+        own = probabilities[:, 1:] if probabilities.shape[1] == 2 and not counts.multi_label else probabilities
         if len(target) * own.shape[1] <= MOST_KEPT:
             kept.append(own)
     report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
@@ -139,25 +142,25 @@ def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, fl
 class ScoreCounts:
     """What every score is made of, batch by batch. By class: rightly chosen, wrongly chosen, missed."""
 
-    def __init__(self, many: bool, classes: int = 1) -> None:
-        self.many = many
+    def __init__(self, multi_label: bool, classes: int = 1) -> None:
+        self.multi_label = multi_label
         self.right = self.wrong = self.missed = np.zeros(classes, np.int64)
         self.rows, self._lost = 0, 0.0
 
-    def add(self, chance: Array, target: Array) -> tuple[Array, Array]:
+    def add(self, probabilities: Array, target: Array) -> tuple[Array, Array]:
         """Of probabilities `[b, c]` and labels `[b]` or `[b, c]`; gives each row's right labels and its errors."""
-        if self.many:
-            true, chosen = target > 0.5, chance > 0.5
+        if self.multi_label:
+            true, chosen = target > 0.5, probabilities > 0.5
             right, wrong, missed = true & chosen, chosen & ~true, true & ~chosen
             by_class = [part.sum(0) for part in (right, wrong, missed)]
-            own = np.where(true, chance, 1 - chance)
+            own = np.where(true, probabilities, 1 - probabilities)
             of_rows = right.sum(1), (wrong | missed).sum(1)
         else:
-            best = chance.argmax(1)
+            best = probabilities.argmax(1)
             good, bad = best == target, best != target
             chosen_by = (target[good], best[bad], target[bad])
-            by_class = [np.bincount(classes, minlength=chance.shape[1]) for classes in chosen_by]
-            own = chance[np.arange(len(target)), target][:, None]
+            by_class = [np.bincount(classes, minlength=probabilities.shape[1]) for classes in chosen_by]
+            own = probabilities[np.arange(len(target)), target][:, None]
             of_rows = good.astype(np.int64), bad.astype(np.int64)
         self.right, self.wrong, self.missed = map(np.add, (self.right, self.wrong, self.missed), by_class)
         self._lost -= float(np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean(1).sum())
@@ -167,7 +170,7 @@ class ScoreCounts:
     @property
     def score(self) -> float:
         """Accuracy, or micro-F1 where a node has many labels."""
-        return score_of(int(self.right.sum()), int((self.wrong + self.missed).sum()), self.rows, self.many)
+        return score_of(int(self.right.sum()), int((self.wrong + self.missed).sum()), self.rows, self.multi_label)
 
     @property
     def loss(self) -> float:
@@ -176,7 +179,7 @@ class ScoreCounts:
     @property
     def macro_f1(self) -> float:
         """Mean F1 of the classes; of one label a node, of those that occur or were chosen."""
-        found = self.by_class() if self.many else self.by_class()[2 * self.right + self.wrong + self.missed > 0]
+        found = self.by_class() if self.multi_label else self.by_class()[2 * self.right + self.wrong + self.missed > 0]
         return float(found.mean()) if len(found) else 0.0
 
     def by_class(self) -> Array:
@@ -207,14 +210,14 @@ def best_of(valid: Mapping[int, Mapping[str, float]], monitor: str) -> int:
     return max(valid, key=rank)
 
 
-def _area(chance: Array, target: Array) -> float | None:
+def _area(probabilities: Array, target: Array) -> float | None:
     """Mean ROC-AUC over classes that some rows have and some have not."""
     from sklearn.metrics import roc_auc_score
 
-    first = 1 if target.ndim == 1 and chance.shape[1] == 1 else 0
+    first = 1 if target.ndim == 1 and probabilities.shape[1] == 1 else 0
     areas = []
-    for column in range(chance.shape[1]):
+    for column in range(probabilities.shape[1]):
         true = target[:, column] > 0.5 if target.ndim == 2 else target == column + first
         if true.any() and not true.all():
-            areas.append(roc_auc_score(true, chance[:, column]))
+            areas.append(roc_auc_score(true, probabilities[:, column]))
     return float(np.mean(areas)) if areas else None

@@ -134,7 +134,7 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:
         report["reduced_from"] = prepared.reduced_from
-    return Bundle(prepared.recipe, prepared.shape, prepared.classes, prepared.many, fitted.weights, report, kept)
+    return Bundle(prepared.recipe, prepared.shape, prepared.classes, prepared.multi_label, fitted.weights, report, kept)
 
 
 def _observe_all(observers: list[Callable[[dict[str, Any]], None]]) -> Observe | None:

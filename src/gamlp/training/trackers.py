@@ -31,17 +31,17 @@ def trackers_for(
     True
     """
     with ExitStack() as stack:
-        told: list[Observe] = []
+        observers: list[Observe] = []
         if tensorboard:
-            told.append(stack.enter_context(_tensorboard(run_folder / "tensorboard")))
+            observers.append(stack.enter_context(_tensorboard(run_folder / "tensorboard")))
         if mlflow is not None:
-            told.append(stack.enter_context(_mlflow(run_folder, mlflow, recipe, name)))
+            observers.append(stack.enter_context(_mlflow(run_folder, mlflow, recipe, name)))
 
         def observe(line: dict[str, Any]) -> None:
-            for tell in told:
-                tell(line)
+            for observer in observers:
+                observer(line)
 
-        yield observe if told else None
+        yield observe if observers else None
 
 
 def dotted(recipe: Recipe) -> dict[str, str]:
@@ -71,7 +71,7 @@ def _tensorboard(folder: Path) -> Iterator[Observe]:
         raise MissingExtra("tensorboard", "tensorboard") from error
     writers: dict[int, Any] = {}
 
-    def tell(line: dict[str, Any]) -> None:
+    def observe(line: dict[str, Any]) -> None:
         seed, epoch = line["seed"], line["epoch"]
         if seed not in writers:
             # Epochs from here on that a killed run wrote after its checkpoint are not shown.
@@ -80,7 +80,7 @@ def _tensorboard(folder: Path) -> Iterator[Observe]:
             writers[seed].add_scalar(key, value, epoch)
 
     try:
-        yield tell
+        yield observe
     finally:
         for writer in writers.values():
             writer.close()
@@ -117,7 +117,7 @@ def _mlflow(run_folder: Path, where: str, recipe: Recipe, name: str) -> Iterator
             client.update_run(run, status="RUNNING")
         return run
 
-    def tell(line: dict[str, Any]) -> None:
+    def observe(line: dict[str, Any]) -> None:
         from mlflow.entities import Metric
 
         now, seed = int(time.time() * 1000), line["seed"]
@@ -131,7 +131,7 @@ def _mlflow(run_folder: Path, where: str, recipe: Recipe, name: str) -> Iterator
 
     status = "FINISHED"
     try:
-        yield tell
+        yield observe
     except BaseException as error:
         status = "FAILED" if isinstance(error, Exception) else "KILLED"
         raise

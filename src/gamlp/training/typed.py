@@ -14,7 +14,7 @@ from gamlp.propagation import Reach, choose_subsets
 from gamlp.recipe import Recipe
 
 
-def settled_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
+def resolve_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
     """The recipe with its subsets as a list, and what was left out, in sentences; done twice it changes nothing."""
     if not graph.heterogeneous:
         if isinstance(recipe.relations.subsets, tuple):
@@ -33,16 +33,16 @@ def settled_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
     label_r = wanted.r if wanted.label_r is None else wanted.label_r
     reach = Reach(wanted.hops, wanted.label_hops if recipe.labels_used else 0, max(wanted.r, label_r) > 0)
     chosen = choose_subsets(graph, recipe.relations, reach)
-    subsets = [list(view_of(graph, subset).links) for subset in chosen.subsets]
-    changes = {"relations.subsets": subsets, "relations.apart": _apart(graph, recipe)}
+    subsets = [list(view_of(graph, subset).relation_pairs) for subset in chosen.subsets]
+    changes = {"relations.subsets": subsets, "relations.separate_types": _separate_types(graph, recipe)}
     return recipe.changed(changes), list(chosen.notes)
 
 
-def _apart(graph: Graph, recipe: Recipe) -> str:
+def _separate_types(graph: Graph, recipe: Recipe) -> str:
     """One signal for all types where their features have one width as they are given, and what is made has it too."""
     wanted = recipe.relations
-    if wanted.apart != "auto":
-        return wanted.apart
+    if wanted.separate_types != "auto":
+        return wanted.separate_types
     widths = {nodes.features.width for nodes in graph.node_types.values() if nodes.features is not None}
     if len(widths) != 1:
         return "yes"
@@ -69,18 +69,22 @@ def with_features(graph: Graph, recipe: Recipe, beside: Path | Place, progress: 
 def reduced_from(graph: Graph, recipe: Recipe) -> str | None:
     """Changes with the features that are brought to fewer columns: the basis is made from them; None: none are."""
     wide = [
-        kind
-        for kind, nodes in graph.node_types.items()
+        node_type
+        for node_type, nodes in graph.node_types.items()
         if nodes.features is not None and 0 < recipe.relations.reduce < nodes.features.width
     ]
     return (
-        digest([[kind, fingerprint.features(graph, kind)] for kind in wide]) if graph.heterogeneous and wide else None
+        digest([[node_type, fingerprint.features(graph, node_type)] for node_type in wide])
+        if graph.heterogeneous and wide
+        else None
     )
 
 
-def ready(graph: Graph, recipe: Recipe, beside: Path | Place, progress: Progress = silent) -> tuple[Graph, Recipe]:
+def prepare_graph(
+    graph: Graph, recipe: Recipe, beside: Path | Place, progress: Progress = silent
+) -> tuple[Graph, Recipe]:
     """Both; a graph of one relation stays as it is."""
-    recipe, _ = settled_relations(graph, recipe)
+    recipe, _ = resolve_relations(graph, recipe)
     return with_features(graph, recipe, beside, progress), recipe
 
 
@@ -100,14 +104,19 @@ def expected_shape(graph: Graph, recipe: Recipe) -> Shape:
     width = 1 if features is None else features.width
     if not graph.heterogeneous:
         return Shape(width, len(labels.classes), recipe.propagation.hops, label_hops, channels)
-    recipe, _ = settled_relations(graph, recipe)
+    recipe, _ = resolve_relations(graph, recipe)
     assert isinstance(recipe.relations.subsets, tuple)
     views = [view_of(graph, subset) for subset in recipe.relations.subsets]
-    kinds = (
-        [None] if recipe.relations.apart == "no" else [*dict.fromkeys(kind for view in views for kind in view.types)]
+    node_types = (
+        [None]
+        if recipe.relations.separate_types == "no"
+        else [*dict.fromkeys(node_type for view in views for node_type in view.types)]
     )
     parts = tuple(
-        Part(view.name, kind, width) for kind in kinds for view in views if kind is None or kind in view.types
+        Part(view.name, node_type, width)
+        for node_type in node_types
+        for view in views
+        if node_type is None or node_type in view.types
     )
     names = tuple(view.name for view in views) if label_hops else ()
     return Shape(width, len(labels.classes), recipe.propagation.hops, label_hops, len(parts), parts, names)

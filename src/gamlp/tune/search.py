@@ -19,14 +19,14 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import Graph, Split, digest, fingerprint, view_name
 from gamlp.io import write_text
 from gamlp.progress import Progress, silent
-from gamlp.propagation import HopStore, link_of
+from gamlp.propagation import HopStore, relation_pair_of
 from gamlp.recipe import Recipe, Space, starting_point, suggest
 from gamlp.run import LOCAL, Resources, check_one_model, prepare, prepare_split, propagate
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
 from gamlp.training.rows import Prepared, plan_of
 from gamlp.training.seeds import fit_prepared
-from gamlp.training.typed import ready, settled_relations
+from gamlp.training.typed import prepare_graph, resolve_relations
 
 By = Literal["score", "loss"]
 Subset = tuple[str, ...]
@@ -94,7 +94,7 @@ class Search:
             lacks = "has one relation" if not graph.heterogeneous else "is validated on another"
             raise GamlpError(f"graph '{graph.name}' {lacks}: there are no subsets to choose", hint="do not ask for it")
         far = {f"propagation.{key}": self._most(key, getattr(reads, key)) for key in ("hops", "label_hops", "r")}
-        recipe, _ = settled_relations(graph, self.base.changed(far))
+        recipe, _ = resolve_relations(graph, self.base.changed(far))
         assert isinstance(recipe.relations.subsets, tuple)
         return recipe.relations.subsets
 
@@ -103,7 +103,7 @@ class Search:
         listed, graph = recipe.relations.subsets, self.graphs[0]
         if not self.subsets or not isinstance(listed, tuple):
             return self.subsets
-        return tuple(tuple(link_of(graph, name) for name in subset) for subset in listed)
+        return tuple(tuple(relation_pair_of(graph, name) for name in subset) for subset in listed)
 
     def _most(self, key: str, own: Any) -> Any:
         choice = self.space.get(f"propagation.{key}")
@@ -144,10 +144,10 @@ class Search:
 
     def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         """Hops for one split; features are propagated once for all splits and trials that share an operator."""
-        graph, recipe = ready(graph, recipe, self.folder)
+        graph, recipe = prepare_graph(graph, recipe, self.folder)
         propagation = recipe.propagation
         if self.valid_graph is not None or recipe.training.setting == "inductive":
-            return self._prepared_apart(recipe, graph, number)
+            return self._prepared_separately(recipe, graph, number)
         labels = digest(
             [propagation.label_hops, propagation.label_r, propagation.r, propagation.loops, propagation.folds]
         )
@@ -162,7 +162,7 @@ class Search:
         """Hops of all subsets are shared by the trials that choose from them."""
         return recipe.changed({"relations.subsets": self.subsets}) if self.subsets else recipe
 
-    def _prepared_apart(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
+    def _prepared_separately(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         """Training rows and validation rows of different graphs: hops of both for every operator and depth."""
         folder = self.folder / "hops" / f"apart-{number}-{digest(plan_of(recipe).model_dump())}"
         kept = recipe if self.valid_graph is not None else recipe.changed({"propagation.rows": "train+valid"})
@@ -184,7 +184,7 @@ class Search:
         for other in self.graphs:
             assert other.nodes.split is not None
             roles[other.nodes.split.rows("train", "valid")] = 1
-        return graph.with_answers(split=Split(roles))
+        return graph.with_targets(split=Split(roles))
 
     def _confirmed(self, study: Any, progress: Progress) -> Found:
         """The best few with more seeds: the first place of many noisy trials is partly luck."""
@@ -243,7 +243,7 @@ class Found:
     by: By = "score"
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """How good, in words."""
         return f"{_told(self.by, self.score, self.deviation)} over {self.runs} runs"
 
@@ -283,7 +283,7 @@ def _told(by: By, mean: float, deviation: float | None = None) -> str:
 
 
 def _known(graph: Graph) -> list[str]:
-    return [fingerprint.structure(graph), fingerprint.answers(graph)]
+    return [fingerprint.structure(graph), fingerprint.targets(graph)]
 
 
 def _again(trial: Any) -> list[float] | None:

@@ -50,8 +50,8 @@ def matrix(graph: Graph, name: str) -> csr_matrix:
     return found
 
 
-def hidden(graph: Graph, kind: str) -> np.ndarray:
-    return hidden_classes(kind, graph.node_types[kind].count, CLASSES, 3)
+def hidden(graph: Graph, node_type: str) -> np.ndarray:
+    return hidden_classes(node_type, graph.node_types[node_type].count, CLASSES, 3)
 
 
 def agreement(graph: Graph, name: str) -> float:
@@ -63,7 +63,7 @@ def agreement(graph: Graph, name: str) -> float:
 @pytest.mark.parametrize("metapath", METAPATHS)
 def test_counts_are_ogbn_mags_times_the_scale(metapath: str, graphs: dict[str, Graph]) -> None:
     graph = graphs[metapath]
-    counts = {kind: nodes.count for kind, nodes in graph.node_types.items()}
+    counts = {node_type: nodes.count for node_type, nodes in graph.node_types.items()}
     assert counts == {"paper": 7364, "author": 11_346, "institution": 87, "field": 600}
     assert {name: graph.relations[name].entries for name in EDGES} == {
         name: pytest.approx(SCALE * edges, rel=0.02) for name, edges in EDGES.items()
@@ -76,7 +76,7 @@ def test_counts_are_ogbn_mags_times_the_scale(metapath: str, graphs: dict[str, G
 
 
 def test_every_relation_has_its_transpose_as_its_reverse(graph: Graph) -> None:
-    assert graph.links == {name: (name, f"rev-{name}") for name in EDGES}
+    assert graph.relation_pairs == {name: (name, f"rev-{name}") for name in EDGES}
     for name in EDGES:
         relation, reverse = graph.relations[name], graph.relations[f"rev-{name}"]
         assert (relation.source, relation.target) == (reverse.target, reverse.source)
@@ -135,8 +135,8 @@ def neighbours_mean(adjacency: csr_matrix, values: np.ndarray) -> np.ndarray:
     return np.asarray(adjacency @ values) / np.maximum(adjacency.sum(1).A, 1)
 
 
-def features(graph: Graph, kind: str) -> np.ndarray:
-    found = graph.node_types[kind].features
+def features(graph: Graph, node_type: str) -> np.ndarray:
+    found = graph.node_types[node_type].features
     assert found is not None
     return np.asarray(found.values)
 
@@ -204,12 +204,12 @@ def test_many_blocks_are_one_graph_with_the_same_properties(tmp_path: Path, monk
 
 def test_features_of_papers_alone_on_request_and_defaults_by_name(tmp_path: Path) -> None:
     bare = mag_like(tmp_path / "bare", scale=0.002, features="paper")
-    assert [kind for kind, nodes in bare.node_types.items() if nodes.features is not None] == ["paper"]
+    assert [node_type for node_type, nodes in bare.node_types.items() if nodes.features is not None] == ["paper"]
     named, counts = datasets.load("mag-like"), DATASETS["mag-like"].counts
     labels, found = named.nodes.labels, named.nodes.features
     assert labels is not None and found is not None
     assert sum(nodes.count for nodes in named.node_types.values()) == counts.nodes
-    assert sum(named.relations[name].entries for name in named.links) == pytest.approx(counts.edges, rel=0.02)
+    assert sum(named.relations[name].entries for name in named.relation_pairs) == pytest.approx(counts.edges, rel=0.02)
     assert (found.width, len(labels.classes)) == (counts.features, counts.classes)
 
 

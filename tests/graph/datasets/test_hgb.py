@@ -37,9 +37,9 @@ def test_acm_reads_as_pyg_reads_it(data_dir: Path, tmp_path: Path) -> None:
     theirs = pyg.HGBDataset(str(tmp_path / "HGBDataset"), "acm")[0]
     graph = load("hgb-acm", tmp_path)
     assert set(graph.node_types) == set(theirs.node_types) and graph.target == "paper"
-    for kind in ("paper", "author", "subject"):
-        features = graph.node_types[kind].features
-        assert features is not None and np.array_equal(features.values, theirs[kind].x.numpy())
+    for node_type in ("paper", "author", "subject"):
+        features = graph.node_types[node_type].features
+        assert features is not None and np.array_equal(features.values, theirs[node_type].x.numpy())
     assert graph.node_types["term"].features is None and graph.node_types["term"].count == theirs["term"].num_nodes
     for source, relation, target in theirs.edge_types:
         name = f"{source}-{target}" if relation == "to" else f"{source}-{relation}-{target}"
@@ -69,7 +69,7 @@ def test_acm_reads_as_pyg_reads_it(data_dir: Path, tmp_path: Path) -> None:
 def test_both_directions_of_the_files_are_one_link(name: str, pairs: str, data_dir: Path) -> None:
     graph = load(f"hgb-{name}", data_dir)
     expected = [tuple(pair.split("/")) for pair in pairs.split()]
-    assert graph.links == {one: (one, other) for one, other in expected}
+    assert graph.relation_pairs == {one: (one, other) for one, other in expected}
     for one, other in expected:
         assert graph.relations[other].reverse == one
         assert entries(graph.relations[one]) == {(b, a) for a, b in entries(graph.relations[other])}
@@ -90,7 +90,7 @@ def test_a_fifth_of_the_training_rows_validates_by_seed(data_dir: Path) -> None:
 def test_imdb_has_many_labels_and_unknown_ones_are_marked(data_dir: Path) -> None:
     graph = load("hgb-imdb", data_dir)
     labels, split = graph.nodes.labels, graph.nodes.split
-    assert labels is not None and split is not None and labels.many
+    assert labels is not None and split is not None and labels.multi_label
     assert np.array_equal(np.flatnonzero(labels.known()), split.rows("train", "valid", "test"))
     assert (labels.values[split.train].sum(1) >= 1).all() and labels.values[split.train].sum(1).max() > 1
 
@@ -126,15 +126,15 @@ def test_links_between_types_keep_equal_numbers_and_weights(tmp_path: Path) -> N
     assert graph.nodes.features is not None and graph.nodes.features.values.tolist() == [[1, 2.5], [3, 4]]
 
 
-def links(*kinds: tuple[int, int, str]) -> str:
+def links(*node_types: tuple[int, int, str]) -> str:
     """info.dat with these relations: types at both ends, and what they mean."""
-    described = {str(n): {"start": a, "end": b, "meaning": name} for n, (a, b, name) in enumerate(kinds)}
+    described = {str(n): {"start": a, "end": b, "meaning": name} for n, (a, b, name) in enumerate(node_types)}
     return json.dumps(INFO | {"link.dat": {"link type": described}})
 
 
 def test_a_reverse_is_made_where_the_files_have_none(tmp_path: Path) -> None:
     graph = load("hgb-acm", make(tmp_path))
-    assert graph.links == {"paper-author": ("paper-author", "rev-paper-author")}
+    assert graph.relation_pairs == {"paper-author": ("paper-author", "rev-paper-author")}
     made = graph.relations["rev-paper-author"]
     assert (made.source, made.target, made.directed, made.reverse) == ("author", "paper", True, "paper-author")
     rows, columns, weights = next(made.edges())
@@ -147,7 +147,7 @@ def test_reverses_are_found_by_content_weights_included(tmp_path: Path) -> None:
     # The first lists the same edges with other weights, the second the same edges with the same weights.
     turned = "2\t0\t1\t1.0\n2\t1\t1\t9.0\n2\t1\t2\t2.0\n2\t0\t2\t1.0\n"
     graph = load("hgb-acm", make(tmp_path, **{"info.dat": info, "link.dat": FILES["link.dat"] + turned}))
-    assert graph.links == {
+    assert graph.relation_pairs == {
         "paper-author": ("paper-author", "author-likes-paper"),
         "author-paper": ("author-paper", "rev-author-paper"),
     }

@@ -229,7 +229,7 @@ def test_mag_has_types_and_relations_as_ogb_has_them(arrays: dict[str, Array], t
     write_csv(raw / "node-label" / "paper" / "node-label.csv.gz", arrays["labels"])
     edges = {}
     for head, name, tail in triplets:
-        edges[head, name, tail] = np.stack([random.integers(0, counts[kind], 50) for kind in (head, tail)])
+        edges[head, name, tail] = np.stack([random.integers(0, counts[node_type], 50) for node_type in (head, tail)])
         place = raw / "relations" / f"{head}___{name}___{tail}"
         write_csv(place / "edge.csv.gz", edges[head, name, tail].T)
         write_csv(place / "num-edge-list.csv.gz", [50])
@@ -237,7 +237,7 @@ def test_mag_has_types_and_relations_as_ogb_has_them(arrays: dict[str, Array], t
         write_csv(folder / "split" / "time" / "paper" / f"{part}.csv.gz", arrays[part])
     for _ in range(2):
         graph = load("ogbn-mag", tmp_path)
-        assert {kind: nodes.count for kind, nodes in graph.node_types.items()} == counts
+        assert {node_type: nodes.count for node_type, nodes in graph.node_types.items()} == counts
         assert graph.target == "paper" and graph.nodes.features is not None and graph.nodes.labels is not None
         assert graph.node_types["author"].features is None
         assert np.array_equal(graph.nodes.labels.values, arrays["labels"])
@@ -249,7 +249,7 @@ def test_mag_has_types_and_relations_as_ogb_has_them(arrays: dict[str, Array], t
             turned = graph.relations[f"rev-{head}-{name}-{tail}"]
             assert (turned.source, turned.target, turned.reverse) == (tail, head, relation.name)
             assert stored(graph, turned.name) == {(b, a) for a, b in wanted}
-        assert graph.links == {
+        assert graph.relation_pairs == {
             f"{head}-{name}-{tail}": (f"{head}-{name}-{tail}", f"rev-{head}-{name}-{tail}")
             for head, name, tail in triplets
         }

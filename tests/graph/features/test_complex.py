@@ -42,8 +42,8 @@ def small() -> Graph:
     return planted(authors=24, papers=36)
 
 
-def made(folder: Path, kind: str = "author") -> bytes:
-    (file,) = (folder / "made").glob(f"{kind}-*.npy")
+def made(folder: Path, node_type: str = "author") -> bytes:
+    (file,) = (folder / "made").glob(f"{node_type}-*.npy")
     return file.read_bytes()
 
 
@@ -101,10 +101,10 @@ def test_negatives_are_of_the_types_that_a_link_joins() -> None:
     heads, tails = triples.others(1, 10, draws)
     assert ((heads >= 50) & (heads < 70)).all() and tails.tolist() == [70, 71, 72]  # few: each once
     seen = list(triples.batches(np.arange(0, len(triples), 2), 16, draws))
-    assert {link for link, _ in seen} == {0, 1} and max(len(rows) for _, rows in seen) == 16
+    assert {relation for relation, _ in seen} == {0, 1} and max(len(rows) for _, rows in seen) == 16
     assert sorted(np.concatenate([rows for _, rows in seen])) == list(range(0, len(triples), 2))
     bounds = [0, *triples.stops]
-    assert all(((rows >= bounds[link]) & (rows < bounds[link + 1])).all() for link, rows in seen)
+    assert all(((rows >= bounds[relation]) & (rows < bounds[relation + 1])).all() for relation, rows in seen)
 
 
 def test_edges_that_were_held_out_are_ranked_far_better_than_by_chance(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_labels_and_splits_never_enter(tmp_path: Path) -> None:
         labels = Labels(draws.integers(0, 3, 36).astype(np.int32), ("x", "y", "z"))
         rows = draws.permutation(36)
         split = Split.of(36, train=rows[:12], valid=rows[12:24], test=rows[24:])
-        completed(small().with_answers(labels=labels, split=split), BRIEF, tmp_path / name)
+        completed(small().with_targets(labels=labels, split=split), BRIEF, tmp_path / name)
     assert made(tmp_path / "a") == made(tmp_path / "b")
 
 
@@ -260,10 +260,10 @@ def test_it_stops_when_held_out_edges_are_no_longer_told_better(
 
 
 def test_held_out_edges_are_few_seeded_and_not_trained_on() -> None:
-    apart, trained = embedding._parted(1000, 0)
-    assert len(apart) == 20 and sorted([*apart, *trained]) == list(range(1000))
+    held_out, trained = embedding._parted(1000, 0)
+    assert len(held_out) == 20 and sorted([*held_out, *trained]) == list(range(1000))
     assert all(a < b for a, b in pairwise(trained.tolist()))
-    assert apart.tolist() == embedding._parted(1000, 0)[0].tolist() != embedding._parted(1000, 1)[0].tolist()
+    assert held_out.tolist() == embedding._parted(1000, 0)[0].tolist() != embedding._parted(1000, 1)[0].tolist()
     assert [len(part) for part in embedding._parted(1, 0)] == [1, 1]
 
 

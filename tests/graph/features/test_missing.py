@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 def typed_graph(
     counts: dict[str, int],
-    links: dict[str, tuple[str, str, Array]],
+    towards: dict[str, tuple[str, str, Array]],
     features: dict[str, Array] | None = None,
     *,
     reverses: bool = True,
@@ -32,12 +32,14 @@ def typed_graph(
 ) -> Graph:
     """`links[name]` = source type, target type, dense matrix [sources, targets] of weights; each with its reverse."""
     relations = {}
-    for name, (source, end, matrix) in links.items():
+    for name, (source, end, matrix) in towards.items():
         relations[name] = _relation(name, source, end, matrix.T, f"rev-{name}" if reverses else None)
         if reverses:
             relations[f"rev-{name}"] = _relation(f"rev-{name}", end, source, matrix, name)
-    given = {kind: Features(values.astype(np.float32)) for kind, values in (features or {}).items()}
-    types = {kind: Nodes(kind, count, Ids(count), given.get(kind)) for kind, count in counts.items()}
+    given = {node_type: Features(values.astype(np.float32)) for node_type, values in (features or {}).items()}
+    types = {
+        node_type: Nodes(node_type, count, Ids(count), given.get(node_type)) for node_type, count in counts.items()
+    }
     return Graph("typed", types, relations, target)
 
 
@@ -54,8 +56,8 @@ def matrix(rows: int, columns: int, seed: int, share: float = 0.3) -> Array:
     return (np.random.default_rng(seed).random((rows, columns)) < share).astype(float)
 
 
-def values(graph: Graph, kind: str) -> Array:
-    features = graph.node_types[kind].features
+def values(graph: Graph, node_type: str) -> Array:
+    features = graph.node_types[node_type].features
     assert features is not None
     return features.read(slice(None))
 
@@ -107,7 +109,7 @@ def test_the_reduced_rows_reconstruct_as_well_as_any_of_their_width(share: float
     lost = np.linalg.norm(rows - rows @ shared @ shared.T) ** 2
     assert np.sum(sizes[20:] ** 2) <= lost * (1 + 1e-5) and lost < 1.01 * np.sum(sizes[20:] ** 2)
     assert (shared[np.abs(shared).argmax(0), np.arange(20)] > 0).all()
-    assert sparse.issparse(reducing.lighter(rows)) == (share < 0.1)
+    assert sparse.issparse(reducing.as_sparse(rows)) == (share < 0.1)
 
 
 def test_a_sample_gives_the_basis_of_many_rows_and_the_rest_is_brought_there_in_pieces(
@@ -147,8 +149,8 @@ def test_means_are_those_of_dense_algebra(reverses: bool, tmp_path: Path, monkey
     writes, reviews = matrix(30, 120, 7, 0.05) * draws.integers(1, 4, (30, 120)), matrix(120, 30, 8, 0.02)
     writes[3] = reviews[:, 3] = 0
     papers = draws.normal(size=(120, 9))
-    links = {"writes": ("author", "paper", writes), "reviewed": ("paper", "author", reviews)}
-    graph = typed_graph({"paper": 120, "author": 30}, links, {"paper": papers}, reverses=reverses)
+    towards = {"writes": ("author", "paper", writes), "reviewed": ("paper", "author", reviews)}
+    graph = typed_graph({"paper": 120, "author": 30}, towards, {"paper": papers}, reverses=reverses)
     monkeypatch.setattr(means, "_PIECE", 8 * 120 * 4)  # four columns at a time
     found = values(completed(graph, RelationsSettings(missing="mean"), tmp_path), "author")
     weights = writes + reviews.T
@@ -160,8 +162,8 @@ def test_means_are_those_of_dense_algebra(reverses: bool, tmp_path: Path, monkey
 def test_types_further_away_take_the_means_of_means(tmp_path: Path) -> None:
     writes, works = matrix(30, 120, 9), matrix(30, 6, 10)
     papers = np.random.default_rng(11).normal(size=(120, 4))
-    links = {"works": ("author", "place", works), "writes": ("author", "paper", writes)}
-    graph = typed_graph({"place": 6, "paper": 120, "author": 30, "alone": 2}, links, {"paper": papers})
+    towards = {"works": ("author", "place", works), "writes": ("author", "paper", writes)}
+    graph = typed_graph({"place": 6, "paper": 120, "author": 30, "alone": 2}, towards, {"paper": papers})
     found = completed(graph, RelationsSettings(missing="mean"), tmp_path)
     authors = writes @ papers / writes.sum(1, keepdims=True)
     np.testing.assert_allclose(values(found, "author"), authors, rtol=1e-5, atol=1e-6)
@@ -171,12 +173,12 @@ def test_types_further_away_take_the_means_of_means(tmp_path: Path) -> None:
 
 def test_of_several_widths_the_target_types_is_taken_and_told(tmp_path: Path) -> None:
     features = {"place": np.ones((6, 3)), "paper": np.full((120, 4), 2.0), "group": np.full((5, 3), 5.0)}
-    links = {
+    towards = {
         "works": ("author", "place", np.ones((30, 6))),
         "writes": ("author", "paper", np.ones((30, 120))),
         "member": ("author", "group", np.ones((30, 5))),
     }
-    graph = typed_graph({"place": 6, "paper": 120, "author": 30, "group": 5}, links, features)
+    graph = typed_graph({"place": 6, "paper": 120, "author": 30, "group": 5}, towards, features)
     told = []
     found = completed(graph, RelationsSettings(missing="mean"), tmp_path / "a", lambda *what, **more: told.append(what))
     assert (values(found, "author") == 2).all() and values(found, "author").shape == (30, 4)
@@ -226,8 +228,8 @@ def test_it_works_behind_a_url(tmp_path: Path) -> None:
     wanted = RelationsSettings(reduce=5, missing="mean")
     here = completed(graph, wanted, tmp_path)
     there = completed(graph, wanted, Place.of(f"memory://{tmp_path.name}-embeddings"))
-    for kind in ("paper", "author"):
-        np.testing.assert_array_equal(values(there, kind), values(here, kind))
+    for node_type in ("paper", "author"):
+        np.testing.assert_array_equal(values(there, node_type), values(here, node_type))
 
 
 def test_an_odd_dimension_is_refused_before_any_work(tmp_path: Path) -> None:

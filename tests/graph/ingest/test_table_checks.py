@@ -66,8 +66,8 @@ def test_smallest_is_told_whatever_task_finds_it():
         notes = Notes.merged(check_nodes(part)[1] for part in (mixed[:2], mixed[2:]))
         assert notes.counts == {"NaN or infinite feature": 3}
         with pytest.raises(GamlpError, match="node '4': the feature is nan"):
-            notes.tell("nodes", "stop")
-        notes.tell("nodes", "skip")
+            notes.report("nodes", "stop")
+        notes.report("nodes", "skip")
 
 
 def test_order_of_ids_that_are_told():
@@ -94,7 +94,7 @@ def test_value_too_large_for_storage_is_never_skipped():
     _, notes = check_nodes({"id": ["a", "b"], "x": [1.0, 7e4], "y": [1.0, 1.0]}, "skip", dtype="float16")
     sentence = "nodes, column x: node 'b': 70000 is more than float16 can hold; store features as float32 or bfloat16."
     with pytest.raises(GamlpError) as error:
-        notes.tell("nodes", "skip")
+        notes.report("nodes", "skip")
     assert str(error.value) == sentence
 
 

@@ -21,7 +21,7 @@ from gamlp.graph.ingest.edges import EdgeNames
 from gamlp.graph.ingest.nodes import NodeNames
 
 TYPES = ("paper", "author", "venue")
-JOINS = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")}
+RELATION_ENDS = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")}
 # Ids of different types overlap: 1 may be a paper, an author and a venue.
 names = st.lists(st.integers(-5, 9), min_size=1, max_size=6, unique=True) | st.lists(
     st.text("abc7", min_size=1, max_size=2), min_size=1, max_size=6, unique=True
@@ -31,7 +31,7 @@ names = st.lists(st.integers(-5, 9), min_size=1, max_size=6, unique=True) | st.l
 @st.composite
 def worlds(draw):
     """(ids by type in the order of the table, edges (source, target, weight) by relation)"""
-    ids = {kind: draw(names) for kind in TYPES}
+    ids = {node_type: draw(names) for node_type in TYPES}
     edges = {
         name: draw(
             st.lists(
@@ -39,16 +39,16 @@ def worlds(draw):
                 max_size=25,
             )
         )
-        for name, (source, target) in JOINS.items()
+        for name, (source, target) in RELATION_ENDS.items()
     }
     return ids, edges
 
 
 def expected(ids, edges, weighted, directed):
     """{relation: {(target row, source row): weight}} as sets say it, reverses included."""
-    row = {kind: {name: index for index, name in enumerate(some)} for kind, some in ids.items()}
+    row = {node_type: {name: index for index, name in enumerate(some)} for node_type, some in ids.items()}
     made = {}
-    for name, (source, target) in JOINS.items():
+    for name, (source, target) in RELATION_ENDS.items():
         sums = defaultdict(list)
         for one, other, weight in edges[name]:
             if source == target and one == other:
@@ -98,9 +98,9 @@ def test_any_types_and_relations(world, weighted, directed, memory, ending):
         patch.setattr("gamlp.graph.ingest.build._SMALLEST_SHARE", 1)  # buckets, splits and hubs in tiny graphs too
         warnings.simplefilter("ignore", UserWarning)
         place = Path(folder)
-        nodes = {kind: write({"id": ids[kind]}, place / f"{kind}.{ending}") for kind in TYPES}
+        nodes = {node_type: write({"id": ids[node_type]}, place / f"{node_type}.{ending}") for node_type in TYPES}
         tables = {}
-        for name, (source, target) in JOINS.items():
+        for name, (source, target) in RELATION_ENDS.items():
             columns = {
                 "src": pa.array([edge[0] for edge in edges[name]], pa.array(ids[source]).type),
                 "dst": pa.array([edge[1] for edge in edges[name]], pa.array(ids[target]).type),
@@ -108,19 +108,19 @@ def test_any_types_and_relations(world, weighted, directed, memory, ending):
             if weighted:
                 columns["weight"] = pa.array([edge[2] for edge in edges[name]], pa.float32())
             tables[name] = write(columns, place / f"{name}.{ending}")
-        how = IngestOptions(directed=directed, joins=JOINS, target="paper")
+        how = IngestOptions(directed=directed, relation_ends=RELATION_ENDS, target="paper")
         report = ingest(tables, nodes, place / "g", how, memory=memory)
         graph = Graph.open(place / "g")
         wanted = expected(ids, edges, weighted, directed)
         assert stored(graph) == wanted
-        for kind in TYPES:
-            kept = graph.node_types[kind].ids.take(np.arange(len(ids[kind]))).to_pylist()
-            assert [str(name) for name in kept] == [str(name) for name in ids[kind]]
+        for node_type in TYPES:
+            kept = graph.node_types[node_type].ids.take(np.arange(len(ids[node_type]))).to_pylist()
+            assert [str(name) for name in kept] == [str(name) for name in ids[node_type]]
         assert report.edges_read == sum(map(len, edges.values()))
         loops = sum(edge[0] == edge[1] for edge in edges["cites"])
         assert report.self_loops_dropped == loops
         distinct = sum(
-            len(wanted[name]) // (2 if name == "cites" and not directed else 1) for name in JOINS
+            len(wanted[name]) // (2 if name == "cites" and not directed else 1) for name in RELATION_ENDS
         )  # fmt: skip
         assert report.duplicates_merged == report.edges_read - loops - distinct
         assert report.entries == {name: len(pairs) for name, pairs in wanted.items()}
@@ -137,12 +137,14 @@ def test_relations_know_their_types_and_reverses(library):
         "appears": ("paper", "venue", True, "rev-appears"),
         "rev-appears": ("venue", "paper", True, "appears"),
     }
-    assert graph.links == {
+    assert graph.relation_pairs == {
         "writes": ("writes", "rev-writes"), "cites": ("cites",), "appears": ("appears", "rev-appears")
     }  # fmt: skip
     kept, _ = library(directed=True)
-    assert {name: (r.directed, r.reverse) for name, r in kept.relations.items()} == dict.fromkeys(JOINS, (True, None))
-    told = {kind: (one["nodes"], one["features"]) for kind, one in report.types.items()}
+    assert {name: (r.directed, r.reverse) for name, r in kept.relations.items()} == dict.fromkeys(
+        RELATION_ENDS, (True, None)
+    )
+    told = {node_type: (one["nodes"], one["features"]) for node_type, one in report.types.items()}
     assert told == {"paper": (4, 2), "author": (3, 1), "venue": (2, 0)}
     assert (report.nodes, report.features, report.classes) == (9, 2, 2)
 
@@ -191,11 +193,11 @@ def large(tmp_path_factory):
     place = tmp_path_factory.mktemp("large")
     rng = np.random.default_rng(0)
     counts = {"paper": 700, "author": 3000, "venue": 40}
-    for kind, count in counts.items():
-        write({"id": rng.permutation(count)}, place / f"{kind}.parquet")
+    for node_type, count in counts.items():
+        write({"id": rng.permutation(count)}, place / f"{node_type}.parquet")
     everything = []
-    for name, (source, target) in JOINS.items():
-        ends = [rng.integers(0, counts[kind], 60_000) for kind in (source, target)]
+    for name, (source, target) in RELATION_ENDS.items():
+        ends = [rng.integers(0, counts[node_type], 60_000) for node_type in (source, target)]
         ends[1][::3] = 17
         columns = {"src": ends[0], "dst": ends[1], "weight": rng.random(60_000)}
         write(columns, place / f"{name}.parquet")
@@ -207,9 +209,9 @@ def large(tmp_path_factory):
 
 
 def build(place: Path, out: Path, edges=None, memory=None, **more):
-    nodes = {kind: place / f"{kind}.parquet" for kind in TYPES}
-    edges = edges or {name: place / f"{name}.parquet" for name in JOINS}
-    ingest(edges, nodes, out, IngestOptions(joins=JOINS, target="paper", **more), memory=memory)
+    nodes = {node_type: place / f"{node_type}.parquet" for node_type in TYPES}
+    edges = edges or {name: place / f"{name}.parquet" for name in RELATION_ENDS}
+    ingest(edges, nodes, out, IngestOptions(relation_ends=RELATION_ENDS, target="paper", **more), memory=memory)
 
 
 def test_bytes_do_not_depend_on_the_budget(large, tmp_path, monkeypatch):
@@ -220,7 +222,7 @@ def test_bytes_do_not_depend_on_the_budget(large, tmp_path, monkeypatch):
         graphs.append(Graph.open(tmp_path / f"{memory}"))
     assert len(graphs[0].relations["rev-writes"].blocks) == 1 and len(graphs[2].relations["rev-writes"].blocks) > 20
     whole = parts(graphs[0])
-    assert whole.keys() == {*JOINS, "rev-writes", "rev-appears"}
+    assert whole.keys() == {*RELATION_ENDS, "rev-writes", "rev-appears"}
     for graph in graphs[1:]:
         for name, arrays in parts(graph).items():
             assert all(np.array_equal(one, other) for one, other in zip(arrays, whole[name]))
@@ -249,7 +251,7 @@ def test_a_relation_column_equals_separate_tables(large, tmp_path):
     """Rows of relations among each other: every byte of the folder is the same but how it was made."""
     mixed = pq.read_table(large / "mixed.parquet")
     separate = {}
-    for name in JOINS:
+    for name in RELATION_ENDS:
         some = mixed.filter(pa.compute.equal(mixed["kind"], name)).drop(["kind"])
         pq.write_table(some, tmp_path / f"{name}.parquet")
         separate[name] = tmp_path / f"{name}.parquet"
@@ -271,7 +273,7 @@ def test_rows_in_any_order_give_the_same_graph(large, tmp_path):
     build(large, tmp_path / "one")
     rng = np.random.default_rng(1)
     shuffled = {}
-    for name in JOINS:
+    for name in RELATION_ENDS:
         table = pq.read_table(large / f"{name}.parquet")
         pq.write_table(table.take(rng.permutation(len(table))), tmp_path / f"{name}.parquet")
         shuffled[name] = tmp_path / f"{name}.parquet"

@@ -8,7 +8,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.ingest.edges import EdgeNames
 from gamlp.graph.ingest.nodes import NodeNames
 
-JOINS = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")}
+RELATION_ENDS = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")}
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,14 @@ JOINS = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": 
         ({"node_names": NodeNames(label="class")}, "no type of nodes has a column of labels; .* --target"),
         ({"joins": {"writes": ("author", "paper")}}, "no --join says which types relation 'cites' joins"),
         (
-            {"joins": JOINS | {"writes": ("editor", "paper")}},
+            {"joins": RELATION_ENDS | {"writes": ("editor", "paper")}},
             "--join writes=editor:paper: there are no nodes of type 'ed",
         ),
-        ({"joins": JOINS | {"rev-writes": ("paper", "author")}}, "'rev-writes' is called as the reverse of 'writes'"),
-        ({"joins": JOINS | {"a/b": ("paper", "author")}}, "'a/b' cannot name a node type or relation"),
+        (
+            {"joins": RELATION_ENDS | {"rev-writes": ("paper", "author")}},
+            "'rev-writes' is called as the reverse of 'writes'",
+        ),
+        ({"joins": RELATION_ENDS | {"a/b": ("paper", "author")}}, "'a/b' cannot name a node type or relation"),
         ({"node_names": NodeNames(features="x.npy")}, "'x.npy' cannot be the features of several types"),
         ({"names_of": {"editor": NodeNames()}}, "column names for 'editor', of which there is no table"),
         ({"edge_names_of": {"edits": EdgeNames()}}, "column names for 'edits', of which there is no table"),
@@ -61,11 +64,11 @@ def test_is_refused(changed, told, library, tmp_path):
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".x", "", "a b", "a+b", "a@b"])
 def test_names_that_cannot_be_folders_are_refused(name, library, tmp_path):
-    nodes = {kind: tmp_path / f"{kind}s.csv" for kind in ("paper", "author", "venue")}
-    edges = {kind: tmp_path / f"{kind}.csv" for kind in JOINS}
+    nodes = {node_type: tmp_path / f"{node_type}s.csv" for node_type in ("paper", "author", "venue")}
+    edges = {relation: tmp_path / f"{relation}.csv" for relation in RELATION_ENDS}
     for changed in (
         {"nodes": nodes | {name: tmp_path / "venues.csv"}},
-        {"edges": edges | {name: tmp_path / "cites.csv"}, "joins": JOINS | {name: ("paper", "paper")}},
+        {"edges": edges | {name: tmp_path / "cites.csv"}, "joins": RELATION_ENDS | {name: ("paper", "paper")}},
     ):
         with pytest.raises(GamlpError, match="cannot name a node type or relation"):
             library(**changed)
@@ -128,14 +131,14 @@ def test_a_dropped_node_takes_its_edges_along(library):
 
 
 def test_a_relation_without_edges_is_empty_with_a_warning(library, tmp_path):
-    joins = JOINS | {"edits": ("author", "paper")}
+    relation_ends = RELATION_ENDS | {"edits": ("author", "paper")}
     with pytest.warns(UserWarning, match="relation 'edits' has no edges"):
-        graph, report = library(joins=joins)
+        graph, report = library(relation_ends=relation_ends)
     assert report.warnings == ["relation 'edits' has no edges"]
     empty, turned = graph.relations["edits"], graph.relations["rev-edits"]
     assert (empty.entries, empty.count, turned.entries, turned.count) == (0, 4, 0, 3)
     with pytest.warns(UserWarning, match="relation 'edits' has no edges"):
-        library(joins=joins, **one_table(tmp_path, GOOD))
+        library(relation_ends=relation_ends, **one_table(tmp_path, GOOD))
     with pytest.warns(UserWarning, match="the graph has no edges"):
         library(**one_table(tmp_path, []))
 

@@ -133,7 +133,7 @@ def test_gat(small: Small) -> None:
     same(model(small.view()), attended(last, near, hidden).mean(0) + last.bias)
 
 
-def answers(model: Any, x: Tensor) -> Tensor:
+def first_logits(model: Any, x: Tensor) -> Tensor:
     one, two, three = model.layers
     hidden = ((x @ one.weight.T + one.bias).relu() @ two.weight.T + two.bias).relu()
     found: Tensor = hidden @ three.weight.T + three.bias
@@ -142,7 +142,7 @@ def answers(model: Any, x: Tensor) -> Tensor:
 
 def test_appnp(small: Small) -> None:
     model, matrix = made("appnp", options={"steps": 4, "alpha": 0.3}), small.normalised()
-    first = found = answers(model, small.x)
+    first = found = first_logits(model, small.x)
     for _ in range(4):
         found = 0.7 * matrix @ found + 0.3 * first
     same(model(small.view()), found)
@@ -154,15 +154,15 @@ def test_ap_gcn_halts_every_node_by_itself(small: Small, bias: float) -> None:
     model.halt.bias.data.fill_(bias)
     rows = torch.tensor([1, 4, 6])
     logits = model(small.view(rows=rows))
-    z = [answers(model, small.x)]
+    z = [first_logits(model, small.x)]
     for _ in range(4):
         z.append(matrix @ z[-1])
     costs = []
     for position, node in enumerate(rows.tolist()):
-        chances = [torch.sigmoid(model.halt(z[k][node])).item() for k in range(1, 5)]
-        last = next((k for k in range(1, 5) if sum(chances[:k]) >= 0.99), 4)
-        rest = 1 - sum(chances[: last - 1])
-        shares = [*chances[: last - 1], rest]
+        probabilities = [torch.sigmoid(model.halt(z[k][node])).item() for k in range(1, 5)]
+        last = next((k for k in range(1, 5) if sum(probabilities[:k]) >= 0.99), 4)
+        rest = 1 - sum(probabilities[: last - 1])
+        shares = [*probabilities[: last - 1], rest]
         parts = [p * z[k][node] + (1 - p) * z[k - 1][node] for k, p in enumerate(shares, 1)]
         same(logits[position], torch.stack(parts).sum(0) / last)
         costs.append(last + rest)

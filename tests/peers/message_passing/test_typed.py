@@ -52,9 +52,9 @@ def same(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-4)
 
 
-def into(graph: Small, kind: str, heard: tuple[str, ...]) -> list[str]:
+def into(graph: Small, node_type: str, heard: tuple[str, ...]) -> list[str]:
     """Relations with edges that lead to a type."""
-    return [name for name in heard if graph.shape.relations[name].target == kind and bool(graph.near[name].any())]
+    return [name for name in heard if graph.shape.relations[name].target == node_type and bool(graph.near[name].any())]
 
 
 def test_r_gcn() -> None:
@@ -64,11 +64,11 @@ def test_r_gcn() -> None:
     hidden = first_states(model, graph)
     for place, layer in enumerate(model.layers):
         found = {}
-        for kind, own in zip(layer.heard.kinds, layer.own):
+        for node_type, own in zip(layer.heard.node_types, layer.own):
             rows = []
-            for node in range(COUNTS[kind]):
-                value = own.weight @ hidden[kind][node] + own.bias
-                for name in into(graph, kind, layer.heard.relations):
+            for node in range(COUNTS[node_type]):
+                value = own.weight @ hidden[node_type][node] + own.bias
+                for name in into(graph, node_type, layer.heard.relations):
                     weights = graph.near[name][node]
                     if weights.any():
                         map_ = layer.near[layer.heard.relations.index(name)].weight
@@ -76,7 +76,7 @@ def test_r_gcn() -> None:
                         near = [weights[j] * (map_ @ source[j]) for j in neighbours(graph, name, node)]
                         value = value + torch.stack(near).sum(0) / weights.sum()
                 rows.append(value if place + 1 == len(model.layers) else value.relu())
-            found[kind] = stacked(rows, HIDDEN)
+            found[node_type] = stacked(rows, HIDDEN)
         hidden = found
     same(model(graph.view()), hidden["paper"])
 
@@ -84,7 +84,7 @@ def test_r_gcn() -> None:
 def test_hgt() -> None:
     graph = small()
     model = made("hgt", graph)
-    hidden = {kind: gelu(values) for kind, values in first_states(model, graph).items()}
+    hidden = {node_type: gelu(values) for node_type, values in first_states(model, graph).items()}
     for layer in model.layers:
         hidden = transformed(layer, graph, hidden)
     same(model(graph.view()), hidden["paper"] @ model.last.weight.T + model.last.bias)
@@ -93,17 +93,17 @@ def test_hgt() -> None:
 def transformed(layer: Any, graph: Small, hidden: dict[str, Tensor]) -> dict[str, Tensor]:
     """One softmax over all neighbours by all relations."""
     each, count = HIDDEN // HEADS, len(layer.heard.relations)
-    mapped = {kind: layer.kqv_lin.lins[layer.number[kind]](values) for kind, values in hidden.items()}
+    mapped = {node_type: layer.kqv_lin.lins[layer.number[node_type]](values) for node_type, values in hidden.items()}
     found = {}
-    for kind in layer.heard.kinds:
+    for node_type in layer.heard.node_types:
         rows = []
-        for node in range(COUNTS[kind]):
+        for node in range(COUNTS[node_type]):
             heads = []
             for head in range(HEADS):
                 part = slice(head * each, (head + 1) * each)
-                query = mapped[kind][node, HIDDEN : 2 * HIDDEN][part]
+                query = mapped[node_type][node, HIDDEN : 2 * HIDDEN][part]
                 alike, messages = [torch.tensor(-math.inf)], [torch.zeros(each)]
-                for name in into(graph, kind, layer.heard.relations):
+                for name in into(graph, node_type, layer.heard.relations):
                     place = layer.heard.relations.index(name)
                     of_key, of_value = (one.weight[head * count + place] for one in (layer.k_rel, layer.v_rel))
                     strength = layer.p_rel["__".join(layer.edge_of[name])][0, head]
@@ -114,22 +114,22 @@ def transformed(layer: Any, graph: Small, hidden: dict[str, Tensor]) -> dict[str
                         messages.append(value @ of_value)
                 alpha = softmaxed(alike) if len(alike) > 1 else [torch.tensor(0.0)]
                 heads.append(torch.stack([a * m for a, m in zip(alpha, messages)]).sum(0))
-            number = layer.number[kind]
+            number = layer.number[node_type]
             new = layer.out_lin.lins[number](gelu(torch.cat(heads)))
             share = torch.sigmoid(layer.skip[number])
-            rows.append(share * new + (1 - share) * hidden[kind][node])
-        found[kind] = stacked(rows, HIDDEN)
+            rows.append(share * new + (1 - share) * hidden[node_type][node])
+        found[node_type] = stacked(rows, HIDDEN)
     return found
 
 
 def test_a_layer_of_hgt_is_pygs_where_every_type_hears() -> None:
     graph = small()
     layer = made("hgt", graph).layers[0]
-    states = {kind: torch.randn(count, HIDDEN) for kind, count in COUNTS.items()}
+    states = {node_type: torch.randn(count, HIDDEN) for node_type, count in COUNTS.items()}
     edges = {layer.edge_of[name]: graph.view().edges[name] for name in layer.heard.relations}
-    theirs = HGTConv.forward(layer, {layer.number[kind]: value for kind, value in states.items()}, edges)
-    for kind, value in layer(states, graph.view()).items():
-        same(value, theirs[layer.number[kind]])
+    theirs = HGTConv.forward(layer, {layer.number[node_type]: value for node_type, value in states.items()}, edges)
+    for node_type, value in layer(states, graph.view()).items():
+        same(value, theirs[layer.number[node_type]])
 
 
 def attention(own: Tensor, near: list[Tensor], query: Tensor) -> Tensor:
@@ -151,11 +151,11 @@ def test_hgconv() -> None:
 
 def hybrid(layer: Any, graph: Small, hidden: dict[str, Tensor]) -> dict[str, Tensor]:
     found, each = {}, HIDDEN // HEADS
-    for place, kind in enumerate(layer.heard.kinds):
+    for place, node_type in enumerate(layer.heard.node_types):
         rows = []
-        for node in range(COUNTS[kind]):
-            own, parts = hidden[kind][node], []
-            for name in into(graph, kind, layer.heard.relations):
+        for node in range(COUNTS[node_type]):
+            own, parts = hidden[node_type][node], []
+            for name in into(graph, node_type, layer.heard.relations):
                 source = graph.shape.relations[name].source
                 micro = []
                 for head in range(HEADS):
@@ -163,7 +163,7 @@ def hybrid(layer: Any, graph: Small, hidden: dict[str, Tensor]) -> dict[str, Ten
                     mapped = hidden[source] @ layer.node[layer.place[source]][:, part]
                     near = [mapped[j] for j in neighbours(graph, name, node)]
                     query = layer.attention[layer.place[source]][head]
-                    micro.append(attention(own @ layer.node[layer.place[kind]][:, part], near, query))
+                    micro.append(attention(own @ layer.node[layer.place[node_type]][:, part], near, query))
                 parts.append(torch.cat(micro) @ layer.relation[layer.heard.relations.index(name)])
             macro = []
             for head in range(HEADS):
@@ -174,7 +174,7 @@ def hybrid(layer: Any, graph: Small, hidden: dict[str, Tensor]) -> dict[str, Ten
             residual = layer.residual[place]
             share = torch.sigmoid(residual.share)
             rows.append(share * torch.cat(macro) + (1 - share) * residual.map(own))
-        found[kind] = stacked(rows, HIDDEN)
+        found[node_type] = stacked(rows, HIDDEN)
     return found
 
 
@@ -215,14 +215,14 @@ def aware(layer: Any, graph: Small, states: dict[str, Tensor], relations: dict[s
             near = torch.stack(
                 [value for other, value in states.items() if typed[other].target == relation.source]
             ).mean(0)
-        residual = layer.residual[layer.heard.kinds.index(relation.target)]
+        residual = layer.residual[layer.heard.node_types.index(relation.target)]
         rows = []
         for node in range(COUNTS[relation.target]):
             own, heads = states[name][node], []
             for head in range(HEADS):
                 part = slice(head * each, (head + 1) * each)
                 of_own, of_near = (
-                    layer.node[layer.place[kind]][:, part] for kind in (relation.target, relation.source)
+                    layer.node[layer.place[node_type]][:, part] for node_type in (relation.target, relation.source)
                 )
                 around = [near[j] @ of_near for j in neighbours(graph, name, node)]
                 heads.append(attention(own @ of_own, around, query[head]))
@@ -274,7 +274,9 @@ def test_without_any_edge_a_node_knows_itself_alone(name: str) -> None:
 def test_who_hears_nothing_knows_itself_alone_and_who_hears_does_not(name: str) -> None:
     graph = small()
     model = made(name, graph, layers=1)
-    x = {kind: None if value is None or kind == "paper" else value + 1 for kind, value in graph.x.items()}
+    x = {
+        node_type: None if value is None or node_type == "paper" else value + 1 for node_type, value in graph.x.items()
+    }
     x["paper"] = graph.x["paper"]
     changed = (model(replace(graph, x=x).view()) - model(graph.view())).abs().amax(1) > 1e-6
     assert not changed[ALONE] and int(changed.sum()) >= 3

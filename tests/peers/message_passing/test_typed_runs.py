@@ -22,7 +22,7 @@ from tests.training.small import ONE_THREAD
 ALL = ("r-gcn", "hgt", "hgconv", "r-hgnn")
 
 
-def planted(many: bool = False, seed: int = 0, features: bool = True) -> Graph:
+def planted(multi_label: bool = False, seed: int = 0, features: bool = True) -> Graph:
     """Papers of three classes by their authors, whose type has no features; half of the papers train."""
     random = np.random.default_rng(seed)
     papers, authors = 90, 30
@@ -30,7 +30,7 @@ def planted(many: bool = False, seed: int = 0, features: bool = True) -> Graph:
     author = (3 * random.integers(0, authors // 3, (papers, 2)) + classes[:, None]).ravel()
     edges = np.stack([author, np.repeat(np.arange(papers), 2)])  # author, paper
     values = classes.astype(np.int32)
-    if many:
+    if multi_label:
         values = np.eye(3, dtype=np.int8)[classes]
         values[:, 0] |= (classes == 1).astype(np.int8)
     x = random.normal(size=(papers, 4)).astype(np.float32)
@@ -38,12 +38,12 @@ def planted(many: bool = False, seed: int = 0, features: bool = True) -> Graph:
         "paper", papers, Ids(papers), Features(x) if features else None, Labels(values, ("a", "b", "c")),
         Split(random.permutation(np.array([1, 1, 2, 3], np.int8)[np.arange(papers) % 4])),
     )  # fmt: skip
-    kinds = {"author": Nodes("author", authors, Ids(authors)), "paper": nodes}
+    node_types = {"author": Nodes("author", authors, Ids(authors)), "paper": nodes}
     relations = {
         "writes": _relation("writes", "author", "paper", edges[::-1], papers, "written"),
         "written": _relation("written", "paper", "author", edges, authors, "writes"),
     }
-    return Graph("planted", kinds, relations, "paper")
+    return Graph("planted", node_types, relations, "paper")
 
 
 def _relation(name: str, source: str, target: str, ends: Any, count: int, reverse: str) -> Relation:
@@ -54,7 +54,7 @@ def _relation(name: str, source: str, target: str, ends: Any, count: int, revers
 
 @pytest.fixture
 def place(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path, ONE_THREAD, chances=True)
+    return Workspace(tmp_path, ONE_THREAD, probabilities=True)
 
 
 def quick(name: str, **changes: Any) -> Recipe:
@@ -62,26 +62,26 @@ def quick(name: str, **changes: Any) -> Recipe:
     return recipe_for(name).changed({"model.hidden": 16, "training.epochs": 20, "training.patience": 0, **changed})
 
 
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("multi_label", [False, True])
 @pytest.mark.parametrize("name", ALL)
-def test_a_run_learns_what_only_nodes_without_features_tell(name: str, many: bool, place: Workspace) -> None:
-    graph = planted(many)
+def test_a_run_learns_what_only_nodes_without_features_tell(name: str, multi_label: bool, place: Workspace) -> None:
+    graph = planted(multi_label)
     report = run(graph, quick(name, learning_rate=0.05), 0, place)
     assert report.test["score"] > 0.85 and report.test["macro_f1"] > 0.85  # features alone are noise
-    assert report.chances is not None and report.chances.shape == (90, 3)
-    macro, micro = f1(graph, report.chances)
+    assert report.probabilities is not None and report.probabilities.shape == (90, 3)
+    macro, micro = f1(graph, report.probabilities)
     assert (report.test["macro_f1"], report.test["score"]) == (pytest.approx(macro), pytest.approx(micro))
 
 
-def f1(graph: Graph, chances: Any) -> tuple[float, float]:
+def f1(graph: Graph, probabilities: Any) -> tuple[float, float]:
     """Macro- and micro-F1 of test rows, 2 right / (2 right + wrong + missed) by class and of all classes together."""
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None and split is not None
     counts = np.zeros((3, 2))  # by class: right, wrong or missed
     for row in split.test:
         for place in range(3):
-            true = labels.values[row, place] == 1 if labels.many else labels.values[row] == place
-            chosen = chances[row, place] > 0.5 if labels.many else chances[row].argmax() == place
+            true = labels.values[row, place] == 1 if labels.multi_label else labels.values[row] == place
+            chosen = probabilities[row, place] > 0.5 if labels.multi_label else probabilities[row].argmax() == place
             counts[place] += [true and chosen, true != chosen]
     each = [2 * right / (2 * right + wrong) for right, wrong in counts]
     right, wrong = counts.sum(0)
@@ -94,9 +94,9 @@ def test_test_labels_change_nothing_but_the_test_score(name: str, place: Workspa
     assert graph.nodes.labels is not None and graph.nodes.split is not None
     values = graph.nodes.labels.values.copy()
     values[graph.nodes.split.test] = (values[graph.nodes.split.test] + 1) % 3
-    other = graph.with_answers(labels=Labels(values, graph.nodes.labels.classes))
+    other = graph.with_targets(labels=Labels(values, graph.nodes.labels.classes))
     one, two = (run(each, quick(name, epochs=4), 0, place) for each in (graph, other))
-    assert one.valid == two.valid and np.array_equal(one.chances, two.chances)
+    assert one.valid == two.valid and np.array_equal(one.probabilities, two.probabilities)
     assert one.test != two.test
 
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_trained_is_told(place: Workspace) -> None:
     with pytest.raises(GamlpError, match="trains on the whole graph"):
         run(graph, quick("hgt", setting="inductive"), 0, place)
     assert graph.nodes.split is not None
-    none = graph.with_answers(split=Split(np.where(graph.nodes.split.roles == 1, 2, 3).astype(np.int8)))
+    none = graph.with_targets(split=Split(np.where(graph.nodes.split.roles == 1, 2, 3).astype(np.int8)))
     with pytest.raises(GamlpError, match="no training rows"):
         run(none, quick("hgt"), 0, place)
     fewer = replace(graph, node_types={**graph.node_types, "author": Nodes("author", 31, Ids(31))})

@@ -245,11 +245,11 @@ def test_an_option_that_no_sampler_has_is_refused() -> None:
 def test_a_run_is_decided_by_its_seed(name: str, tmp_path: Path) -> None:
     pytest.importorskip("pymetis")
     task, recipe = Task(_graph()), _short(name)
-    place = Workspace(tmp_path, Resources(threads=1, device="cpu"), chances=True)
+    place = Workspace(tmp_path, Resources(threads=1, device="cpu"), probabilities=True)
     first, again, other = (METHODS[name].run(task, recipe, seed, place) for seed in (4, 4, 5))
-    assert first.chances is not None and again.chances is not None and other.chances is not None
-    np.testing.assert_array_equal(first.chances, again.chances)
-    assert not np.array_equal(first.chances, other.chances)
+    assert first.probabilities is not None and again.probabilities is not None and other.probabilities is not None
+    np.testing.assert_array_equal(first.probabilities, again.probabilities)
+    assert not np.array_equal(first.probabilities, other.probabilities)
     assert first.test == again.test and first.parameters > 0
 
 
@@ -269,7 +269,7 @@ def test_inductive_training_sees_training_rows_and_edges_between_them_alone(
 
     monkeypatch.setattr(whole_graph, "fit", spying)
     recipe = _short(name).changed({"training.setting": "inductive", "training.keep": "last"})
-    place = Workspace(tmp_path, Resources(threads=1, device="cpu"), chances=True)
+    place = Workspace(tmp_path, Resources(threads=1, device="cpu"), probabilities=True)
     graph = _graph()
     split = graph.nodes.split
     assert split is not None

@@ -20,7 +20,7 @@ def test_what_is_pulled_and_written_stays_within_the_figures(tmp_path: Path) -> 
     memory = 60_000
     sizing = Sizing(count, graph.relation.entries, width, hops, memory=memory, slots=3)
     assert sizing.blocks == full_rounds(least_blocks(count, graph.relation.entries, 4 * width, memory), 3) > 2
-    answers: list[tuple[str, list[dict[str, int]]]] = []
+    results: list[tuple[str, list[dict[str, int]]]] = []
 
     class Noting(BlocksHere):
         def workers(self):  # type: ignore[no-untyped-def]
@@ -33,7 +33,7 @@ def test_what_is_pulled_and_written_stays_within_the_figures(tmp_path: Path) -> 
 
                     def tasks(work, numbers, stage, progress, together):  # type: ignore[no-untyped-def]
                         found = workers.tasks(work, numbers, stage, progress)
-                        answers.append((stage, found))
+                        results.append((stage, found))
                         return found
 
                     yield replace(workers, tasks=tasks)
@@ -42,9 +42,9 @@ def test_what_is_pulled_and_written_stays_within_the_figures(tmp_path: Path) -> 
 
     store = Noting(memory=memory).propagate(graph, Plan(features=FeatureSignal(hops=hops)), tmp_path / "store")
     for k in range(1, hops + 1):
-        found = next(found for stage, found in answers if stage == f"hop {k} of {hops}")
-        assert 0.3 * sizing.pulled < sum(answer["read"] for answer in found) <= sizing.pulled
-        assert sizing.state <= sum(answer["written"] for answer in found) <= sizing.state + 128 * len(found)
+        found = next(found for stage, found in results if stage == f"hop {k} of {hops}")
+        assert 0.3 * sizing.pulled < sum(result["read"] for result in found) <= sizing.pulled
+        assert sizing.state <= sum(result["written"] for result in found) <= sizing.state + 128 * len(found)
     assert sum(file.bytes for _, file in store.files()) == pytest.approx(sizing.store, rel=0.05)
 
 

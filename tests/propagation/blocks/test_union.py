@@ -20,7 +20,9 @@ from tests.conformance.engines import BlocksHere
 from tests.conformance.test_bytes import fingerprints
 from tests.propagation.typed import SUBSETS, typed_graph
 
-APART = Plan(features=FeatureSignal(hops=3), labels=LabelSignal(hops=2, folds=2), subsets=SUBSETS[1:4], apart=True)
+APART = Plan(
+    features=FeatureSignal(hops=3), labels=LabelSignal(hops=2, folds=2), subsets=SUBSETS[1:4], separate_types=True
+)
 Stages = list[tuple[str, tuple[int, ...]]]
 
 
@@ -113,7 +115,7 @@ PLANS = {
         subsets=SUBSETS[1:3],
         rows="split",
     ),
-    "one view, directed": Plan(features=FeatureSignal(hops=2), labels=LabelSignal(hops=3), apart=True),
+    "one view, directed": Plan(features=FeatureSignal(hops=2), labels=LabelSignal(hops=3), separate_types=True),
     "one view, no hops": Plan(features=FeatureSignal(hops=0, scaling="row"), labels=LabelSignal(hops=1)),
 }
 
@@ -121,7 +123,7 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_the_store_is_the_local_engines(tmp_path: Path, name: str) -> None:
     plan, one_way = PLANS[name], name.endswith("directed")
-    graph = typed_graph(one_way=one_way, width=None if plan.apart else 6).save(tmp_path / "graph")
+    graph = typed_graph(one_way=one_way, width=None if plan.separate_types else 6).save(tmp_path / "graph")
     LocalEngine().propagate(graph, plan, tmp_path / "local")
     expected = fingerprints(tmp_path / "local")
     assert len(expected) > 3

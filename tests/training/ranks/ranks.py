@@ -17,7 +17,7 @@ from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.training.batches import Batches
-from gamlp.training.checkpoint import save_tensors, sealed
+from gamlp.training.checkpoint import save_tensors, with_digest
 from gamlp.training.loop import Fitted, Machine
 from gamlp.training.ranks.world import World
 from gamlp.training.rows import Prepared, from_store
@@ -78,12 +78,12 @@ def prepared_cases(folder: Path) -> dict[str, Prepared]:
     """One store of hops for one label a node, one for many."""
     found = {}
     for case in CASES:
-        many = case == "many labels"
-        place = folder / ("many" if many else "one")
+        multi_label = case == "many labels"
+        place = folder / ("many" if multi_label else "one")
         if (place / "hops" / "store.json").exists():  # ranks only read
             found[case] = from_store(HopStore.open(place / "hops"), recipe_of(case))
         else:
-            found[case] = prepared_in(place, make_graph(many=many), recipe_of(case))
+            found[case] = prepared_in(place, make_graph(multi_label=multi_label), recipe_of(case))
     return found
 
 
@@ -100,7 +100,7 @@ def trained_cases(folder: Path, world: World) -> dict[str, Fitted]:
 def keep(place: Path, fitted: Fitted) -> None:
     facts = {"epoch": fitted.epoch, "epochs": fitted.epochs, "valid": fitted.valid, "stopped": fitted.stopped}
     text = json.dumps(facts)
-    save_tensors(place, fitted.weights, sealed(text, fitted.weights))
+    save_tensors(place, fitted.weights, with_digest(text, fitted.weights))
 
 
 def main(folder: Path, out: Path) -> None:

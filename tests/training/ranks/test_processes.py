@@ -64,8 +64,8 @@ def test_two_processes_make_the_run_of_one(tmp_path: Path, setting: str) -> None
     assert mine.report["valid"] == pytest.approx(theirs.report["valid"], abs=1e-9)
     assert {**mine.report, "valid": 0} == {**theirs.report, "valid": 0}
     assert [line["epoch"] for line in two.metrics()] == [line["epoch"] for line in lines] == [1, 2, 3, 4, 5, 6]
-    for told, expected in zip(two.metrics(), one.metrics()):
-        assert told.keys() == expected.keys() and told["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    for message, expected in zip(two.metrics(), one.metrics()):
+        assert message.keys() == expected.keys() and message["loss"] == pytest.approx(expected["loss"], rel=1e-5)
     assert sorted(path.name for path in two.path.rglob("*")) == sorted(path.name for path in one.path.rglob("*"))
 
 
@@ -146,8 +146,8 @@ def unbroken(hops: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def check_equal(run: RunFolder, unbroken: RunFolder) -> None:
     assert run.bundle_path.read_bytes() == unbroken.bundle_path.read_bytes()
-    told = [[{**line, "seconds": 0} for line in of.metrics()] for of in (run, unbroken)]
-    assert told[0] == told[1] and len(told[0]) == EPOCHS
+    message = [[{**line, "seconds": 0} for line in of.metrics()] for of in (run, unbroken)]
+    assert message[0] == message[1] and len(message[0]) == EPOCHS
     assert [path.name for path in (run.path / "seeds").iterdir()] == ["0.safetensors"]
 
 
@@ -238,9 +238,11 @@ def job_in(folder: Path, graph: Graph, **changes: Any) -> TrainingJob:
 def test_a_rank_that_always_dies_is_told_after_bounded_restarts(own: Path, end: str, reason: str) -> None:
     job = job_in(own, make_graph(), model__name="my_model:Mine", model__options={"end": end}, training__epochs=50)
     lines: list[dict[str, Any]] = []
-    with pytest.raises(GamlpError, match=rf"training processes died 2 times \({reason}.*go on with --resume") as told:
+    with pytest.raises(
+        GamlpError, match=rf"training processes died 2 times \({reason}.*go on with --resume"
+    ) as message:
         launch_processes(job, 2, log=own / "0.log", restarts=1, observe=lines.append)
-    assert str(told.value).count("\n") == 0 and "rank" in (own / "0.log").read_text()
+    assert str(message.value).count("\n") == 0 and "rank" in (own / "0.log").read_text()
     # Each attempt goes on where the one before was: 19 steps of two batches are nine epochs, then nine more.
     assert [line["epoch"] for line in lines] == list(range(1, 19)) and (own / "0.checkpoint").exists()
 

@@ -59,8 +59,8 @@ def several(request: pytest.FixtureRequest, hops: Path, tmp_path_factory: pytest
 
 
 def read(place: Path) -> tuple[dict[str, Any], Weights]:
-    text, intact, weights = read_tensors(place)
-    assert intact
+    text, unchanged, weights = read_tensors(place)
+    assert unchanged
     return json.loads(text), weights
 
 

@@ -61,7 +61,7 @@ def values(option: str, texts: list[str] | None, names: Collection[str]) -> Valu
     return Values(plain[0] if plain else None, named)
 
 
-def joins(texts: list[str] | None) -> dict[str, tuple[str, str]]:
+def relation_ends(texts: list[str] | None) -> dict[str, tuple[str, str]]:
     """`NAME=SOURCE:TARGET` of every relation."""
     found: dict[str, tuple[str, str]] = {}
     for text in texts or []:

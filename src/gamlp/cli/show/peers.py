@@ -30,7 +30,7 @@ def show_single(single: Single, name: str, seconds: float, as_json: bool) -> Non
             }
         )
         return
-    show_scores(parts, single.many, len(single.reports))
+    show_scores(parts, single.multi_label, len(single.reports))
     spent = best.seconds
     rows = [
         (

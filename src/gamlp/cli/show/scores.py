@@ -24,8 +24,8 @@ def warn(text: str) -> None:
     display.stderr.print(f"gamlp: warning: {text}.", soft_wrap=True, markup=False)
 
 
-def score_name(many: bool) -> str:
-    return "micro-F1" if many else "accuracy"
+def score_name(multi_label: bool) -> str:
+    return "micro-F1" if multi_label else "accuracy"
 
 
 def spread(report: dict[str, Any], name: str, count: int) -> str:
@@ -35,10 +35,10 @@ def spread(report: dict[str, Any], name: str, count: int) -> str:
     return f"{mean} ± {factor * report['deviation'][name]:.{digits}f}" if count > 1 else mean
 
 
-def show_scores(parts: dict[str, dict[str, Any]], many: bool, seeds: int) -> None:
+def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int) -> None:
     """A table with a row for every metric and a column for every part: validation, test."""
     names = [name for name in ("score", *_NAMES) if any(name in part["mean"] for part in parts.values())]
-    titles = {"score": score_name(many), **_NAMES}
+    titles = {"score": score_name(multi_label), **_NAMES}
     rows = [
         (
             titles[name] + ("" if name == "loss" else ", %"),
@@ -53,7 +53,7 @@ def show_scores(parts: dict[str, dict[str, Any]], many: bool, seeds: int) -> Non
 def show_training(trained: Trained) -> None:
     """Validation by seed, and what else a person should know."""
     bundles = trained.bundles
-    many = next(iter(bundles.values())).many
+    multi_label = next(iter(bundles.values())).multi_label
     for note in trained.notes:
         say(f"note: {note}.")
     for sentence in trained.broken:
@@ -67,7 +67,7 @@ def show_training(trained: Trained) -> None:
     if len(rows) > 1 and trained.valid is not None:
         mean = trained.valid
         rows.append(("mean", spread(mean, "score", len(bundles)), spread(mean, "loss", len(bundles)), "", ""))
-    display.table("seed", f"validation {score_name(many)}, %", "loss", "best epoch", "epochs", rows=rows)
+    display.table("seed", f"validation {score_name(multi_label)}, %", "loss", "best epoch", "epochs", rows=rows)
     if trained.valid is None:
         say("no validation rows: the weights of the last epoch are kept.")
 
@@ -81,7 +81,7 @@ def show_weights(weights: WeightsByDegree) -> None:
             continue
         columns = [grouped_hops(getattr(part, name), first) for part in weights.ranges]
         rows = [
-            (part.told, part.rows, *(f"{weight:.2f}" for _, weight in shown))
+            (part.text, part.rows, *(f"{weight:.2f}" for _, weight in shown))
             for part, shown in zip(weights.ranges, columns)
         ]
         say(f"\nHow far the model listens: mean weight of each hop of {name}, by number of neighbours")

@@ -25,7 +25,7 @@ class Missing(StrEnum):
     none = "none"
 
 
-class Apart(StrEnum):
+class SeparateTypes(StrEnum):
     auto = "auto"
     yes = "yes"
     no = "no"
@@ -53,8 +53,8 @@ MissingOption = Annotated[
 ReduceOption = Annotated[
     int | None, _option(min=0, help="Wider features are brought to this width by an SVD. (default: as they are)")
 ]
-ApartOption = Annotated[
-    Apart | None, _option(help="Each type's features a signal of their own. (default: where widths differ)")
+SeparateTypesOption = Annotated[
+    SeparateTypes | None, _option(help="Each type's features a signal of their own. (default: where widths differ)")
 ]
 
 
@@ -65,17 +65,17 @@ def relations_of(
     seed: int | None,
     missing: Missing | None,
     reduce: int | None,
-    apart: Apart | None,
+    separate_types: SeparateTypes | None,
 ) -> dict[str, Any]:
     """What was said, as the section `relations` of a recipe."""
     if subsets is not None and subset:
         raise GamlpError("give --subsets or --subset, not both", hint="--subset lists the views one by one")
-    said = {
+    settings = {
         "subsets": [one.split("+") for one in subset] if subset else subsets and subsets.value,
         "count": count,
         "seed": seed,
         "missing": missing and missing.value,
         "reduce": reduce,
-        "apart": apart and apart.value,
+        "separate_types": separate_types and separate_types.value,
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in settings.items() if value is not None}

@@ -116,7 +116,7 @@ def _twitch(country: str, nodes: int, edges: int, role: str) -> Dataset:
     )
 
 
-def _hgb(name: str, folder: str, counts: Counts, target: str, many: bool = False) -> Dataset:
+def _hgb(name: str, folder: str, counts: Counts, target: str, multi_label: bool = False) -> Dataset:
     return Dataset(
         name=f"hgb-{name}",
         source="PyG",
@@ -126,7 +126,7 @@ def _hgb(name: str, folder: str, counts: Counts, target: str, many: bool = False
         folders=(f"HGBDataset/{name}/raw/{folder}", f"HGBDataset/{name}/raw"),
         files=("info.dat", "node.dat", "link.dat", "label.dat", "label.dat.test"),
         archives=(f"HGBDataset/{name}.zip", f"HGBDataset/{name}/{name}.zip"),
-        options={"target_type": 0, "many": many},
+        options={"target_type": 0, "many": multi_label},
         target=target,
         valid_share=0.2,
         download=Download("torch_geometric", "HGBDataset", "HGBDataset", {"name": name}),
@@ -257,7 +257,7 @@ DATASETS: dict[str, Dataset] = {
         _twitch("ZHTW", 2772, 63_462, "test"),
         _hgb("acm", "ACM", Counts(10_942, 547_856, 1902, 3), "paper"),
         _hgb("dblp", "DBLP", Counts(26_128, 239_566, 334, 4), "author"),
-        _hgb("imdb", "IMDB", Counts(21_420, 86_642, 3489, 5), "movie", many=True),
+        _hgb("imdb", "IMDB", Counts(21_420, 86_642, 3489, 5), "movie", multi_label=True),
         Dataset(
             "communities",
             "generated",

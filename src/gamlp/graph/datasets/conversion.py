@@ -22,7 +22,7 @@ _LABELS = 1 << 20  # labels converted at a time
 
 
 @dataclass(frozen=True)
-class Links:
+class RawRelation:
     """Edges of one relation by the rows of their ends, source → target: (type, nodes) of both."""
 
     name: str
@@ -31,9 +31,9 @@ class Links:
     edges: tuple[Array, Array]
     weights: Array | None = None
 
-    def turned(self) -> Links:
+    def turned(self) -> RawRelation:
         """The same edges the other way."""
-        return Links(REVERSE + self.name, self.target, self.source, self.edges[::-1], self.weights)
+        return RawRelation(REVERSE + self.name, self.target, self.source, self.edges[::-1], self.weights)
 
 
 @dataclass(frozen=True)
@@ -49,23 +49,23 @@ class Conversion:
     def file(self, name: str) -> Path:
         return self.raw / name.format(**self.options)
 
-    def write_dense(self, parts: Iterable[Array], width: int, count: int, kind: str = "node") -> None:
+    def write_dense(self, parts: Iterable[Array], width: int, count: int, node_type: str = "node") -> None:
         """Features from consecutive ranges of rows."""
-        values = self.writer.features(width, kind=kind)
+        values = self.writer.features(width, node_type=node_type)
         row = 0
         for part in parts:
             values[row : row + len(part)] = part
             row += len(part)
             self.progress("features", row, count, "rows")
         if row != count:
-            raise GamlpError(f"{row} rows of features for {count} nodes of type '{kind}'", file=self.raw)
+            raise GamlpError(f"{row} rows of features for {count} nodes of type '{node_type}'", file=self.raw)
 
-    def write_sparse(self, matrix: Any, kind: str = "node") -> None:
+    def write_sparse(self, matrix: Any, node_type: str = "node") -> None:
         """A scipy CSR matrix as dense float32, block by block."""
         count, width = matrix.shape
         step = max(1, _DENSE // (4 * max(1, width)))
         parts = (matrix[row : row + step].toarray() for row in range(0, count, step))
-        self.write_dense(parts, width, count, kind)
+        self.write_dense(parts, width, count, node_type)
 
     def write_edges(self, chunks: Iterable[tuple[Array, Array]], nodes: int, most: int) -> None:
         """The undirected relation of a homogeneous graph from chunks of (source, target): `most` in all."""
@@ -87,58 +87,60 @@ class Conversion:
         finally:
             buckets.close()
 
-    def write_relations(self, relations: Sequence[Links]) -> None:
+    def write_relations(self, relations: Sequence[RawRelation]) -> None:
         """Relations of a heterogeneous graph, directed as the data has them, each with its reverse.
 
         That is the one of them which holds the same edges the other way, found by content; where there is none it is
         made. A relation inside a type that is its own reverse has no direction.
         """
-        forward = {links.name: self._block(links) for links in relations}
+        forward = {relation.name: self._block(relation) for relation in relations}
         reverse: dict[str, str | None] = {}
-        for links in relations:
-            name, backward = links.name, None
+        for relation in relations:
+            name, backward = relation.name, None
             if name not in reverse:
-                backward = self._block(links.turned())
-                reverse |= _paired(links, backward, relations, forward, reverse)
+                backward = self._block(relation.turned())
+                reverse |= _paired(relation, backward, relations, forward, reverse)
             directed = reverse[name] is not None
-            self._write(links, forward[name], directed, reverse[name])
+            self._write(relation, forward[name], directed, reverse[name])
             if backward is not None and reverse[name] == REVERSE + name:
-                self._write(links.turned(), backward, directed, name)
+                self._write(relation.turned(), backward, directed, name)
 
-    def _block(self, links: Links) -> Block:
-        for (_, count), end in zip((links.source, links.target), links.edges):
+    def _block(self, relation: RawRelation) -> Block:
+        for (_, count), end in zip((relation.source, relation.target), relation.edges):
             _check_nodes(self.raw, count, end)
         # Node 3 of one type and node 3 of another are no self-loop.
-        options = {"symmetric": False, "drop_loops": links.source == links.target}
-        return Block.from_edges(links.edges[1], links.edges[0], links.weights, start=0, stop=links.target[1], **options)
+        options = {"symmetric": False, "drop_loops": relation.source == relation.target}
+        return Block.from_edges(
+            relation.edges[1], relation.edges[0], relation.weights, start=0, stop=relation.target[1], **options
+        )
 
-    def _write(self, links: Links, block: Block, directed: bool, reverse: str | None) -> None:
+    def _write(self, relation: RawRelation, block: Block, directed: bool, reverse: str | None) -> None:
         self.writer.relation(
             directed=directed,
-            weighted=links.weights is not None,
-            name=links.name,
-            source=links.source[0],
-            target=links.target[0],
+            weighted=relation.weights is not None,
+            name=relation.name,
+            source=relation.source[0],
+            target=relation.target[0],
             reverse=reverse,
         )
-        self.writer.block(block, links.name)
+        self.writer.block(block, relation.name)
 
 
 def _paired(
-    links: Links,
+    relation: RawRelation,
     backward: Block,
-    relations: Sequence[Links],
+    relations: Sequence[RawRelation],
     forward: Mapping[str, Block],
     taken: Mapping[str, str | None],
 ) -> dict[str, str | None]:
     """Reverses by name: of this relation, and of another where that is it."""
-    if links.source == links.target and _same(forward[links.name], backward):
-        return {links.name: None}
+    if relation.source == relation.target and _same(forward[relation.name], backward):
+        return {relation.name: None}
     for other in relations:
-        turned = (other.source, other.target) == (links.target, links.source)
-        if turned and other.name not in taken and other is not links and _same(forward[other.name], backward):
-            return {links.name: other.name, other.name: links.name}
-    return {links.name: REVERSE + links.name}
+        turned = (other.source, other.target) == (relation.target, relation.source)
+        if turned and other.name not in taken and other is not relation and _same(forward[other.name], backward):
+            return {relation.name: other.name, other.name: relation.name}
+    return {relation.name: REVERSE + relation.name}
 
 
 def _same(one: Block, other: Block) -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.datasets.conversion import Conversion, Links
+from gamlp.graph.datasets.conversion import Conversion, RawRelation
 from gamlp.graph.datasets.raw_files import parse
 from gamlp.graph.graph import UNKNOWN, Labels, Split
 
@@ -36,64 +36,64 @@ def read(raw: Conversion) -> None:
     info = _info(raw.file("info.dat"))
     types = _nodes(raw.file("node.dat"), info)
     local = _local_numbers(types)
-    for kind in types.values():
-        raw.writer.nodes(len(kind.ids), kind.name)
-        raw.writer.ids(np.asarray(kind.ids, np.int64), kind.name)
-        if kind.rows:
-            _write_features(raw, kind)
+    for node_type in types.values():
+        raw.writer.nodes(len(node_type.ids), node_type.name)
+        raw.writer.ids(np.asarray(node_type.ids, np.int64), node_type.name)
+        if node_type.rows:
+            _write_features(raw, node_type)
     _write_labels(raw, types[raw.options["target_type"]], info, local)
-    _write_links(raw, types, info, local)
+    _write_relations(raw, types, info, local)
 
 
 def _nodes(path: Path, info: Any) -> dict[int, _Type]:
     types = {int(number): _Type(name) for number, name in info["node.dat"]["node type"].items()}
     for line, cells in _lines(path, 3):
         try:
-            kind = types[int(cells[2])]
-            kind.ids.append(int(cells[0]))
+            node_type = types[int(cells[2])]
+            node_type.ids.append(int(cells[0]))
         except (ValueError, KeyError) as error:
             raise GamlpError(f"not a node ({error})", file=path, row=line) from error
-        kind.rows.extend(cells[3:4])
+        node_type.rows.extend(cells[3:4])
     return types
 
 
-def _write_features(raw: Conversion, kind: _Type) -> None:
+def _write_features(raw: Conversion, node_type: _Type) -> None:
     path = raw.file("node.dat")
-    if len(kind.rows) != len(kind.ids):
-        raise GamlpError(f"some nodes of type '{kind.name}' have no features", file=path)
-    width = kind.rows[0].count(b",") + 1
-    step = max(1, _TEXT // len(kind.rows[0]))
-    parts = (b"\n".join(kind.rows[row : row + step]) for row in range(0, len(kind.rows), step))
+    if len(node_type.rows) != len(node_type.ids):
+        raise GamlpError(f"some nodes of type '{node_type.name}' have no features", file=path)
+    width = node_type.rows[0].count(b",") + 1
+    step = max(1, _TEXT // len(node_type.rows[0]))
+    parts = (b"\n".join(node_type.rows[row : row + step]) for row in range(0, len(node_type.rows), step))
     try:
-        raw.write_dense((parse(part) for part in parts), width, len(kind.ids), kind.name)
+        raw.write_dense((parse(part) for part in parts), width, len(node_type.ids), node_type.name)
     except (pa.ArrowException, ValueError) as error:
-        raise GamlpError(f"features of type '{kind.name}': {error}", file=path) from error
-    kind.rows.clear()
+        raise GamlpError(f"features of type '{node_type.name}': {error}", file=path) from error
+    node_type.rows.clear()
 
 
 def _local_numbers(types: dict[int, _Type]) -> Array:
     """Position of each node of the files within its type; -1 where there is none."""
-    last = max(max(kind.ids, default=0) for kind in types.values())
+    last = max(max(node_type.ids, default=0) for node_type in types.values())
     local = np.full(last + 1, -1, np.int32)
-    for kind in types.values():
-        local[kind.ids] = np.arange(len(kind.ids), dtype=np.int32)
+    for node_type in types.values():
+        local[node_type.ids] = np.arange(len(node_type.ids), dtype=np.int32)
     return local
 
 
 def _write_labels(raw: Conversion, target: _Type, info: Any, local: Array) -> None:
     names = info["label.dat"]["node type"][str(raw.options["target_type"])]
     classes = tuple(names[str(number)] for number in range(len(names)))
-    count, many = len(target.ids), bool(raw.options["many"])
-    labels = np.full((count, len(classes)) if many else count, UNKNOWN, np.int8 if many else np.int32)
+    count, multi_label = len(target.ids), bool(raw.options["many"])
+    labels = np.full((count, len(classes)) if multi_label else count, UNKNOWN, np.int8 if multi_label else np.int32)
     roles = np.zeros(count, np.int8)
     for role, name in ((1, "label.dat"), (3, "label.dat.test")):
         path = raw.file(name)
         for line, cells in _lines(path, 4):
             try:
                 row, found = local[int(cells[0])], [int(label) for label in cells[3].split(b",")]
-                if many:
+                if multi_label:
                     labels[row] = 0
-                labels[(row, found) if many else row] = 1 if many else found[0]
+                labels[(row, found) if multi_label else row] = 1 if multi_label else found[0]
                 roles[row] = role
             except (ValueError, IndexError) as error:
                 raise GamlpError(f"not a label ({error})", file=path, row=line) from error
@@ -101,7 +101,7 @@ def _write_labels(raw: Conversion, target: _Type, info: Any, local: Array) -> No
     raw.writer.split(Split(roles), target.name)
 
 
-def _write_links(raw: Conversion, types: dict[int, _Type], info: Any, local: Array) -> None:
+def _write_relations(raw: Conversion, types: dict[int, _Type], info: Any, local: Array) -> None:
     path = raw.file("link.dat")
     try:
         # Source, target, relation, weight: all numbers, a few million lines at most.
@@ -114,14 +114,14 @@ def _write_links(raw: Conversion, types: dict[int, _Type], info: Any, local: Arr
     for number, one in types.items():
         type_of[one.ids] = number
     relations = []
-    for number, link in info["link.dat"]["link type"].items():
+    for number, described in info["link.dat"]["link type"].items():
         chosen = table[:, 2] == int(number)
-        source, target = types[int(link["start"])], types[int(link["end"])]
-        _check_types(path, link, types, type_of[nodes], nodes, chosen)
+        source, target = types[int(described["start"])], types[int(described["end"])]
+        _check_types(path, described, types, type_of[nodes], nodes, chosen)
         weights = table[chosen, 3].astype(np.float32)
         relations.append(
-            Links(
-                _relation_name(source.name, link["meaning"], target.name),
+            RawRelation(
+                _relation_name(source.name, described["meaning"], target.name),
                 (source.name, len(source.ids)),
                 (target.name, len(target.ids)),
                 (ends[chosen, 0], ends[chosen, 1]),
@@ -131,14 +131,16 @@ def _write_links(raw: Conversion, types: dict[int, _Type], info: Any, local: Arr
     raw.write_relations(relations)
 
 
-def _check_types(path: Path, link: Any, types: dict[int, _Type], found: Array, nodes: Array, chosen: Array) -> None:
+def _check_types(
+    path: Path, described: Any, types: dict[int, _Type], found: Array, nodes: Array, chosen: Array
+) -> None:
     """Refuse a link whose end is a node of another type than its relation joins."""
-    wrong = chosen[:, None] & (found != [int(link["start"]), int(link["end"])])
+    wrong = chosen[:, None] & (found != [int(described["start"]), int(described["end"])])
     if wrong.any():
         row, end = (int(at[0]) for at in np.nonzero(wrong))
-        expected = types[int(link[("start", "end")[end]])].name
+        expected = types[int(described[("start", "end")[end]])].name
         raise GamlpError(
-            f"node {nodes[row, end]} is no {expected}, which '{link['meaning']}' joins", file=path, row=row + 1
+            f"node {nodes[row, end]} is no {expected}, which '{described['meaning']}' joins", file=path, row=row + 1
         )
 
 

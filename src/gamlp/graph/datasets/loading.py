@@ -110,7 +110,7 @@ class Presence:
     wanted: Path | None = None
 
     @property
-    def told(self) -> str:
+    def status(self) -> str:
         """`present`, or what to put where."""
         if not self.missing:
             return "present"
@@ -215,10 +215,10 @@ def _find_raw(dataset: Dataset, data_dir: str | Path | None) -> Path:
         download.fetch(dataset, cache_folder() / "raw")
     except GamlpError as error:
         reason = str(error).rstrip(".")
-        raise GamlpError(f"{dataset.name} is {found.told} ({reason})") from error
+        raise GamlpError(f"{dataset.name} is {found.status} ({reason})") from error
     found = _look(dataset, data_dir)
     if found.place is None:
-        raise GamlpError(f"{dataset.name} is {found.told} (the download did not bring them)")
+        raise GamlpError(f"{dataset.name} is {found.status} (the download did not bring them)")
     return found.place
 
 
@@ -257,7 +257,7 @@ def _with_split(graph: Graph, dataset: Dataset, seed: int) -> Graph:
         split = Split(roles)
     else:
         return graph
-    return dataclasses.replace(graph.with_answers(split=split), source={**graph.source, "seed": seed})
+    return dataclasses.replace(graph.with_targets(split=split), source={**graph.source, "seed": seed})
 
 
 def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.graph.datasets.conversion import Conversion, Links, numbered
+from gamlp.graph.datasets.conversion import Conversion, RawRelation, numbered
 from gamlp.graph.datasets.raw_files import Npz, named, table, tables
 from gamlp.graph.graph import Split
 
@@ -40,7 +40,7 @@ def read_binary(raw: Conversion) -> None:
         raw.writer.nodes(count)
         raw.write_dense(stored.chunks("node_feat", max(1, _BYTES // (4 * width))), width, count)
         with Npz(raw.file("raw/node-label.npz")) as labels:
-            raw.writer.labels(numbered(labels.whole("node_label"), raw.options["classes"]))
+            raw.writer.labels(numbered(labels.read_all("node_label"), raw.options["classes"]))
         raw.writer.split(_split(raw, raw.file("split/{split}"), count))
         raw.write_edges(stored.edges("edge_index", _EDGES), count, stored.shape("edge_index")[1])
 
@@ -49,11 +49,11 @@ def read_types(raw: Conversion) -> None:
     """ogbn-mag: several node types, relations as OGB has them and their reverses; papers have features and labels."""
     nodes = _counts(raw.file("raw/num-node-dict.csv.gz"))
     target = raw.options["target"]
-    for kind, count in nodes.items():
-        raw.writer.nodes(count, kind)
-        path = raw.file(f"raw/node-feat/{kind}/node-feat.csv.gz")
+    for node_type, count in nodes.items():
+        raw.writer.nodes(count, node_type)
+        path = raw.file(f"raw/node-feat/{node_type}/node-feat.csv.gz")
         if path.exists():
-            _csv_features(raw, path, count, kind)
+            _csv_features(raw, path, count, node_type)
     labels = table(raw.file(f"raw/node-label/{target}/node-label.csv.gz"))
     raw.writer.labels(numbered(labels, raw.options["classes"]), target)
     raw.writer.split(_split(raw, raw.file("split/{split}") / target, nodes[target]), target)
@@ -63,13 +63,13 @@ def read_types(raw: Conversion) -> None:
         edges = table(raw.file(f"raw/relations/{head}___{relation}___{tail}/edge.csv.gz"))
         ends = (edges[:, 0].astype(np.int32), edges[:, 1].astype(np.int32))
         # One at a time: 7 million edges are sorted while no others are in memory.
-        raw.write_relations([Links(f"{head}-{relation}-{tail}", (head, nodes[head]), (tail, nodes[tail]), ends)])
+        raw.write_relations([RawRelation(f"{head}-{relation}-{tail}", (head, nodes[head]), (tail, nodes[tail]), ends)])
 
 
-def _csv_features(raw: Conversion, path: Path, count: int, kind: str) -> None:
+def _csv_features(raw: Conversion, path: Path, count: int, node_type: str) -> None:
     parts = tables(path, np.float32)
     first = next(parts)
-    raw.write_dense(chain([first], parts), first.shape[1], count, kind)
+    raw.write_dense(chain([first], parts), first.shape[1], count, node_type)
 
 
 def _split(raw: Conversion, folder: Path, count: int) -> Split:

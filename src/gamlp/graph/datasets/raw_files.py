@@ -98,7 +98,7 @@ class Npz:
         with self._open(name) as file:
             return _header(file)[0]
 
-    def whole(self, name: str) -> Array:
+    def read_all(self, name: str) -> Array:
         """A member that fits memory."""
         with self._open(name) as file:
             shape, dtype, order = _header(file)

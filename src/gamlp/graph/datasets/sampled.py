@@ -30,13 +30,13 @@ def read_ppi(raw: Conversion) -> None:
     hot = np.concatenate(labels).astype(np.int8)
     raw.writer.labels(Labels(hot, tuple(str(number) for number in range(hot.shape[1]))))
     raw.writer.split(Split(np.repeat(np.arange(1, 4, dtype=np.int8), counts)))
-    chunks = [_links(raw.file(f"{part}_graph.json"), int(start)) for part, start in zip(parts, starts)]
+    chunks = [_edges(raw.file(f"{part}_graph.json"), int(start)) for part, start in zip(parts, starts)]
     raw.write_edges(chunks, int(starts[-1]), sum(len(source) for source, _ in chunks))
 
 
-def _links(path: Path, start: int) -> tuple[Array, Array]:
+def _edges(path: Path, start: int) -> tuple[Array, Array]:
     links = _json(path)["links"]
-    source, target = (np.asarray([link[end] for link in links], np.int64) for end in ("source", "target"))
+    source, target = (np.asarray([edge[end] for edge in links], np.int64) for end in ("source", "target"))
     return start + source, start + target
 
 
@@ -53,7 +53,7 @@ def read_flickr(raw: Conversion) -> None:
     roles = _json(raw.file("role.json"))
     raw.writer.split(Split.of(count, train=roles["tr"], valid=roles["va"], test=roles["te"]))
     with Npz(raw.file("adj_full.npz")) as stored:
-        offsets, neighbours = stored.whole("indptr"), stored.whole("indices")
+        offsets, neighbours = stored.read_all("indptr"), stored.read_all("indices")
     rows = np.repeat(np.arange(count), np.diff(offsets))
     raw.write_edges([(neighbours, rows)], count, len(rows))
 
@@ -64,8 +64,8 @@ def read_reddit(raw: Conversion) -> None:
         count, width = stored.shape("feature")
         raw.writer.nodes(count)
         raw.write_dense(stored.chunks("feature", _ROWS), width, count)
-        raw.writer.labels(numbered(stored.whole("label"), raw.options["classes"]))
-        roles = stored.whole("node_types")  # 1, 2, 3: train, valid, test, as ours
+        raw.writer.labels(numbered(stored.read_all("label"), raw.options["classes"]))
+        roles = stored.read_all("node_types")  # 1, 2, 3: train, valid, test, as ours
         raw.writer.split(Split(np.where(roles < len(ROLES), roles, 0).astype(np.int8)))
     with Npz(raw.file("reddit_graph.npz")) as stored:
         edges = zip(stored.chunks("row", _EDGES), stored.chunks("col", _EDGES))

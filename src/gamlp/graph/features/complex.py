@@ -51,17 +51,19 @@ class Triples:
         parts = list(pairwise(bounds.tolist()))
         order = np.concatenate([draws.permutation(rows[begin:end]) for begin, end in parts])
         cuts = [
-            (link, at, min(at + size, end)) for link, (begin, end) in enumerate(parts) for at in range(begin, end, size)
+            (relation_index, at, min(at + size, end))
+            for relation_index, (begin, end) in enumerate(parts)
+            for at in range(begin, end, size)
         ]
         for which in draws.permutation(len(cuts)):
-            link, begin, end = cuts[which]
-            yield link, order[begin:end]
+            relation_index, begin, end = cuts[which]
+            yield relation_index, order[begin:end]
 
-    def others(self, link: int, number: int, draws: np.random.Generator) -> tuple[Array, Array]:
+    def others(self, relation_index: int, number: int, draws: np.random.Generator) -> tuple[Array, Array]:
         """Heads and tails to corrupt triples with: of the types that the link joins, all of them where they are few."""
         heads, tails = (
             start + (np.arange(count) if count <= number else draws.integers(0, count, number))
-            for start, count in zip(self.starts[link], self.counts[link])
+            for start, count in zip(self.starts[relation_index], self.counts[relation_index])
         )
         return heads, tails
 
@@ -78,7 +80,7 @@ def triples_of(graph: Graph) -> Triples:
     total = sum(nodes.count for nodes in graph.node_types.values())
     if total >= 1 << 31:
         raise GamlpError(f"{total} nodes are too many to train embeddings of", hint="set relations.missing: mean")
-    chosen = [graph.relations[names[0]] for names in graph.links.values()]
+    chosen = [graph.relations[names[0]] for names in graph.relation_pairs.values()]
     most = sum(relation.entries for relation in chosen)
     heads, tails, stops, done = np.empty(most, np.int32), np.empty(most, np.int32), [], 0
     for relation in chosen:
@@ -93,8 +95,10 @@ def triples_of(graph: Graph) -> Triples:
             done = upto
         stops.append(done)
     ends = [(relation.source, relation.target) for relation in chosen]
-    starts = np.array([[first[kind] for kind in pair] for pair in ends], np.int64).reshape(-1, 2)
-    counts = np.array([[graph.node_types[kind].count for kind in pair] for pair in ends], np.int64).reshape(-1, 2)
+    starts = np.array([[first[node_type] for node_type in pair] for pair in ends], np.int64).reshape(-1, 2)
+    counts = np.array([[graph.node_types[node_type].count for node_type in pair] for pair in ends], np.int64).reshape(
+        -1, 2
+    )
     return Triples(heads[:done], tails[:done], np.asarray(stops, np.int64), starts, counts)
 
 
@@ -130,13 +134,13 @@ class Training:
 
 
 @dataclass
-class _Standing:
+class _TrainingState:
     epoch: int = 0
     best_epoch: int = 0
     best_loss: float = float("inf")
 
 
-def embeddings(graph: Graph, training: Training, kinds: list[str], progress: Progress) -> dict[str, Array]:
+def embeddings(graph: Graph, training: Training, node_types: list[str], progress: Progress) -> dict[str, Array]:
     """`[count, width]` float32 of every kind asked for: real parts, then imaginary ones, of the best epoch.
 
     For an odd width one column more is trained, and the last imaginary one left out.
@@ -149,12 +153,15 @@ def embeddings(graph: Graph, training: Training, kinds: list[str], progress: Pro
     nodes = sum(each.count for each in graph.node_types.values())
     _train(triples, nodes, training, progress)
     first = entity_starts(graph)
-    ranges = {kind: slice(first[kind], first[kind] + graph.node_types[kind].count) for kind in kinds}
+    ranges = {
+        node_type: slice(first[node_type], first[node_type] + graph.node_types[node_type].count)
+        for node_type in node_types
+    }
     with safe_open(training.best.local_copy(), "np") as file:
         parts = [file.get_slice(name) for name in ("node_emb.weight", "node_emb_im.weight")]
         return {
-            kind: np.concatenate([part[rows] for part in parts], axis=1)[:, : training.width]
-            for kind, rows in ranges.items()
+            node_type: np.concatenate([part[rows] for part in parts], axis=1)[:, : training.width]
+            for node_type, rows in ranges.items()
         }
 
 
@@ -162,35 +169,35 @@ def _train(triples: Triples, nodes: int, training: Training, progress: Progress)
     """Epochs until the loss of held-out edges no longer falls; a file holds the weights of the best."""
     model = new_model(nodes, len(triples.stops), (training.width + 1) // 2, training.seed)
     optimizer = torch.optim.Adagrad(model.parameters(), lr=RATE)
-    apart, trained = _parted(len(triples), training.seed)
-    standing = _resumed(training, model, optimizer)
-    while standing.epoch < training.epochs and standing.epoch - standing.best_epoch < PATIENCE:
-        standing.epoch += 1
-        stage = f"ComplEx embeddings, epoch {standing.epoch} of at most {training.epochs}"
-        told = partial(progress, stage, total=len(trained), unit="edges")
+    held_out, trained = _parted(len(triples), training.seed)
+    state = _resumed(training, model, optimizer)
+    while state.epoch < training.epochs and state.epoch - state.best_epoch < PATIENCE:
+        state.epoch += 1
+        stage = f"ComplEx embeddings, epoch {state.epoch} of at most {training.epochs}"
+        report_progress = partial(progress, stage, total=len(trained), unit="edges")
         # Draws of an epoch come from its number: who goes on needs no state of theirs.
-        _epoch(model, optimizer, triples, trained, np.random.default_rng([training.seed, standing.epoch]), told)
-        loss = held_out_loss(model, triples, apart, training.seed)
-        told(len(trained), note=f"loss of held-out edges {loss:.4f}")
-        if standing.epoch == 1 or loss < standing.best_loss:
-            standing.best_epoch, standing.best_loss = standing.epoch, loss
+        _epoch(model, optimizer, triples, trained, np.random.default_rng([training.seed, state.epoch]), report_progress)
+        loss = held_out_loss(model, triples, held_out, training.seed)
+        report_progress(len(trained), note=f"loss of held-out edges {loss:.4f}")
+        if state.epoch == 1 or loss < state.best_loss:
+            state.best_epoch, state.best_loss = state.epoch, loss
             _put(training.best, model.state_dict())
-        _save(training, standing, model, optimizer)
+        _save(training, state, model, optimizer)
 
 
 def _parted(count: int, seed: int) -> tuple[Array, Array]:
     """Rows of triples, ascending: held out, and trained on; a single one is both."""
-    apart = np.zeros(count, bool)
-    apart[np.random.default_rng([seed, 0]).choice(count, max(1, count // HELD_OUT), replace=False)] = True
+    held_out = np.zeros(count, bool)
+    held_out[np.random.default_rng([seed, 0]).choice(count, max(1, count // HELD_OUT), replace=False)] = True
     rows = np.arange(count, dtype=np.int32 if count < 1 << 31 else np.int64)
-    return rows[apart], rows[~apart] if count > 1 else rows
+    return rows[held_out], rows[~held_out] if count > 1 else rows
 
 
-def new_model(nodes: int, links: int, hidden: int, seed: int) -> ComplEx:
+def new_model(nodes: int, relations: int, hidden: int, seed: int) -> ComplEx:
     """PyG's ComplEx with first weights drawn from N(0, SPREAD²)."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = ComplEx(nodes, links, hidden, sparse=True)
+        model = ComplEx(nodes, relations, hidden, sparse=True)
         for weights in model.parameters():
             torch.nn.init.normal_(weights, std=SPREAD)
     return model
@@ -202,28 +209,30 @@ def _epoch(
     triples: Triples,
     rows: Array,
     draws: np.random.Generator,
-    tell: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> None:
     done = 0
-    for link, some in triples.batches(rows, BATCH, draws):
-        loss, penalty = batch_loss(model, triples, link, some, triples.others(link, NEGATIVES, draws))
+    for relation_index, some in triples.batches(rows, BATCH, draws):
+        loss, penalty = batch_loss(
+            model, triples, relation_index, some, triples.others(relation_index, NEGATIVES, draws)
+        )
         optimizer.zero_grad()
         (loss + PENALTY * penalty).backward()  # type: ignore[no-untyped-call]
         with torch.sparse.check_sparse_tensor_invariants(False):  # type: ignore[no-untyped-call]
             optimizer.step()
         done += len(some)
-        tell(done)
+        report(done)
 
 
 def batch_loss(
-    model: ComplEx, triples: Triples, link: int, rows: Array, others: tuple[Array, Array]
+    model: ComplEx, triples: Triples, relation_index: int, rows: Array, others: tuple[Array, Array]
 ) -> tuple[Tensor, Tensor]:
     """−mean log softmax of the true tail among other tails, and of the true head among other heads; and N3.
 
     N3 = mean Σ|e_h|³ + |e_t|³ (Lacroix et al., 2018). All triples of the batch share the others, so that their scores
     are products of matrices: Re⟨e_h, w, conj(e_t)⟩ is the real product of e_h w with e_t, and of e_t conj(w) with e_h.
     """
-    relation = torch.tensor([link])
+    relation = torch.tensor([relation_index])
     heads, tails = (torch.from_numpy(ends[rows].astype(np.int64)) for ends in (triples.heads, triples.tails))
     wrong_heads, wrong_tails = map(torch.from_numpy, others)
     true = model(heads, relation, tails)[:, None]
@@ -261,26 +270,26 @@ def held_out_loss(model: ComplEx, triples: Triples, rows: Array, seed: int) -> f
     """The same loss of edges that are not trained on, beside the same negatives after every epoch."""
     draws = np.random.default_rng([seed, 0])
     total = 0.0
-    for link, some in triples.batches(rows, BATCH, draws):
-        loss, _ = batch_loss(model, triples, link, some, triples.others(link, NEGATIVES, draws))
+    for relation_index, some in triples.batches(rows, BATCH, draws):
+        loss, _ = batch_loss(model, triples, relation_index, some, triples.others(relation_index, NEGATIVES, draws))
         total += float(loss) * len(some)
     return total / len(rows)
 
 
-def _save(training: Training, standing: _Standing, model: ComplEx, optimizer: torch.optim.Optimizer) -> None:
+def _save(training: Training, state: _TrainingState, model: ComplEx, optimizer: torch.optim.Optimizer) -> None:
     """All that the next epoch depends on. Adagrad's count of steps is none of it: its rate does not decay."""
     sums = {f"sum.{name}": optimizer.state[weights]["sum"] for name, weights in model.named_parameters()}
     about = {
-        "epochs": torch.tensor([standing.epoch, standing.best_epoch]),
-        "best_loss": torch.tensor([standing.best_loss], dtype=torch.float64),
+        "epochs": torch.tensor([state.epoch, state.best_epoch]),
+        "best_loss": torch.tensor([state.best_loss], dtype=torch.float64),
     }
     _put(training.checkpoint, {**model.state_dict(), **sums, **about})
 
 
-def _resumed(training: Training, model: ComplEx, optimizer: torch.optim.Optimizer) -> _Standing:
+def _resumed(training: Training, model: ComplEx, optimizer: torch.optim.Optimizer) -> _TrainingState:
     """Where an earlier run stopped; from the start where there was none, or its files are damaged."""
     if training.checkpoint.size() is None or training.best.size() is None:
-        return _Standing()
+        return _TrainingState()
     try:
         if training.best.local is not None:
             with safe_open(training.best.local, "pt"):  # refuses a file that was cut off
@@ -290,16 +299,16 @@ def _resumed(training: Training, model: ComplEx, optimizer: torch.optim.Optimize
         if any(
             tensors[f"{part}{name}"].shape != own.shape for name, own in parameters.items() for part in ("", "sum.")
         ):
-            return _Standing()
+            return _TrainingState()
         epoch, best_epoch = tensors["epochs"].tolist()
-        standing = _Standing(epoch, best_epoch, float(tensors["best_loss"]))
+        state = _TrainingState(epoch, best_epoch, float(tensors["best_loss"]))
     except (SafetensorError, KeyError, ValueError):
-        return _Standing()
+        return _TrainingState()
     with torch.no_grad():
         for name, own in parameters.items():
             own.copy_(tensors[name])
             optimizer.state[own]["sum"].copy_(tensors[f"sum.{name}"])
-    return standing
+    return state
 
 
 def _put(place: Place, tensors: dict[str, Any]) -> None:

@@ -28,12 +28,12 @@ class Cache:
 
     folder: Place
 
-    def place(self, kind: str, key: str) -> Place:
-        return self.folder / f"{kind}-{key}.npy"
+    def place(self, node_type: str, key: str) -> Place:
+        return self.folder / f"{node_type}-{key}.npy"
 
-    def found(self, kind: str, key: str, shape: tuple[int, int]) -> Features | None:
+    def found(self, node_type: str, key: str, shape: tuple[int, int]) -> Features | None:
         """Mapped, if they were made before; a file of another size, shape or type is as good as none."""
-        place = self.place(kind, key)
+        place = self.place(node_type, key)
         if place.size() != npy_size(shape, np.float32):
             return None
         try:
@@ -43,22 +43,22 @@ class Cache:
             return None
         return Features(values) if fits else None
 
-    def keep(self, kind: str, key: str, values: RowSource) -> Features:
+    def keep(self, node_type: str, key: str, values: RowSource) -> Features:
         """Written beside, renamed and mapped."""
         self.folder.make()
-        put_rows(self.place(kind, key), values)
-        return Features(open_rows(self.place(kind, key)))
+        put_rows(self.place(node_type, key), values)
+        return Features(open_rows(self.place(node_type, key)))
 
 
 _PIECE = 1 << 30  # bytes of neighbours' columns in memory at a time
 
 
-def sources_of(graph: Graph, kind: str) -> list[str]:
+def sources_of(graph: Graph, node_type: str) -> list[str]:
     """Types beside `kind` whose features it takes: those of one width, the target's where it is beside.
 
     Otherwise the width is that of the first type beside it.
     """
-    beside = {end for relation in graph.relations.values() for end in _other_ends(relation, kind)}
+    beside = {end for relation in graph.relations.values() for end in _other_ends(relation, node_type)}
     widths = {
         source: nodes.features.width
         for source, nodes in graph.node_types.items()
@@ -70,42 +70,46 @@ def sources_of(graph: Graph, kind: str) -> list[str]:
     return [source for source, wide in widths.items() if wide == width]
 
 
-def mean_of_neighbours(graph: Graph, kind: str, sources: list[str], progress: Progress) -> Array:
+def mean_of_neighbours(graph: Graph, node_type: str, sources: list[str], progress: Progress) -> Array:
     """`[count, width]` float32; a zero row for a node without such neighbours.
 
     Sums are float64, a block of columns at a time: memory is that of the result, of _PIECE and of a block of edges.
     """
     width = getattr(graph.node_types[sources[0]].features, "width", 0)
-    count = graph.node_types[kind].count
+    count = graph.node_types[node_type].count
     most = max([count, *(graph.node_types[source].count for source in sources)])
     step = max(1, _PIECE // (8 * max(1, most)))
-    links = [found for names in graph.links.values() if (found := _towards(graph, names, kind, sources)) is not None]
+    towards = [
+        found
+        for names in graph.relation_pairs.values()
+        if (found := _towards(graph, names, node_type, sources)) is not None
+    ]
     out = np.zeros((count, width), np.float32)
-    told = f"means of {', '.join(sources)}, width {width}"
+    message = f"means of {', '.join(sources)}, width {width}"
     for begin in range(0, width, step):
         columns = slice(begin, min(width, begin + step))
         total, weight = np.zeros((count, columns.stop - begin)), np.zeros(count)
-        for relation, source in links:
+        for relation, source in towards:
             features = graph.node_types[source].features
             assert features is not None
-            _add(relation, relation.target != kind, features.read(slice(None), columns), total, weight)
+            _add(relation, relation.target != node_type, features.read(slice(None), columns), total, weight)
         np.divide(total, weight[:, None], out=total, where=weight[:, None] > 0)
         out[:, columns] = total
-        progress(f"features of '{kind}'", columns.stop, width, "columns", told)
+        progress(f"features of '{node_type}'", columns.stop, width, "columns", message)
     return out
 
 
-def _other_ends(relation: Relation, kind: str) -> Iterator[str]:
-    if relation.target == kind != relation.source:
+def _other_ends(relation: Relation, node_type: str) -> Iterator[str]:
+    if relation.target == node_type != relation.source:
         yield relation.source
-    elif relation.source == kind != relation.target:
+    elif relation.source == node_type != relation.target:
         yield relation.target
 
 
-def _towards(graph: Graph, names: tuple[str, ...], kind: str, sources: list[str]) -> tuple[Relation, str] | None:
+def _towards(graph: Graph, names: tuple[str, ...], node_type: str, sources: list[str]) -> tuple[Relation, str] | None:
     """The relation of a link whose rows are of this type, or the other way where that alone is stored."""
-    relations = sorted((graph.relations[name] for name in names), key=lambda each: each.target != kind)
-    source = next(_other_ends(relations[0], kind), None)
+    relations = sorted((graph.relations[name] for name in names), key=lambda each: each.target != node_type)
+    source = next(_other_ends(relations[0], node_type), None)
     return (relations[0], source) if source in sources and source is not None else None
 
 
@@ -150,7 +154,7 @@ def basis(features: Sequence[Features], width: int, seed: int, progress: Progres
         inside = rows[(rows >= start) & (rows < start + count)] - start
         step = max(1, _SVD_PIECE // (4 * wide))
         for begin in range(0, len(inside), step):
-            parts.append(lighter(each.read(inside[begin : begin + step])))
+            parts.append(as_sparse(each.read(inside[begin : begin + step])))
             progress("reduced features: rows read", min(len(rows), sum(part.shape[0] for part in parts)), most, "rows")
         start += count
     return _fitted(_stacked(parts), width, wide, seed)
@@ -187,7 +191,7 @@ def _fitted(sample: Any, width: int, wide: int, seed: int) -> Array:
     return out
 
 
-def lighter(rows: Array) -> Any:
+def as_sparse(rows: Array) -> Any:
     """The same rows as a sparse matrix where most of their values are zero."""
     return sparse.csr_array(rows) if np.count_nonzero(rows) < _FEW * rows.size else rows
 
@@ -197,8 +201,8 @@ class Projected:
 
     dtype = np.dtype(np.float32)
 
-    def __init__(self, features: Features, shared: Array, kind: str, progress: Progress) -> None:
-        self.features, self.shared, self.kind, self.progress = features, shared, kind, progress
+    def __init__(self, features: Features, shared: Array, node_type: str, progress: Progress) -> None:
+        self.features, self.shared, self.node_type, self.progress = features, shared, node_type, progress
         self.shape = (len(features.values), shared.shape[1])
 
     def __len__(self) -> int:
@@ -210,8 +214,8 @@ class Projected:
         step = max(1, _SVD_PIECE // (4 * self.features.width))
         for first in range(begin, end, step):
             last = min(end, first + step)
-            out[first - begin : last - begin] = lighter(self.features.read(slice(first, last))) @ self.shared
-            self.progress(f"reduced features of '{self.kind}'", last, len(self), "rows")
+            out[first - begin : last - begin] = as_sparse(self.features.read(slice(first, last))) @ self.shared
+            self.progress(f"reduced features of '{self.node_type}'", last, len(self), "rows")
         return out
 
 
@@ -243,31 +247,42 @@ def completed(graph: Graph, wanted: RelationsSettings, beside: Place | Path, pro
 
 def lacking(graph: Graph) -> list[str]:
     """Types without features."""
-    return [kind for kind, nodes in graph.node_types.items() if nodes.features is None or not nodes.features.width]
+    return [
+        node_type for node_type, nodes in graph.node_types.items() if nodes.features is None or not nodes.features.width
+    ]
 
 
 def _reduced(graph: Graph, wanted: RelationsSettings, cache: Cache, progress: Progress) -> tuple[Graph, dict[str, str]]:
     """Types of one width share a basis; also returned: keys of what was reduced."""
     groups: dict[int, list[str]] = {}
-    for kind, nodes in graph.node_types.items():
+    for node_type, nodes in graph.node_types.items():
         if wanted.reduce and nodes.features is not None and nodes.features.width > wanted.reduce:
-            groups.setdefault(nodes.features.width, []).append(kind)
+            groups.setdefault(nodes.features.width, []).append(node_type)
     keys: dict[str, str] = {}
-    for kinds in groups.values():
-        rows = [[kind, graph.node_types[kind].count, fingerprint.features(graph, kind)] for kind in kinds]
+    for node_types in groups.values():
+        rows = [
+            [node_type, graph.node_types[node_type].count, fingerprint.features(graph, node_type)]
+            for node_type in node_types
+        ]
         key = digest(["svd", METHOD, rows, wanted.reduce, wanted.seed])
-        shapes = {kind: (graph.node_types[kind].count, wanted.reduce) for kind in kinds}
-        made = {kind: cache.found(kind, key, shape) for kind, shape in shapes.items()}
+        shapes = {node_type: (graph.node_types[node_type].count, wanted.reduce) for node_type in node_types}
+        made = {node_type: cache.found(node_type, key, shape) for node_type, shape in shapes.items()}
         if None in made.values():
             from gamlp.graph.features.missing import Projected, basis
 
-            wide = {kind: features for kind in kinds if (features := graph.node_types[kind].features) is not None}
+            wide = {
+                node_type: features
+                for node_type in node_types
+                if (features := graph.node_types[node_type].features) is not None
+            }
             shared = basis(list(wide.values()), wanted.reduce, wanted.seed, progress)
-            for kind in kinds:
-                if made[kind] is None:
-                    made[kind] = cache.keep(kind, key, Projected(wide[kind], shared, kind, progress))
+            for node_type in node_types:
+                if made[node_type] is None:
+                    made[node_type] = cache.keep(
+                        node_type, key, Projected(wide[node_type], shared, node_type, progress)
+                    )
         graph = graph.with_features(**made)
-        keys |= dict.fromkeys(kinds, key)
+        keys |= dict.fromkeys(node_types, key)
     return graph, keys
 
 
@@ -275,28 +290,34 @@ def _with_means(graph: Graph, keys: dict[str, str], cache: Cache, progress: Prog
     """Breadth first: types beside those with features, then types beside these; others stay without."""
     from gamlp.graph.features.missing import mean_of_neighbours, sources_of
 
-    edges = [fingerprint.structure(graph), list(graph.links.values())]
-    while chosen := {kind: sources for kind in lacking(graph) if (sources := sources_of(graph, kind))}:
+    edges = [fingerprint.structure(graph), list(graph.relation_pairs.values())]
+    while chosen := {node_type: sources for node_type in lacking(graph) if (sources := sources_of(graph, node_type))}:
         made = {}
-        for kind, sources in chosen.items():
+        for node_type, sources in chosen.items():
             for source in sources:
                 keys.setdefault(source, fingerprint.features(graph, source))
-            keys[kind] = digest(["mean", METHOD, edges, kind, [[source, keys[source]] for source in sources]])
+            keys[node_type] = digest(["mean", METHOD, edges, node_type, [[source, keys[source]] for source in sources]])
             features = graph.node_types[sources[0]].features
             assert features is not None
-            made[kind] = cache.found(kind, keys[kind], (graph.node_types[kind].count, features.width))
-            if made[kind] is None:
-                made[kind] = cache.keep(kind, keys[kind], mean_of_neighbours(graph, kind, sources, progress))
+            made[node_type] = cache.found(
+                node_type, keys[node_type], (graph.node_types[node_type].count, features.width)
+            )
+            if made[node_type] is None:
+                made[node_type] = cache.keep(
+                    node_type, keys[node_type], mean_of_neighbours(graph, node_type, sources, progress)
+                )
         graph = graph.with_features(**made)
     return graph
 
 
 def _with_embeddings(graph: Graph, wanted: RelationsSettings, cache: Cache, progress: Progress) -> Graph:
     """Trained on all links, for all nodes; only those of types without features are used."""
-    width, kinds = wanted.dimension or _shared_width(graph), lacking(graph)
-    edges = [fingerprint.structure(graph), list(graph.node_types), list(graph.links.values())]
+    width, node_types = wanted.dimension or _shared_width(graph), lacking(graph)
+    edges = [fingerprint.structure(graph), list(graph.node_types), list(graph.relation_pairs.values())]
     key = digest(["complex", METHOD, edges, width, wanted.embedding_epochs, wanted.seed])
-    made = {kind: cache.found(kind, key, (graph.node_types[kind].count, width)) for kind in kinds}
+    made = {
+        node_type: cache.found(node_type, key, (graph.node_types[node_type].count, width)) for node_type in node_types
+    }
     if None in made.values():
         try:
             from gamlp.graph.features import complex
@@ -305,8 +326,12 @@ def _with_embeddings(graph: Graph, wanted: RelationsSettings, cache: Cache, prog
                 raise
             raise MissingExtra("torch-geometric", "datasets") from error
         training = complex.Training(width, wanted.embedding_epochs, wanted.seed, cache.folder / f"complex-{key}")
-        found = complex.embeddings(graph, training, kinds, progress)
-        made |= {kind: cache.keep(kind, key, found[kind]) for kind in kinds if made[kind] is None}
+        found = complex.embeddings(graph, training, node_types, progress)
+        made |= {
+            node_type: cache.keep(node_type, key, found[node_type])
+            for node_type in node_types
+            if made[node_type] is None
+        }
         training.forget()
     return graph.with_features(**made)
 

@@ -5,7 +5,7 @@ from gamlp.graph.ingest.build import (
     IngestOptions,  # how tables are read, on every engine
     TablePlaces,  # the place of one table, or of several by what they hold
     ingest,  # tables → a graph folder, on this machine
-    settled_joins,  # which types the relations of tables join
+    resolve_relation_ends,  # which types the relations of tables join
     type_tables,  # node tables by type, and the target
     unnamed_edges,  # the error of edges between several types without names
 )
@@ -55,6 +55,6 @@ __all__ = [
     "IngestOptions", "IngestReport", "LabelColumn", "NodeNames", "OnBad", "RandomSplit", "Rows", "TablePlaces",
     "as_integers", "as_text", "bucket_count", "check_ids", "choose", "class_numbers", "feature_names", "ingest",
     "is_null", "numbers", "plain", "read_relations", "read_weights", "refuse_undeclared", "refuse_unknown",
-    "settled_joins", "shown", "split_roles", "stranger", "too_heavy", "too_many_classes", "too_many_relations",
+    "resolve_relation_ends", "shown", "split_roles", "stranger", "too_heavy", "too_many_classes", "too_many_relations",
     "trimmed", "type_tables", "unnamed_edges",
 ]  # fmt: skip

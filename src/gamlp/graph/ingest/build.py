@@ -22,7 +22,7 @@ from gamlp.graph.ingest.ids import IdMap
 from gamlp.graph.ingest.nodes import NodeNames, NodesTable, RandomSplit, write_nodes
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table
-from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, Join, Joins
+from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 from gamlp.graph.splits import check_fractions
 from gamlp.io import available_memory
 from gamlp.kernel import FloatName
@@ -35,14 +35,14 @@ _FOLDER = "buckets"
 class Spilled:
     """The edges of one relation while tables are read: entries of it, and of its reverse where it has one."""
 
-    join: Join
+    relation: DeclaredRelation
     weight: str | None  # the column of weights
     forward: Buckets
     backward: Buckets | None
 
     def add(self, sources: Array, targets: Array, weights: Array | None) -> None:
         """Row = target, neighbour = source."""
-        if not self.join.symmetric:
+        if not self.relation.symmetric:
             self.forward.add(targets, sources, weights)
             if self.backward is not None:
                 self.backward.add(sources, targets, weights)
@@ -64,24 +64,26 @@ class Relations:
     memory: int  # for sorting
     spilled: dict[str, Spilled] = field(default_factory=dict)
 
-    def declare(self, join: Join, table: EdgesTable | None) -> Spilled:
+    def declare(self, relation: DeclaredRelation, table: EdgesTable | None) -> Spilled:
         """A relation whose edges come from this table, or that has none."""
         weight = None if table is None else table.weight
         at_most = 0 if table is None else table.table.count_at_most()
-        forward = self._buckets(join.name, (join.source, join.target), weight is not None, at_most, join, join.reverse)
+        forward = self._buckets(
+            relation.name, (relation.source, relation.target), weight is not None, at_most, relation, relation.reverse
+        )
         backward = None
-        if join.reverse is not None:
-            ends = join.target, join.source
-            backward = self._buckets(join.reverse, ends, weight is not None, at_most, join, join.name)
-        self.spilled[join.name] = Spilled(join, weight, forward, backward)
-        return self.spilled[join.name]
+        if relation.reverse is not None:
+            ends = relation.target, relation.source
+            backward = self._buckets(relation.reverse, ends, weight is not None, at_most, relation, relation.name)
+        self.spilled[relation.name] = Spilled(relation, weight, forward, backward)
+        return self.spilled[relation.name]
 
     def write(self, report: IngestReport, progress: Progress) -> None:
         """Sort one relation after the other; buckets go as soon as they are sorted."""
         rows = sum(buckets.rows for one in self.spilled.values() for buckets in _both(one))
         done = 0
         for one in self.spilled.values():
-            for name, buckets in zip((one.join.name, one.join.reverse), _both(one)):
+            for name, buckets in zip((one.relation.name, one.relation.reverse), _both(one)):
                 assert name is not None
                 report.entries[name] = 0
                 for block in buckets.blocks():
@@ -92,20 +94,26 @@ class Relations:
                     done += block.stop - block.start
                     progress("sort", done, rows, "rows")
                 buckets.close()
-            merged = one.forward.entries - report.entries[one.join.name]
-            report.duplicates_merged += merged // (2 if one.join.symmetric else 1)
+            merged = one.forward.entries - report.entries[one.relation.name]
+            report.duplicates_merged += merged // (2 if one.relation.symmetric else 1)
         (self.writer.folder / _FOLDER).rmdir()
 
     def _buckets(
-        self, name: str, ends: tuple[str, str], weighted: bool, at_most: int, join: Join, reverse: str | None
+        self,
+        name: str,
+        ends: tuple[str, str],
+        weighted: bool,
+        at_most: int,
+        relation: DeclaredRelation,
+        reverse: str | None,
     ) -> Buckets:
         source, target = ends
         self.writer.relation(
-            directed=not join.symmetric, weighted=weighted, name=name, source=source, target=target, reverse=reverse
+            directed=not relation.symmetric, weighted=weighted, name=name, source=source, target=target, reverse=reverse
         )
         rows = self.counts[target]
-        count = bucket_count(at_most * (2 if join.symmetric else 1), rows, weighted, self.memory)
-        others = None if join.inside else self.counts[source]
+        count = bucket_count(at_most * (2 if relation.symmetric else 1), rows, weighted, self.memory)
+        others = None if relation.inside else self.counts[source]
         return Buckets(self.writer.folder / _FOLDER / name, rows, weighted, count, self.memory, others)
 
 
@@ -114,7 +122,7 @@ def _both(one: Spilled) -> list[Buckets]:
 
 
 TablePlaces = str | Path | Mapping[str, str | Path]  # one table, or several by what they hold
-_JOIN = "add --join NAME=SOURCE:TARGET"
+_ENDS_HINT = "add --join NAME=SOURCE:TARGET"
 
 
 @dataclass(frozen=True)
@@ -137,16 +145,16 @@ def type_tables(
     `nodes` is one table or several by type, each as `read` takes it.
     """
     given = dict(nodes) if isinstance(nodes, Mapping) else {ONE_TYPE: nodes}
-    for kind in given:
-        check_name(kind)
+    for node_type in given:
+        check_name(node_type)
     _known("column names", names_of, given)
     if len(given) > 1 and names.features is not None and names.features.endswith(".npy"):
         raise GamlpError(
             f"'{names.features}' cannot be the features of several types", hint="write --features TYPE=FILE.npy"
         )
-    found = {kind: TypeTable(read(path), names_of.get(kind, names)) for kind, path in given.items()}
+    found = {node_type: TypeTable(read(path), names_of.get(node_type, names)) for node_type, path in given.items()}
     target = _target(found, asked)
-    tables = {kind: one if kind == target else _without_answers(one) for kind, one in found.items()}
+    tables = {node_type: one if node_type == target else _without_targets(one) for node_type, one in found.items()}
     return tables, target
 
 
@@ -154,23 +162,27 @@ def edge_tables(
     edges: Path | Mapping[str, Path],
     names: EdgeNames,
     names_of: Mapping[str, EdgeNames],
-    joins: Joins,
+    relation_ends: RelationEnds,
     types: Mapping[str, object],
-) -> tuple[list[EdgesTable], Joins]:
+) -> tuple[list[EdgesTable], RelationEnds]:
     """Edge tables, and the types that their relations join."""
-    joins = settled_joins(edges, names_of, joins, types)
+    relation_ends = resolve_relation_ends(edges, names_of, relation_ends, types)
     if isinstance(edges, Mapping):
-        return [EdgesTable(Table(path), names_of.get(name, names), joins, name) for name, path in edges.items()], joins
-    table = EdgesTable(Table(edges), names, joins)
-    if joins.alone is None and table.relation is None:
+        return [
+            EdgesTable(Table(path), names_of.get(name, names), relation_ends, name) for name, path in edges.items()
+        ], relation_ends
+    table = EdgesTable(Table(edges), names, relation_ends)
+    if relation_ends.alone is None and table.relation is None:
         raise unnamed_edges(edges)
-    return [table], joins
+    return [table], relation_ends
 
 
-def settled_joins(edges: object, names_of: Mapping[str, object], joins: Joins, types: Mapping[str, object]) -> Joins:
+def resolve_relation_ends(
+    edges: object, names_of: Mapping[str, object], relation_ends: RelationEnds, types: Mapping[str, object]
+) -> RelationEnds:
     """The types that the relations of all edge tables join; with one type alone that goes without saying."""
-    alone = next(iter(types)) if len(types) == 1 and not joins.declared else None
-    declared = dict(joins.declared)
+    alone = next(iter(types)) if len(types) == 1 and not relation_ends.declared else None
+    declared = dict(relation_ends.declared)
     if isinstance(edges, Mapping):
         _known("column names", names_of, edges)
         for name in edges:
@@ -178,10 +190,10 @@ def settled_joins(edges: object, names_of: Mapping[str, object], joins: Joins, t
             if alone is not None:
                 declared[name] = alone, alone
             elif name not in declared:
-                raise GamlpError(f"no --join says which types relation '{name}' joins", hint=_JOIN)
-    joins = replace(joins, declared=declared, alone=alone)
-    joins.check(types)
-    return joins
+                raise GamlpError(f"no --join says which types relation '{name}' joins", hint=_ENDS_HINT)
+    relation_ends = replace(relation_ends, declared=declared, alone=alone)
+    relation_ends.check(types)
+    return relation_ends
 
 
 def unnamed_edges(table: str | Path) -> GamlpError:
@@ -200,10 +212,10 @@ def _target(tables: Mapping[str, TypeTable], asked: str | None) -> str:
         return asked
     if len(tables) == 1:
         return next(iter(tables))
-    labelled = [kind for kind, one in tables.items() if _label(one.names) in one.table.column_names]
+    labelled = [node_type for node_type, one in tables.items() if _label(one.names) in one.table.column_names]
     if len(labelled) != 1:
-        told = f"types {' and '.join(labelled)} have" if labelled else "no type of nodes has"
-        raise GamlpError(f"{told} a column of labels", hint="say whose labels are asked for with --target TYPE")
+        message = f"types {' and '.join(labelled)} have" if labelled else "no type of nodes has"
+        raise GamlpError(f"{message} a column of labels", hint="say whose labels are asked for with --target TYPE")
     return labelled[0]
 
 
@@ -211,7 +223,7 @@ def _label(names: NodeNames) -> str:
     return "label" if names.label is None else names.label
 
 
-def _without_answers(one: TypeTable) -> TypeTable:
+def _without_targets(one: TypeTable) -> TypeTable:
     """Labels and split are those of the target alone; in other types such columns are not features either."""
     names = one.names
     left_out = (_label(names), "split" if names.split is None else names.split)
@@ -247,7 +259,7 @@ class IngestOptions:
     stratified: bool = True
     seed: int = 0
     name: str | None = None  # None: that of the folder
-    joins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    relation_ends: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None  # None: the only type that has labels
     names_of: Mapping[str, NodeNames] = field(default_factory=dict)
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
@@ -278,17 +290,19 @@ def ingest(
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
     types, target = type_tables(_as_paths(nodes), options.node_names, options.names_of, options.target)
-    given = Joins(options.joins, directed=options.directed)
-    by_relation, joins = edge_tables(_as_paths(edges), options.edge_names, options.edge_names_of, given, types)
+    given = RelationEnds(options.relation_ends, directed=options.directed)
+    by_relation, relation_ends = edge_tables(_as_paths(edges), options.edge_names, options.edge_names_of, given, types)
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
-    by_type = {kind: NodesTable(one.table, one.names, bad, size, progress, kind) for kind, one in types.items()}
+    by_type = {
+        node_type: NodesTable(one.table, one.names, bad, size, progress, node_type) for node_type, one in types.items()
+    }
     with writing(out, options.name or out.name, target=target) as writer:
         report = IngestReport(str(out), 0, target=target)
         ids, counts = _read_nodes(options, by_type, writer, report)
         if any(known.by_hash for known in ids.values()):
             size = min(max(memory // 8, _SMALLEST_BATCH), _LARGEST_HASHED)
         relations = Relations(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE))
-        _read_edges(by_relation, joins, ids, relations, bad, size, report, progress)
+        _read_edges(by_relation, relation_ends, ids, relations, bad, size, report, progress)
         ids.clear()  # its memory is for sorting now
         pa.default_memory_pool().release_unused()
         relations.write(report, progress)
@@ -305,16 +319,16 @@ def _read_nodes(
     ids: dict[str, IdMap] = {}
     counts: dict[str, int] = {}
     draw = RandomSplit(options.fractions, options.seed, options.stratified)
-    for kind, table in nodes.items():
+    for node_type, table in nodes.items():
         found = table.read_columns()
-        write_nodes(kind, table, found, options.dtype, draw, writer, report)
-        ids[kind], counts[kind] = IdMap(found.ids), found.count
+        write_nodes(node_type, table, found, options.dtype, draw, writer, report)
+        ids[node_type], counts[node_type] = IdMap(found.ids), found.count
     return ids, counts
 
 
 def _read_edges(
     tables: Sequence[EdgesTable],
-    joins: Joins,
+    relation_ends: RelationEnds,
     ids: Mapping[str, IdMap],
     relations: Relations,
     bad: BadRows,
@@ -324,25 +338,27 @@ def _read_edges(
 ) -> None:
     """Relations in the order in which they are declared, others as they turn up in the table."""
     table_of = {table.name: table for table in tables}
-    for name in joins.declared:
-        join = joins.of(name)
-        assert join is not None
-        relations.declare(join, table_of.get(name, table_of.get(None)))
+    for name in relation_ends.declared:
+        relation = relation_ends.of(name)
+        assert relation is not None
+        relations.declare(relation, table_of.get(name, table_of.get(None)))
 
-    def entries_of(table: EdgesTable, join: Join) -> Spilled:
-        return relations.spilled.get(join.name) or relations.declare(join, table)
+    def entries_of(table: EdgesTable, relation: DeclaredRelation) -> Spilled:
+        return relations.spilled.get(relation.name) or relations.declare(relation, table)
 
     for table in tables:
         table.spill(ids, partial(entries_of, table), bad, size, progress)
         report.edges_read += table.read
         report.self_loops_dropped += table.loops
     if not relations.spilled:
-        relations.declare(Join(ONE_RELATION, next(iter(ids)), next(iter(ids)), joins.directed), tables[0])
+        relations.declare(
+            DeclaredRelation(ONE_RELATION, next(iter(ids)), next(iter(ids)), relation_ends.directed), tables[0]
+        )
     empty = [name for name, one in relations.spilled.items() if one.forward.entries == 0]
     if len(empty) == len(relations.spilled):
         report.warn("the graph has no edges")
     else:
-        for name in (name for name in empty if name in joins.declared):
+        for name in (name for name in empty if name in relation_ends.declared):
             report.warn(f"relation '{name}' has no edges")
 
 

@@ -15,7 +15,7 @@ from gamlp.graph.ingest.columns import BadRows, Column, Rows, is_null, is_text, 
 from gamlp.graph.ingest.ids import IdMap, missing
 from gamlp.graph.ingest.nodes import check_ids, choose
 from gamlp.graph.ingest.tables import Table
-from gamlp.graph.relations import ONE_RELATION, Join, Joins, a
+from gamlp.graph.relations import ONE_RELATION, DeclaredRelation, RelationEnds, with_article
 from gamlp.kernel import UNKNOWN_ROW
 from gamlp.progress import Progress
 
@@ -42,40 +42,40 @@ class Entries(Protocol):
 
 
 @dataclass(frozen=True)
-class Kinds:
+class EdgeRelations:
     """Relations of a batch and which of them each edge is of (`of=None`: all are of the first).
 
     A relation that is not declared is None, and its edges are bad.
     """
 
-    joins: list[Join | None]
+    relation_names: list[DeclaredRelation | None]
     of: Array | None = None
 
-    def join(self, edge: int) -> Join | None:
-        return self.joins[0 if self.of is None else self.of[edge]]
+    def relation(self, edge: int) -> DeclaredRelation | None:
+        return self.relation_names[0 if self.of is None else self.of[edge]]
 
     def inside(self) -> Array | bool:
         """Edges within one type, the only ones that can be self-loops."""
-        within = np.asarray([join is not None and join.inside for join in self.joins], bool)
+        within = np.asarray([relation is not None and relation.inside for relation in self.relation_names], bool)
         return bool(within[0]) if self.of is None else within[self.of]
 
-    def parts(self, good: Array) -> Iterator[tuple[Join, Array]]:
+    def parts(self, good: Array) -> Iterator[tuple[DeclaredRelation, Array]]:
         """Relations with good edges, and which edges these are."""
-        for number, join in enumerate(self.joins):
+        for number, relation in enumerate(self.relation_names):
             picked = good if self.of is None else good & (self.of == number)
-            if join is not None and picked.any():
-                yield join, picked
+            if relation is not None and picked.any():
+                yield relation, picked
 
     def rows(self, column: Column, end: End, ids: Mapping[str, IdMap]) -> Array:
         """Rows of ids in the type that each edge's relation joins at this end."""
-        types = [None if join is None else str(getattr(join, end)) for join in self.joins]
+        types = [None if relation is None else str(getattr(relation, end)) for relation in self.relation_names]
         if types[0] is not None and (self.of is None or len(set(types)) == 1):
             return ids[types[0]].rows(column)
         assert self.of is not None
         rows = np.full(len(column), UNKNOWN_ROW, np.int32)
-        for kind in {kind for kind in types if kind is not None}:
-            picked = np.isin(self.of, [number for number, other in enumerate(types) if other == kind])
-            rows[picked] = ids[kind].rows(column.filter(pa.array(picked)))
+        for node_type in {node_type for node_type in types if node_type is not None}:
+            picked = np.isin(self.of, [number for number, other in enumerate(types) if other == node_type])
+            rows[picked] = ids[node_type].rows(column.filter(pa.array(picked)))
         return rows
 
 
@@ -85,7 +85,7 @@ class EdgesTable:
 
     table: Table
     names: EdgeNames
-    joins: Joins = field(default_factory=Joins)
+    relation_ends: RelationEnds = field(default_factory=RelationEnds)
     name: str | None = None
     weight: str | None = field(init=False)
     relation: str | None = field(init=False)
@@ -100,7 +100,7 @@ class EdgesTable:
     def spill(
         self,
         ids: Mapping[str, IdMap],
-        create: Callable[[Join], Entries],
+        create: Callable[[DeclaredRelation], Entries],
         bad: BadRows,
         size: int,
         progress: Progress,
@@ -113,29 +113,29 @@ class EdgesTable:
         for batch in self.table.batches(list(dict.fromkeys(columns)), size, bad.ragged()):
             rows = Rows(batch, bad)
             # Where there are several types, a relation says in which of them ids are looked up.
-            typed = self._kinds(rows) if self.joins.alone is None else None
+            typed = self._edge_relations(rows) if self.relation_ends.alone is None else None
             sources, targets = self._ends(rows, ids, typed)
             weights = read_weights(rows, self.weight) if self.weight else None
-            kinds = self._kinds(rows) if typed is None else typed
-            loops = (sources == targets) & rows.good & kinds.inside()
+            edge_relations = self._edge_relations(rows) if typed is None else typed
+            loops = (sources == targets) & rows.good & edge_relations.inside()
             self.loops += int(np.count_nonzero(loops))
             self.read += batch.columns.num_rows
-            for join, picked in kinds.parts(rows.good):
-                if join.name not in relations:
-                    relations[join.name] = self._create(create, join, len(relations), rows, picked)
-                _add(relations[join.name], sources, targets, weights, picked & ~loops)
+            for relation, picked in edge_relations.parts(rows.good):
+                if relation.name not in relations:
+                    relations[relation.name] = self._create(create, relation, len(relations), rows, picked)
+                _add(relations[relation.name], sources, targets, weights, picked & ~loops)
             progress(stage, self.read, total, "edges")
 
-    def _kinds(self, rows: Rows) -> Kinds:
+    def _edge_relations(self, rows: Rows) -> EdgeRelations:
         if self.relation is None:
-            return Kinds([self.joins.of(self.name or ONE_RELATION)])
-        names, kind_of = read_relations(rows, self.relation)
-        joins = [self.joins.of(name) for name in names]
-        undeclared = np.asarray([join is None for join in joins], bool)[kind_of]
-        refuse_undeclared(rows, self.relation, names, kind_of, undeclared)
-        return Kinds(joins, kind_of)
+            return EdgeRelations([self.relation_ends.of(self.name or ONE_RELATION)])
+        names, relation_of = read_relations(rows, self.relation)
+        relations = [self.relation_ends.of(name) for name in names]
+        undeclared = np.asarray([relation is None for relation in relations], bool)[relation_of]
+        refuse_undeclared(rows, self.relation, names, relation_of, undeclared)
+        return EdgeRelations(relations, relation_of)
 
-    def _ends(self, rows: Rows, ids: Mapping[str, IdMap], typed: Kinds | None) -> tuple[Array, Array]:
+    def _ends(self, rows: Rows, ids: Mapping[str, IdMap], typed: EdgeRelations | None) -> tuple[Array, Array]:
         names = (self.names.src, self.names.dst)
         columns = [check_ids(rows, name, of="node") for name in names]
         if typed is not None:
@@ -154,12 +154,19 @@ class EdgesTable:
             refuse_unknown(rows, name, column, row_of < 0)
         return found[0], found[1]
 
-    def _create(self, create: Callable[[Join], Entries], join: Join, number: int, rows: Rows, picked: Array) -> Entries:
+    def _create(
+        self,
+        create: Callable[[DeclaredRelation], Entries],
+        relation: DeclaredRelation,
+        number: int,
+        rows: Rows,
+        picked: Array,
+    ) -> Entries:
         row = rows.batch.row(int(np.argmax(picked)))
         if number >= MOST_RELATIONS:
             raise too_many_relations(file=rows.batch.file, row=row, column=self.relation)
         try:
-            return create(join)
+            return create(relation)
         except GamlpError as error:  # a name that cannot be one
             raise GamlpError(
                 error.problem, file=rows.batch.file, row=row, column=self.relation, hint=error.hint
@@ -176,17 +183,23 @@ def _add(entries: Entries, sources: Array, targets: Array, weights: Array | None
 
 
 def _refuse_strangers(
-    rows: Rows, name: str, column: Column, unknown: Array, kinds: Kinds, end: End, ids: Mapping[str, IdMap]
+    rows: Rows,
+    name: str,
+    column: Column,
+    unknown: Array,
+    edge_relations: EdgeRelations,
+    end: End,
+    ids: Mapping[str, IdMap],
 ) -> None:
     """An end that is no node of the type its relation joins makes the edge bad, though another type may have it."""
 
     def problem(edge: int) -> str:
-        join = kinds.join(edge)
-        assert join is not None
-        expected, told = str(getattr(join, end)), shown(column, edge)
+        relation = edge_relations.relation(edge)
+        assert relation is not None
+        expected, node = str(getattr(relation, end)), shown(column, edge)
         one = column.slice(edge, 1)
-        other = next((kind for kind, known in ids.items() if int(known.rows(one)[0]) >= 0), None)
-        return stranger(told, join.name, expected, other)
+        other = next((node_type for node_type, known in ids.items() if int(known.rows(one)[0]) >= 0), None)
+        return stranger(node, relation.name, expected, other)
 
     rows.refuse("unknown node", unknown, name, problem)
 
@@ -195,16 +208,16 @@ def stranger(node: str, relation: str, expected: str, other: str | None = None) 
     """What is said of an end that is no node of the type expected; `other`: the type that has it."""
     if other is None:
         return f"node '{node}' is not in the table of type '{expected}', which relation '{relation}' expects"
-    return f"'{node}' is {a(other)}, where relation '{relation}' expects {a(expected)}"
+    return f"'{node}' is {with_article(other)}, where relation '{relation}' expects {with_article(expected)}"
 
 
-def refuse_undeclared(rows: Rows, column: str, names: Sequence[str], kind_of: Array, undeclared: Array) -> None:
+def refuse_undeclared(rows: Rows, column: str, names: Sequence[str], relation_of: Array, undeclared: Array) -> None:
     """A relation of which nobody said what it joins makes the edge bad."""
     rows.refuse(
         "relation without --join",
         undeclared,
         column,
-        lambda i: f"no --join says which types relation '{names[kind_of[i]]}' joins",
+        lambda i: f"no --join says which types relation '{names[relation_of[i]]}' joins",
         "add --join NAME=SOURCE:TARGET",
     )
 

@@ -99,14 +99,14 @@ class ColumnFeatures:
         flat = plain(column.flatten())
         values, readable = _fast(flat) if pa.types.is_float32(flat.type) else numbers(flat, pa.float64())
         # Rows that are out already are filled with zeros, so that row numbers stay those of the batch.
-        matrix, told = np.zeros((len(rows.good), width), values.dtype), np.ones((len(rows.good), width), bool)
+        matrix, message = np.zeros((len(rows.good), width), values.dtype), np.ones((len(rows.good), width), bool)
         shape = int(np.count_nonzero(rows.good)), width
-        matrix[rows.good], told[rows.good] = values.reshape(shape), readable.reshape(shape)
+        matrix[rows.good], message[rows.good] = values.reshape(shape), readable.reshape(shape)
         rows.refuse(
             "non-numeric feature",
-            ~np.all(told, 1),
+            ~np.all(message, 1),
             name,
-            lambda i: f"feature {int(np.argmin(told[i])) + 1} of the list is missing or not a number",
+            lambda i: f"feature {int(np.argmin(message[i])) + 1} of the list is missing or not a number",
             _HINT,
         )
         return _finite(rows, name, matrix)
@@ -173,6 +173,6 @@ def _fast(flat: Column) -> tuple[Array, Array]:
     return np.asarray(values.to_numpy(zero_copy_only=False)), ~missing
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def _is_list(node_type: pa.DataType) -> bool:
     types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+    return bool(types.is_list(node_type) or types.is_large_list(node_type) or types.is_fixed_size_list(node_type))

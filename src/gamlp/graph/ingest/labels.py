@@ -23,7 +23,7 @@ class LabelColumn:
 
     def __init__(self, name: str, separator: str | None = None) -> None:
         self.name = name
-        self.many = separator is not None
+        self.multi_label = separator is not None
         self._separator = separator
         self._codes: dict[str, int] = {}  # in order of appearance
         self._parts: list[Array] = []  # codes: one a node, or those of all nodes one after the other
@@ -35,15 +35,15 @@ class LabelColumn:
         if self._separator is not None and is_text(column):
             column = pc.split_pattern(column, self._separator)
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            if self._parts and not self.many:
+            if self._parts and not self.multi_label:
                 raise GamlpError(
                     "labels are lists here and single values before", file=rows.batch.file, column=self.name
                 )
-            self.many = True
+            self.multi_label = True
             return column
-        if self.many and pa.types.is_null(column.type):
+        if self.multi_label and pa.types.is_null(column.type):
             return column.cast(pa.large_list(pa.large_string()))
-        if self.many:
+        if self.multi_label:
             raise GamlpError(
                 f"labels are {column.type}",
                 file=rows.batch.file,
@@ -54,7 +54,7 @@ class LabelColumn:
 
     def add(self, labels: Column) -> None:
         """Append labels that `read` gave."""
-        if not self.many:
+        if not self.multi_label:
             self._parts.append(self._encode(labels))
             return
         lengths = pc.list_value_length(labels).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
@@ -65,7 +65,7 @@ class LabelColumn:
     def labels(self, kept: Array | None, create: Callable[[tuple[int, int]], Array]) -> Labels | None:
         """Labels of the kept rows; None where no node has one. `create` makes the array for many labels."""
         codes = np.concatenate([np.zeros(0, np.int32), *self._parts])
-        if self.many:
+        if self.multi_label:
             return self._many(codes, kept, create)
         codes = codes if kept is None else codes[kept]
         names, numbers = self._classes(np.unique(codes[codes >= 0]))

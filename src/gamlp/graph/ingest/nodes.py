@@ -68,7 +68,7 @@ class NodesTable:
     bad: BadRows
     size: int  # bytes of a batch
     progress: Progress
-    kind: str = ONE_TYPE
+    node_type: str = ONE_TYPE
     features: FeatureSource | None = field(init=False)
     label: str | None = field(init=False)
     split: str | None = field(init=False)
@@ -168,7 +168,7 @@ class NodesTable:
         return names
 
     def _stage(self, name: str) -> str:
-        return name if self.kind == ONE_TYPE else f"{name}: {self.kind}"
+        return name if self.node_type == ONE_TYPE else f"{name}: {self.node_type}"
 
     def _most_rows(self) -> int:
         """Rows whose features fit a batch, where the table does not say how wide they are."""
@@ -267,7 +267,7 @@ class RandomSplit:
 
 
 def write_nodes(
-    kind: str,
+    node_type: str,
     nodes: NodesTable,
     found: NodeColumns,
     dtype: FloatName,
@@ -278,28 +278,28 @@ def write_nodes(
     """Ids, labels, split and features of one type; all but the target have no labels and no split."""
     if found.count > MOST_NODES:
         raise GamlpError(f"{found.count} nodes are more than this format holds", hint=f"stay below {MOST_NODES}")
-    writer.nodes(found.count, kind)
+    writer.nodes(found.count, node_type)
     is_range = isinstance(found.ids, np.ndarray) and bool(np.all(found.ids == np.arange(found.count)))
-    writer.ids(None if is_range else found.ids, kind)
+    writer.ids(None if is_range else found.ids, node_type)
     scratch = writer.folder / "many-labels.npy"  # 0/1 of every class of every node may be larger than memory
     labels = found.make_labels(lambda shape: create_array(scratch, shape, np.int8))
     if labels is not None:
         report.classes = len(labels.classes)
-        writer.labels(labels, kind)
+        writer.labels(labels, node_type)
     scratch.unlink(missing_ok=True)
     split = _split(draw, labels, found, report)
     if split is not None:
-        writer.split(split, kind)
+        writer.split(split, node_type)
         report.split = {role: int(np.count_nonzero(split.roles == ROLES.index(role))) for role in ROLES[1:]}
     width = 0
     if nodes.features is not None:
-        nodes.write_features(found, dtype, partial(writer.features, kind=kind))
+        nodes.write_features(found, dtype, partial(writer.features, node_type=node_type))
         width, report.dtype = nodes.features.width(), dtype
     report.nodes += found.count
-    if kind == report.target:
+    if node_type == report.target:
         report.features = width
-    if kind != ONE_TYPE:
-        report.types[kind] = {"nodes": found.count, "features": width}
+    if node_type != ONE_TYPE:
+        report.types[node_type] = {"nodes": found.count, "features": width}
 
 
 def _split(draw: RandomSplit, labels: Labels | None, found: NodeColumns, report: IngestReport) -> Split | None:

@@ -143,11 +143,11 @@ def _reading(file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise GamlpError(f"cannot be read ({error.strerror})", file=file) from error
-        said = " ".join(str(error).split())
-        row = re.search(r"Row #(\d+): ", said)
-        said = re.sub(r"Row #\d+: |CSV parse error: |\.$", "", said)[:200]
+        message = " ".join(str(error).split())
+        row = re.search(r"Row #(\d+): ", message)
+        message = re.sub(r"Row #\d+: |CSV parse error: |\.$", "", message)[:200]
         raise GamlpError(
-            f"truncated, damaged or not {_format(file)} ({said})",
+            f"truncated, damaged or not {_format(file)} ({message})",
             file=file,
             row=int(row[1]) - 1 if row else None,
         ) from error

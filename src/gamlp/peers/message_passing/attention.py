@@ -70,8 +70,8 @@ class UniMP(nn.Module):
         pattern = adjacency(tensors, "plain").pattern
         hidden = self.first(dropout(features_of(tensors), self.input_dropout, self.training))
         if known is not None:
-            told = torch.nonzero(known >= 0).ravel()
-            hidden = hidden.index_add(0, told, self.labels[known[told]])
+            labelled = torch.nonzero(known >= 0).ravel()
+            hidden = hidden.index_add(0, labelled, self.labels[known[labelled]])
         for index, layer in enumerate(self.layers):
             hidden = layer(dropout(hidden, self.dropout, self.training), pattern)
             if index + 1 < len(self.layers):

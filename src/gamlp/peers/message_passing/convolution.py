@@ -147,8 +147,8 @@ class DeeperGCN(nn.Module):
         matrix = adjacency(tensors, "plain")
         hidden = self.first(dropout(features_of(tensors), self.dropout, self.training))
         for index, layer in enumerate(self.layers):
-            ready = self._ready(index - 1, hidden) if index else hidden
-            hidden = hidden + layer(ready, matrix) if index else layer(ready, matrix)
+            read = self._ready(index - 1, hidden) if index else hidden
+            hidden = hidden + layer(read, matrix) if index else layer(read, matrix)
         logits: Tensor = self.last(self._ready(-1, tensors.asked(hidden)))
         return logits
 

@@ -20,7 +20,7 @@ from gamlp.recipe import Recipe
 ENOUGH = 0.99  # 1 - ε: a node halts where its chances of halting add up to this
 
 
-class _Answers(nn.Module):
+class _LogitModel(nn.Module):
     """The MLP: dropout before every layer; its first layer alone decays."""
 
     def __init__(self, shape: Shape, recipe: Recipe) -> None:
@@ -33,7 +33,7 @@ class _Answers(nn.Module):
     def decayed(self) -> Iterator[nn.Parameter]:
         return self.layers[0].parameters()
 
-    def answers(self, tensors: GraphTensors) -> Tensor:
+    def logits(self, tensors: GraphTensors) -> Tensor:
         hidden = features_of(tensors)
         for index, layer in enumerate(self.layers):
             hidden = layer(dropout(hidden, self.dropout, self.training))
@@ -43,7 +43,7 @@ class _Answers(nn.Module):
         return hidden
 
 
-class APPNP(_Answers):
+class APPNP(_LogitModel):
     """APPNP (Gasteiger et al., 2019): z ← (1 - α) Â z + α h, from z = h = MLP(x), `steps` times.
 
     Dropout on Â is drawn afresh for every step, as there (PyG's layer lets it pile up over steps). Options: steps,
@@ -57,7 +57,7 @@ class APPNP(_Answers):
         self.edge_dropout = float(options["edge_dropout"])
 
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
-        matrix, first = adjacency(tensors, "symmetric"), self.answers(tensors)
+        matrix, first = adjacency(tensors, "symmetric"), self.logits(tensors)
         found = first
         for _ in range(self.steps):
             found = (1 - self.alpha) * matrix.dropped(self.edge_dropout, self.training).times(
@@ -66,7 +66,7 @@ class APPNP(_Answers):
         return tensors.asked(found)
 
 
-class APGCN(_Answers):
+class APGCN(_LogitModel):
     """AP-GCN (Spinelli et al., 2020): z^k = Â z^(k-1), and node i halts after K_i steps.
 
     h^k = σ(q · z^k + b) is its chance to halt, K_i the first k where h¹ + … + h^k ≥ 1 - ε (at most `steps`),
@@ -95,27 +95,27 @@ class APGCN(_Answers):
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
         if self.training:
             self.waited += 1
-        found, cost = self.halting(dropout(self.answers(tensors), self.dropout, self.training), tensors)
+        found, cost = self.halting(dropout(self.logits(tensors), self.dropout, self.training), tensors)
         self._cost = tensors.asked(cost).mean()
         return tensors.asked(found)
 
-    def halting(self, answers: Tensor, tensors: GraphTensors) -> tuple[Tensor, Tensor]:
+    def halting(self, logits: Tensor, tensors: GraphTensors) -> tuple[Tensor, Tensor]:
         """(answers of all nodes, K + R of all nodes)."""
         matrix, learns = adjacency(tensors, "symmetric"), not self.training or int(self.waited) % self.every == 0
         weight, bias = (one if learns else one.detach() for one in (self.halt.weight, self.halt.bias))
-        count = len(answers)
+        count = len(logits)
         going = torch.ones(count, dtype=torch.bool)
         spent, steps, left = torch.zeros(count), torch.zeros(count), torch.zeros(count)
-        found, now = torch.zeros_like(answers), answers
+        found, now = torch.zeros_like(logits), logits
         for step in range(1, self.steps + 1):
             before, now = now, self._passed(matrix, now)
-            chance = torch.sigmoid(functional.linear(now, weight, bias)).ravel()
-            halts = going & ((spent + chance >= ENOUGH) | (step == self.steps))
+            probability = torch.sigmoid(functional.linear(now, weight, bias)).ravel()
+            halts = going & ((spent + probability >= ENOUGH) | (step == self.steps))
             left = torch.where(halts, 1 - spent, left)
-            share = torch.where(halts, 1 - spent, chance)[:, None]
+            share = torch.where(halts, 1 - spent, probability)[:, None]
             found = found + torch.where(going[:, None], share * now + (1 - share) * before, 0.0)
             steps = steps + going
-            spent = torch.where(going, spent + chance, spent)
+            spent = torch.where(going, spent + probability, spent)
             going = going & ~halts
             if not bool(going.any()):
                 break

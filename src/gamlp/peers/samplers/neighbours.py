@@ -174,11 +174,11 @@ def _drawn(
 
 def _subsets(sizes: Array, count: int, generator: torch.Generator | None) -> Array:
     """Of each range(size), `count` different numbers (Floyd's algorithm for all at once): `[len(sizes), count]`."""
-    chances = torch.rand((count, len(sizes)), generator=generator, dtype=torch.float64).numpy()
+    uniform = torch.rand((count, len(sizes)), generator=generator, dtype=torch.float64).numpy()
     chosen = np.full((len(sizes), count), -1)
     for step in range(count):
         last = sizes - count + step
-        tried = (chances[step] * (last + 1)).astype(np.int64)
+        tried = (uniform[step] * (last + 1)).astype(np.int64)
         chosen[:, step] = np.where((chosen == tried[:, None]).any(1), last, tried)
     return chosen
 

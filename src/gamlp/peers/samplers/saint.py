@@ -101,14 +101,14 @@ def walks(near: Incoming, starts: Array, roots: int, steps: int) -> DrawNodes:
     degrees = near.degrees
 
     def draw(generator: torch.Generator) -> Array:
-        chances = torch.rand((steps + 1, roots), generator=generator, dtype=torch.float64).numpy()
-        here = starts[(chances[0] * len(starts)).astype(np.int64)]
+        uniform = torch.rand((steps + 1, roots), generator=generator, dtype=torch.float64).numpy()
+        here = starts[(uniform[0] * len(starts)).astype(np.int64)]
         seen = [here]
-        for chance in chances[1:]:
-            moving = degrees[here] > 0
-            step = near.offsets[here[moving]] + (chance[moving] * degrees[here[moving]]).astype(np.int64)
+        for numbers in uniform[1:]:
+            walking = degrees[here] > 0
+            step = near.offsets[here[walking]] + (numbers[walking] * degrees[here[walking]]).astype(np.int64)
             here = here.copy()
-            here[moving] = near.sources[step]
+            here[walking] = near.sources[step]
             seen.append(here)
         return np.unique(np.concatenate(seen))
 
@@ -142,8 +142,8 @@ def _by_weight(weights: Array, count: int) -> DrawNodes:
     ends = np.cumsum(weights / weights.sum())
 
     def draw(generator: torch.Generator) -> Array:
-        chances = torch.rand(count, generator=generator, dtype=torch.float64).numpy()
-        return np.asarray(np.searchsorted(ends, chances * ends[-1], side="right").clip(max=len(ends) - 1))
+        uniform = torch.rand(count, generator=generator, dtype=torch.float64).numpy()
+        return np.asarray(np.searchsorted(ends, uniform * ends[-1], side="right").clip(max=len(ends) - 1))
 
     return draw
 

@@ -163,12 +163,12 @@ class FirstFiles:
 
     def __init__(self, graph: Graph, plan: Plan, signals: Sequence[Signal], work: Place) -> None:
         self._graph, self._plan, self._work = graph, plan, work
-        kinds = dict.fromkeys(kind for signal in signals for kind in signal.kinds)
+        node_types = dict.fromkeys(node_type for signal in signals for node_type in signal.node_types)
         if plan.labels is not None and plan.labels.soft:
-            kinds[graph.target] = None
-        self._features = {kind: self._stored(kind) for kind in kinds}
+            node_types[graph.target] = None
+        self._features = {node_type: self._stored(node_type) for node_type in node_types}
         self._statistics: dict[str, Statistics | None] = {}
-        self._put_answers()
+        self._put_results()
 
     @property
     def places(self) -> list[Place]:
@@ -178,29 +178,33 @@ class FirstFiles:
     def find_statistics(self, run: Run, parts: int) -> None:
         """Of `standard` scaling: each type by mean and deviation of its own rows, added up by tasks in their order."""
         plan = self._plan.features
-        for kind, features in self._features.items() if plan is not None else ():
+        for node_type, features in self._features.items() if plan is not None else ():
             assert plan is not None
-            self._statistics[kind] = plan.statistics
+            self._statistics[node_type] = plan.statistics
             if plan.scaling == "standard" and plan.statistics is None:
-                self._statistics[kind] = self._added_up(kind, features, run, parts)
+                self._statistics[node_type] = self._added_up(node_type, features, run, parts)
 
     def of(self, piece: Piece) -> First:
         """Of a piece's signal, at their places in its view; zero rows elsewhere."""
         signal, graph = piece.signal, self._graph
         assert signal.view is not None
         whole = signal.view.types == (graph.target,)
-        firsts = self._of_features(signal) if signal.kinds else {graph.target: self._of_labels(piece)}
+        firsts = self._of_features(signal) if signal.node_types else {graph.target: self._of_labels(piece)}
         if whole:
             return firsts[graph.target]
-        starts = {kind: signal.view.start(kind) for kind in firsts}
-        pieces = [(starts[kind], starts[kind] + graph.node_types[kind].count, firsts[kind]) for kind in firsts]
+        starts = {node_type: signal.view.start(node_type) for node_type in firsts}
+        pieces = [
+            (starts[node_type], starts[node_type] + graph.node_types[node_type].count, firsts[node_type])
+            for node_type in firsts
+        ]
         return StackedFirst(tuple(pieces), signal.nodes, signal.width)
 
     def _of_features(self, signal: Signal) -> dict[str, FirstFeatures | FirstLabels]:
         plan = self._plan.features
         assert plan is not None
         return {
-            kind: FirstFeatures(self._features[kind], plan.scaling, self._statistics.get(kind)) for kind in signal.kinds
+            node_type: FirstFeatures(self._features[node_type], plan.scaling, self._statistics.get(node_type))
+            for node_type in signal.node_types
         }
 
     def _of_labels(self, piece: Piece) -> FirstLabels:
@@ -210,20 +214,20 @@ class FirstFiles:
         soft = self._features[self._graph.target] if plan.soft else None
         return FirstLabels(self._work / "answers", labels.classes, without, soft)
 
-    def _stored(self, kind: str) -> StoredFeatures:
+    def _stored(self, node_type: str) -> StoredFeatures:
         """The files that hold a type's features; what is in memory alone is put beside."""
-        features = self._graph.node_types[kind].features
+        features = self._graph.node_types[node_type].features
         assert features is not None
         places, stops = _files_of(features) or ((), ())
         if not places:
-            place = self._work / "features" / f"{kind}-{fingerprint.features(self._graph, kind)}.npy"
+            place = self._work / "features" / f"{node_type}-{fingerprint.features(self._graph, node_type)}.npy"
             if place.size() != npy_size(features.values.shape, features.values.dtype):
                 put_rows(place, features.values)
             places, stops = (place,), (len(features.values),)
         return StoredFeatures(places, stops, features.width, features.values.dtype, features.dtype)
 
-    def _added_up(self, kind: str, features: StoredFeatures, run: Run, parts: int) -> Statistics:
-        folder = self._work / "statistics" / kind
+    def _added_up(self, node_type: str, features: StoredFeatures, run: Run, parts: int) -> Statistics:
+        folder = self._work / "statistics" / node_type
         count = features.stops[-1]
         chunks = max(1, -(-count // (CHUNK * max(1, parts))))
         sums = ColumnSums(features, folder, chunks)
@@ -233,7 +237,7 @@ class FirstFiles:
         run(squares.add, range(squares.tasks()), "deviations")
         return statistics_of(mean, squares.total() / max(1, count))
 
-    def _put_answers(self) -> None:
+    def _put_results(self) -> None:
         """Labels and roles as this graph has them, for tasks to read; written a part at a time."""
         place, labels, nodes = self._work / "answers", self._plan.labels, self._graph.nodes
         if labels is None or nodes.labels is None or nodes.split is None:

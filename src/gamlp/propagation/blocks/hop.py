@@ -192,12 +192,12 @@ class BlockPass:
     def depth(self) -> int:
         return self.columns[0].hops
 
-    def moving(self, k: int) -> tuple[Columns, ...]:
+    def with_hop(self, k: int) -> tuple[Columns, ...]:
         return tuple(columns for columns in self.columns if columns.hops >= k)
 
     def width(self, k: int) -> int:
         """Columns of the state at hop k."""
-        last = self.moving(k)[-1]
+        last = self.with_hop(k)[-1]
         return last.at + last.padded
 
     def state(self, k: int, index: int) -> Place:
@@ -208,7 +208,7 @@ class BlockPass:
 
     def only(self, k: int) -> Place | None:
         """At the last hop only kept rows are computed, where all columns keep the same ones."""
-        rows = {columns.rows for columns in self.moving(k)}
+        rows = {columns.rows for columns in self.with_hop(k)}
         return rows.pop() if k == self.depth and k > 0 and len(rows) == 1 else None
 
     def outputs(self, k: int) -> list[list[tuple[Place, int]]]:
@@ -220,7 +220,7 @@ class BlockPass:
         dtype, files = NUMPY_DTYPES[self.dtype], []
         if self.only(k) is None:
             files.append((self.state(k, index), npy_size((end - begin, self.width(k)), dtype)))
-        for columns in self.moving(k) if k else ():
+        for columns in self.with_hop(k) if k else ():
             if columns.rows is not None:
                 shape = (columns.kept[index + 1] - columns.kept[index], columns.padded)
                 files.append((self.kept(columns, k, index), npy_size(shape, dtype)))
@@ -289,7 +289,7 @@ class BlockPass:
         begin, end = self.needs.blocks.bounds[index : index + 2]
         rows, only = np.arange(end - begin), self.only(k)
         if only is not None:
-            columns = self.moving(k)[0]
+            columns = self.with_hop(k)[0]
             rows = np.asarray(open_rows(only)[columns.kept[index] : columns.kept[index + 1]]) - begin
         whole, dst = npy_buffer((len(rows), self.width(k)), NUMPY_DTYPES[self.dtype])
         of_block = slice(begin, end)
@@ -297,7 +297,7 @@ class BlockPass:
         lost, read = sums.run(lambda block: self.state(k - 1, block), dst, self.dtype)
         _refuse_lost(lost, k)
         written = 0
-        for columns in self.moving(k):
+        for columns in self.with_hop(k):
             if columns.rows is not None:
                 some = slice(None)
                 if only is None:

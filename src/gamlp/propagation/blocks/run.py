@@ -52,8 +52,8 @@ class StoredHops:
             tuple(self.columns[signal.name]),
             folder,
         )
-        answers = run(writing.write, range(len(writing.planned())), f"write {signal.name}")
-        return [Shard(**answer) for answer in answers]
+        results = run(writing.write, range(len(writing.planned())), f"write {signal.name}")
+        return [Shard(**result) for result in results]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ViewRun:
                 self.tasks(moved.enter, moved.missing(0), "first values", spec.width)
             stage = f"hop {k} of {moved.depth}"
             self.tasks(partial(moved.hop, k), moved.missing(k), stage, moved.width(k))
-            if all(each.rows is not None for each in moved.moving(k - 1)):
+            if all(each.rows is not None for each in moved.with_hop(k - 1)):
                 (folder / f"hop{k - 1}").remove()  # what is kept of it lies beside
         return moved
 
@@ -143,7 +143,7 @@ def _whole_hops(moved: BlockPass) -> int:
     """How many hops need not be computed again: all that is read back of them is there, and the last one's state."""
     whole = 0
     for k in range(1, moved.depth + 1):
-        reads_state = any(columns.rows is None for columns in moved.moving(k))
+        reads_state = any(columns.rows is None for columns in moved.with_hop(k))
         missing = set(moved.missing(k)) if reads_state or moved.only(k) is not None else set(moved.missing_kept(k))
         if missing:
             break

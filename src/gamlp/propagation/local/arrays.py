@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gamlp.arrays import Array
 from gamlp.graph import Graph
-from gamlp.io import each, usable_cores
+from gamlp.io import parallel_map, usable_cores
 from gamlp.kernel import scale
 from gamlp.progress import silent
 from gamlp.propagation.local.hops import PassRun
@@ -50,7 +50,7 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
             scale(values[part], plan.dtype, values[part], plan.dtype, row_factors=factor, column_factors=down)
 
         if diagonal.leave is not None or down is not None:
-            for _ in each(threads, leave, range(0, count, _STEP)):
+            for _ in parallel_map(threads, leave, range(0, count, _STEP)):
                 pass
         hops.append(values)
     return hops
@@ -67,6 +67,6 @@ def _first(signal: Signal, count: int, threads: int) -> Array:
         part = slice(begin, begin + _STEP)
         scale(read(part, slice(None)), "float32", first[part], signal.dtype)
 
-    for _ in each(threads, fill, range(0, count, _STEP)):
+    for _ in parallel_map(threads, fill, range(0, count, _STEP)):
         pass
     return first

@@ -12,7 +12,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Relation, digest
-from gamlp.io import each, even_ranges
+from gamlp.io import even_ranges, parallel_map
 from gamlp.kernel import HopTask, hop, scale
 from gamlp.progress import Progress
 from gamlp.propagation.checks import check_neighbours
@@ -88,36 +88,36 @@ class PassRun:
                 )
             return lost
 
-        self._refuse_lost(sum(each(self.threads, fill, range(0, self.count, step))), 0)
+        self._refuse_lost(sum(parallel_map(self.threads, fill, range(0, self.count, step))), 0)
 
     def _hop(
         self, k: int, src: Array, dst: Array
     ) -> tuple[dict[tuple[str, int], Slab], list[tuple[Path, Array, Array | None]]]:
         """Compute hop k into dst; returns where its slabs are, and (path, state, rows) of those to be spilled."""
-        moving = self.spec.moving(k)
-        width = moving[-1].at + moving[-1].padded
-        rows = self._only_rows(k, moving)
+        pieces = self.spec.with_hop(k)
+        width = pieces[-1].at + pieces[-1].padded
+        rows = self._only_rows(k, pieces)
         if rows is not None:
             compact = dst.reshape(-1)[: len(rows) * width].reshape(len(rows), width)
             self._sum_rows(k, src[:, :width], compact, rows)
-            return self._slabs_of(k, moving, compact, by_node=False, spilled=self.keep_all)
+            return self._slabs_of(k, pieces, compact, by_node=False, spilled=self.keep_all)
         self._sum_rows(k, src[:, :width], dst[:, :width], None)
         overwritten = k + self.spec.buffers <= self.spec.depth
         slow = time.monotonic() - self._saved > self.checkpoint_seconds
         spilled = self.keep_all or overwritten or slow
-        slabs, files = self._slabs_of(k, moving, dst, by_node=True, spilled=spilled)
+        slabs, files = self._slabs_of(k, pieces, dst, by_node=True, spilled=spilled)
         if slow:
             self._saved = time.monotonic()
-            if k < self.spec.depth and any(piece.part.rows is not None for piece in moving):
+            if k < self.spec.depth and any(piece.part.rows is not None for piece in pieces):
                 files.append((self._state_path(k), dst, None))
         return slabs, files
 
     def _slabs_of(
-        self, k: int, moving: tuple[Piece, ...], state: Array, *, by_node: bool, spilled: bool
+        self, k: int, pieces: tuple[Piece, ...], state: Array, *, by_node: bool, spilled: bool
     ) -> tuple[dict[tuple[str, int], Slab], list[tuple[Path, Array, Array | None]]]:
         slabs: dict[tuple[str, int], Slab] = {}
         files: list[tuple[Path, Array, Array | None]] = []
-        for piece in moving:
+        for piece in pieces:
             values = state[:, piece.at : piece.at + piece.padded]
             slabs[piece.name, k] = self._on_disk(piece, k) if spilled else Resident(values, by_node)
             if spilled:
@@ -158,7 +158,7 @@ class PassRun:
                     return lost, (limits[1] - limits[0]) * len(task.neighbours) // max(1, len(task.rows))
                 return lost, int(task.offsets[limits[1]] - task.offsets[limits[0]])
 
-            for lost, entries in each(self.threads, work, ranges):
+            for lost, entries in parallel_map(self.threads, work, ranges):
                 self._refuse_lost(lost, k)
                 done += entries
                 self._tell(k, done)
@@ -173,10 +173,10 @@ class PassRun:
         """Row ranges in a block: large enough to be worth a call, small enough to be spilled while in cache."""
         return max(self.threads, min(entries // 100_000, self.threads * 64))
 
-    def _only_rows(self, k: int, moving: tuple[Piece, ...]) -> Array | None:
+    def _only_rows(self, k: int, pieces: tuple[Piece, ...]) -> Array | None:
         """At the last hop only kept rows are computed, when all pieces keep the same ones."""
-        rows = moving[0].part.rows
-        if k < self.spec.depth or rows is None or any(piece.part.rows is not rows for piece in moving):
+        rows = pieces[0].part.rows
+        if k < self.spec.depth or rows is None or any(piece.part.rows is not rows for piece in pieces):
             return None
         return rows
 
@@ -193,9 +193,9 @@ class PassRun:
             if self._state_path(k).exists():
                 self._read_slab(OnDisk(self._state_path(k), self.spec.width, self.spec.dtype), state)
                 return k
-            moving = self.spec.moving(k + 1)
-            if all(piece.part.rows is None for piece in moving):
-                for piece in moving:
+            pieces = self.spec.with_hop(k + 1)
+            if all(piece.part.rows is None for piece in pieces):
+                for piece in pieces:
                     self._read_slab(self._on_disk(piece, k), state[:, piece.at : piece.at + piece.padded])
                 return k
         return 0
@@ -232,7 +232,7 @@ class PassRun:
             return np.asarray(np.maximum(values.max(0), -values.min(0)))
 
         peak = np.zeros(piece.width, np.float32)
-        for found in each(self.threads, largest, range(0, self.count, step)):
+        for found in parallel_map(self.threads, largest, range(0, self.count, step)):
             np.maximum(peak, found, out=peak)
         return column_scales(peak)
 

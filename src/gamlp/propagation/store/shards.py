@@ -12,7 +12,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.io import DirectWriter, Place, each, npy_header
+from gamlp.io import DirectWriter, Place, npy_header, parallel_map
 from gamlp.kernel import NUMPY_DTYPES, scale
 from gamlp.propagation.local.slabs import Reader, Slab
 from gamlp.propagation.passes import Piece
@@ -62,7 +62,7 @@ class Assembly:
     def write(self, threads: int) -> Iterator[Shard]:
         """Write all of them."""
         # Two more than cores: while some wait for the disk, others interleave and checksum.
-        yield from each(threads + 2, self.write_shard, self.planned())
+        yield from parallel_map(threads + 2, self.write_shard, self.planned())
 
     def _row_bytes(self) -> int:
         return (self.signal.hops + 1) * self.signal.width * np.dtype(NUMPY_DTYPES[self.signal.dtype]).itemsize

@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import FileName, Labels, Split
-from gamlp.io import Place, each, map_array, open_rows, usable_cores
+from gamlp.io import Place, map_array, open_rows, parallel_map, usable_cores
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 
 MANIFEST = "store.json"
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    # Some fields keep an older name in the file.
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
 
 class FileEntry(_Strict):
@@ -56,7 +57,7 @@ class SignalEntry(_Strict):
         return self
 
 
-class AnswersEntry(_Strict):
+class TargetsEntry(_Strict):
     """Labels and roles of the graph's nodes, copied so that a store can be trained on by itself."""
 
     key: str
@@ -67,7 +68,7 @@ class AnswersEntry(_Strict):
 class ViewEntry(_Strict):
     """A subset of a graph's links, and the types that they connect with the target, which comes first."""
 
-    links: list[str]
+    relation_pairs: list[str] = Field(validation_alias="links", serialization_alias="links")
     types: list[str]
 
 
@@ -78,7 +79,7 @@ class StoreManifest(_Strict):
     graph_folder: str | None
     structure: str
     nodes: NonNegativeInt
-    answers: AnswersEntry
+    targets: TargetsEntry = Field(validation_alias="answers", serialization_alias="answers")
     signals: dict[str, SignalEntry]
     views: dict[str, ViewEntry] = {}
 
@@ -89,7 +90,7 @@ class Channel:
 
     signal: str
     view: str
-    kind: str | None = None
+    node_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -214,13 +215,13 @@ class HopStore:
     @property
     def labels(self) -> Labels | None:
         """The graph's labels as they were when the store was written."""
-        classes = self.manifest.answers.classes
+        classes = self.manifest.targets.classes
         return None if classes is None else Labels(map_array((self.place / "labels.npy").local_copy()), tuple(classes))
 
     @property
     def split(self) -> Split | None:
         """The graph's split as it was when the store was written."""
-        if "split.npy" not in {file.name for file in self.manifest.answers.files}:
+        if "split.npy" not in {file.name for file in self.manifest.targets.files}:
             return None
         return Split(map_array((self.place / "split.npy").local_copy()))
 
@@ -230,7 +231,7 @@ class HopStore:
         return self.signals[self.channels()[0].signal].rows
 
     def channels(
-        self, views: Sequence[str] | None = None, signal: str = "features", apart: bool | None = None
+        self, views: Sequence[str] | None = None, signal: str = "features", separate_types: bool | None = None
     ) -> list[Channel]:
         """The channels of a signal, type by type and view by view (None: all views; a homogeneous graph has one).
 
@@ -239,12 +240,14 @@ class HopStore:
         if not self.manifest.views:
             return [Channel(signal, "")] if signal in self.signals else []
         names = list(self.manifest.views) if views is None else views
-        kinds = dict.fromkeys(kind for name in names for kind in self.manifest.views[name].types)
-        by_type = [Channel(f"{signal}@{name}@{kind}", name, kind) for kind in kinds for name in names]
+        node_types = dict.fromkeys(node_type for name in names for node_type in self.manifest.views[name].types)
+        by_type = [
+            Channel(f"{signal}@{name}@{node_type}", name, node_type) for node_type in node_types for name in names
+        ]
         together = [Channel(f"{signal}@{name}", name) for name in names]
-        if apart is None:
-            apart = any(channel.signal in self.signals for channel in by_type)
-        return [channel for channel in (by_type if apart else together) if channel.signal in self.signals]
+        if separate_types is None:
+            separate_types = any(channel.signal in self.signals for channel in by_type)
+        return [channel for channel in (by_type if separate_types else together) if channel.signal in self.signals]
 
     def gather(
         self, rows: Array, *, hops: int | None = None, label_hops: int | None = None, crossfit: bool = False
@@ -271,7 +274,9 @@ class HopStore:
 
     def damaged(self) -> list[str]:
         """Names of files whose bytes are not those that were written."""
-        wrong = each(usable_cores() + 2, lambda pair: (pair[0], pair[0].checksum() != pair[1].crc32), self.files())
+        wrong = parallel_map(
+            usable_cores() + 2, lambda pair: (pair[0], pair[0].checksum() != pair[1].crc32), self.files()
+        )
         return sorted(place.url[len(self.place.url) + 1 :] for place, damaged in wrong if damaged)
 
 
@@ -327,7 +332,7 @@ def read_manifest(place: str | Path | Place) -> StoreManifest:
 
 def files_of(folder: Place, manifest: StoreManifest) -> list[tuple[Place, FileEntry]]:
     """Every file of a store with what is known of it."""
-    found = [(folder / file.name, file) for file in manifest.answers.files]
+    found = [(folder / file.name, file) for file in manifest.targets.files]
     for entry in manifest.signals.values():
         own: list[FileEntry] = [*entry.shards, *([entry.rows] if entry.rows else [])]
         found += [(folder / entry.folder / file.name, file) for file in own]

@@ -19,11 +19,11 @@ from gamlp.propagation.signals import Signal
 from gamlp.propagation.store.shards import Shard
 from gamlp.propagation.store.store import (
     MANIFEST,
-    AnswersEntry,
     FileEntry,
     ShardEntry,
     SignalEntry,
     StoreManifest,
+    TargetsEntry,
     ViewEntry,
     read_manifest,
 )
@@ -95,7 +95,7 @@ class StoreWriter:
             graph_folder=None if self._graph.folder is None else Place.of(self._graph.folder).resolved().url,
             structure=self._structure,
             nodes=self._graph.nodes.count,
-            answers=self._write_answers(),
+            targets=self._write_targets(),
             signals=dict(sorted(self._entries.items(), key=lambda entry: _place(entry[0]))),
             views=self._views | {view.name: _view_entry(view) for view in self._wanted_views()},
         )
@@ -121,7 +121,7 @@ class StoreWriter:
 
     def up_to_date(self) -> bool:
         """Whether the copied labels and roles are those of the graph."""
-        return read_manifest(self.place).answers.key == fingerprint.answers(self._graph)
+        return read_manifest(self.place).targets.key == fingerprint.targets(self._graph)
 
     def _refuse_other(self, structure: str, name: str) -> None:
         if structure != self._structure:
@@ -184,7 +184,7 @@ class StoreWriter:
             if _kind(name) == "features" and name in signals and signals[name]["key"] != asked["key"]:
                 self._refuse_plan("an unfinished run of other features")
 
-    def _write_answers(self) -> AnswersEntry:
+    def _write_targets(self) -> TargetsEntry:
         labels, split = self._graph.nodes.labels, self._graph.nodes.split
         files = []
         for name, values in (("labels.npy", labels and labels.values), ("split.npy", split and split.roles)):
@@ -192,8 +192,8 @@ class StoreWriter:
                 (self.place / name).remove()
                 continue
             files.append(_file(self.place / name, put_rows(self.place / name, np.asanyarray(values))))
-        key = fingerprint.answers(self._graph)
-        return AnswersEntry(key=key, classes=None if labels is None else list(labels.classes), files=files)
+        key = fingerprint.targets(self._graph)
+        return TargetsEntry(key=key, classes=None if labels is None else list(labels.classes), files=files)
 
 
 @contextmanager
@@ -221,7 +221,7 @@ def _differences(stored: dict[str, Any], asked: dict[str, Any], prefix: str = ""
 
 
 def _view_entry(view: View) -> ViewEntry:
-    return ViewEntry(links=list(view.links), types=list(view.types))
+    return ViewEntry(relation_pairs=list(view.relation_pairs), types=list(view.types))
 
 
 def _kind(name: str) -> str:

@@ -55,8 +55,8 @@ class NodeBlocks:
     width: int | None
     dtype: FloatName
     labels: Sequence[str] | None
-    many: bool
-    kind: str = ONE_TYPE
+    multi_label: bool
+    node_type: str = ONE_TYPE
 
     def write(self, block: int, table: Any) -> dict[str, Any]:
         """Sort a block's rows by id, and write its features, and its labels and roles for later."""
@@ -69,7 +69,7 @@ class NodeBlocks:
             )
         files: FileFacts = {}
         if self.width is not None:
-            name = features_files(self.kind, [0] * self.rows.blocks)[block]
+            name = features_files(self.node_type, [0] * self.rows.blocks)[block]
             files[name] = put_rows(self.graph / name, self._features(table.column("features"), order))
         roles = table.column("role").to_numpy()[order].astype(np.int8)
         put_rows(self.staging / f"roles/{block:05d}.npy", roles)
@@ -97,10 +97,10 @@ class NodeBlocks:
         if self.labels is None:
             return []
         known = pa.array(self.labels, pa.string())
-        flat = column.flatten() if self.many else column
+        flat = column.flatten() if self.multi_label else column
         codes = pc.index_in(flat, value_set=known).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
         put_rows(self.staging / f"codes/{block:05d}.npy", codes)
-        if self.many:
+        if self.multi_label:
             lengths = pc.list_value_length(column).fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
             put_rows(self.staging / f"lengths/{block:05d}.npy", lengths.astype(np.int32))
         return [int(code) for code in np.unique(codes[codes >= 0])]
@@ -186,7 +186,7 @@ _ROWS = 1 << 16  # of many labels a node, at a time
 
 
 @dataclass(frozen=True)
-class AnswerFiles:
+class TargetFiles:
     """Codes of labels and roles by block → labels.npy and split.npy. `numbers[code]` is a class, the last one -1."""
 
     graph: Place
@@ -194,15 +194,15 @@ class AnswerFiles:
     rows: Rows
     classes: int
     numbers: Array
-    many: bool
-    kind: str = ONE_TYPE
+    multi_label: bool
+    node_type: str = ONE_TYPE
 
     def write_labels(self) -> dict[str, Any]:
-        name = f"{nodes_folder(self.kind)}/labels.npy"
-        shape = (self.rows.count, self.classes) if self.many else (self.rows.count,)
+        name = f"{nodes_folder(self.node_type)}/labels.npy"
+        shape = (self.rows.count, self.classes) if self.multi_label else (self.rows.count,)
         with (self.graph / name).writing() as stream:
             tallied = ChecksumStream(stream)
-            tallied.write(npy_header(shape, np.int8 if self.many else np.int32))
+            tallied.write(npy_header(shape, np.int8 if self.multi_label else np.int32))
             for block in range(self.rows.blocks):
                 for values in self._labels(block):
                     tallied.write(np.ascontiguousarray(values).data)
@@ -211,7 +211,7 @@ class AnswerFiles:
     def write_given_split(self) -> dict[str, Any]:
         """The roles of the table; where there are labels, of labelled nodes alone."""
         found = _Roles(self.classes)
-        name = f"{nodes_folder(self.kind)}/split.npy"
+        name = f"{nodes_folder(self.node_type)}/split.npy"
         with (self.graph / name).writing() as stream:
             tallied = ChecksumStream(stream)
             tallied.write(npy_header((self.rows.count,), np.int8))
@@ -230,16 +230,16 @@ class AnswerFiles:
     def write_random_split(self, fractions: Sequence[float], seed: int, stratified: bool) -> dict[str, Any]:
         """The split that `gamlp ingest` makes of the same labels: in one task, 13 to 30 bytes a node."""
         count = self.rows.count
-        known: Array = np.empty((count, 1), np.int8) if self.many else np.empty(count, np.int32)
+        known: Array = np.empty((count, 1), np.int8) if self.multi_label else np.empty(count, np.int32)
         for begin, values in self._all():
-            known[begin : begin + len(values)] = values[:, :1] if self.many else values
+            known[begin : begin + len(values)] = values[:, :1] if self.multi_label else values
         # Nodes with many labels are split as a whole: all that is asked is whether there are labels.
         made: Split = random_split(Labels(known, ("",) * self.classes), fractions, seed, stratified)
         del known
         found = _Roles(self.classes)
         for begin, values in self._all():
             found.add(made.roles[begin : begin + len(values)], values)
-        name = f"{nodes_folder(self.kind)}/split.npy"
+        name = f"{nodes_folder(self.node_type)}/split.npy"
         return {"files": {name: put_rows(self.graph / name, made.roles)}, **found.facts()}
 
     def _all(self) -> Iterator[tuple[int, Array]]:
@@ -251,7 +251,7 @@ class AnswerFiles:
 
     def _labels(self, block: int) -> Iterator[Array]:
         codes = staged(self.staging / f"codes/{block:05d}.npy")
-        if not self.many:
+        if not self.multi_label:
             yield self.numbers[codes]
             return
         lengths = staged(self.staging / f"lengths/{block:05d}.npy")

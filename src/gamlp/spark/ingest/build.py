@@ -15,14 +15,14 @@ from gamlp.errors import GamlpError
 from gamlp.graph import (
     ONE_TYPE,
     Building,
+    DeclaredRelation,
     FeaturesEntry,
     FileEntry,
     FileFacts,
     GraphManifest,
-    Join,
-    Joins,
     LabelsEntry,
     NodesEntry,
+    RelationEnds,
     building,
     check_fractions,
 )
@@ -31,20 +31,20 @@ from gamlp.graph.ingest import (
     IngestReport,
     RandomSplit,
     class_numbers,
-    settled_joins,
+    resolve_relation_ends,
     type_tables,
     unnamed_edges,
 )
 from gamlp.io import Place
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
-from gamlp.spark.ingest.block_files import AnswerFiles, NodeBlocks, Rows
+from gamlp.spark.ingest.block_files import NodeBlocks, Rows, TargetFiles
 from gamlp.spark.ingest.edges import EdgeBuild, EdgeTable, Relations, TypeRows
 from gamlp.spark.ingest.node_checks import NodeChecks
 from gamlp.spark.ingest.nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes
 from gamlp.spark.ingest.sorted_ids import SortedIds
 from gamlp.spark.ingest.tables import SparkTable
-from gamlp.spark.tasks import run_tasks, slots, told
+from gamlp.spark.tasks import run_tasks, slots, spark_failure_as_error
 
 
 @dataclass(frozen=True)
@@ -59,46 +59,46 @@ class NodeBuild:
     report: IngestReport
     progress: Progress
 
-    def build(self, kind: str, table: SparkTable, checks: NodeChecks) -> tuple[TypeRows, NodesEntry, FileFacts]:
+    def build(self, node_type: str, table: SparkTable, checks: NodeChecks) -> tuple[TypeRows, NodesEntry, FileFacts]:
         """One type; counts of what was left out go into the report."""
         nodes = check_nodes(self.spark, table, checks, self.progress)
         try:
-            ids, repeats = sort_ids(self.spark, nodes, self.folder.staging / kind, self.progress)
-            rows = self.rows(kind, ids.count, nodes.width)
+            ids, repeats = sort_ids(self.spark, nodes, self.folder.staging / node_type, self.progress)
+            rows = self.rows(node_type, ids.count, nodes.width)
             bad = self.report.bad_rows
             for name, count in [*nodes.notes.counts.items(), *([("duplicate id", repeats)] if repeats else [])]:
                 bad[name] = bad.get(name, 0) + count
-            entry, files = self._files(kind, nodes, ids, rows)
+            entry, files = self._files(node_type, nodes, ids, rows)
         finally:
             nodes.close()
         self.report.nodes += ids.count
-        if kind == self.report.target:
+        if node_type == self.report.target:
             self.report.features = nodes.width or 0
-        if kind != ONE_TYPE:
-            self.report.types[kind] = {"nodes": ids.count, "features": nodes.width or 0}
-        return TypeRows(kind, ids, rows), entry, files
+        if node_type != ONE_TYPE:
+            self.report.types[node_type] = {"nodes": ids.count, "features": nodes.width or 0}
+        return TypeRows(node_type, ids, rows), entry, files
 
-    def _files(self, kind: str, nodes: CheckedNodes, ids: SortedIds, rows: Rows) -> tuple[NodesEntry, FileFacts]:
-        texts, many, report = label_texts(nodes), nodes.checks.many, self.report
-        graph, staging = self.folder.graph, self.folder.staging / kind
-        blocks = NodeBlocks(graph, staging, rows, nodes.width, self.dtype, texts, many, kind)
-        answers = write_nodes(self.spark, nodes, ids, blocks, self.progress)
-        files: FileFacts = {name: facts for answer in answers for name, facts in answer["files"].items()}
+    def _files(self, node_type: str, nodes: CheckedNodes, ids: SortedIds, rows: Rows) -> tuple[NodesEntry, FileFacts]:
+        texts, multi_label, report = label_texts(nodes), nodes.checks.multi_label, self.report
+        graph, staging = self.folder.graph, self.folder.staging / node_type
+        blocks = NodeBlocks(graph, staging, rows, nodes.width, self.dtype, texts, multi_label, node_type)
+        results = write_nodes(self.spark, nodes, ids, blocks, self.progress)
+        files: FileFacts = {name: facts for result in results for name, facts in result["files"].items()}
         entry = NodesEntry(count=ids.count)
         if nodes.width is not None:
             stops = [rows.bounds(block)[1] for block in range(rows.blocks)]
             entry.features = FeaturesEntry(width=nodes.width, dtype=self.dtype, shards=stops)
             report.dtype = self.dtype
-        used = np.unique([code for answer in answers for code in answer["used"]]).astype(np.int64)
+        used = np.unique([code for result in results for code in result["used"]]).astype(np.int64)
         classes, numbers = class_numbers(texts or [], used)
-        made = AnswerFiles(graph, staging, rows, len(classes), numbers, many, kind)
-        given = any(answer["roles"] for answer in answers)
+        made = TargetFiles(graph, staging, rows, len(classes), numbers, multi_label, node_type)
+        given = any(result["roles"] for result in results)
         works: list[Callable[[], dict[str, Any]]] = []
         if not ids.is_range:
             entry.ids = "integers" if ids.integers else "strings"
-            works.append(partial(ids.write, graph, kind))
+            works.append(partial(ids.write, graph, node_type))
         if classes:
-            entry.labels = LabelsEntry(many=many, classes=list(classes))
+            entry.labels = LabelsEntry(multi_label=multi_label, classes=list(classes))
             report.classes = len(classes)
             works.append(made.write_labels)
         if given or classes:
@@ -106,12 +106,12 @@ class NodeBuild:
             draw = tuple(self.draw.fractions), self.draw.seed, self.draw.stratified
             works.append(made.write_given_split if given else partial(made.write_random_split, *draw))
             report.split_made = not given
-        for answer in run_tasks(self.spark, lambda number: works[number](), range(len(works)), "labels", self.progress):
-            files |= answer["files"]
-            if "split" in answer:
-                report.unlabelled(answer["useless"])
-                report.split = answer["split"]
-                report.untrained([classes[number] for number in answer["absent"]])
+        for result in run_tasks(self.spark, lambda number: works[number](), range(len(works)), "labels", self.progress):
+            files |= result["files"]
+            if "split" in result:
+                report.unlabelled(result["useless"])
+                report.split = result["split"]
+                report.untrained([classes[number] for number in result["absent"]])
         return entry, files
 
 
@@ -143,7 +143,7 @@ def spark_graph(
     check_fractions(options.fractions)
     place = Place.of(out).resolved()
     made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, blocks, progress)
-    with told(), building(place) as folder:
+    with spark_failure_as_error(), building(place) as folder:
         report = made.run(folder, place)
     report.seconds = round(time.monotonic() - began, 3)
     return report
@@ -171,25 +171,30 @@ class _Build:
     def run(self, folder: Building, out: Place) -> IngestReport:
         options = self.options
         types, target = type_tables(self.nodes, options.node_names, options.names_of, options.target, lambda one: one)
-        joins = settled_joins(self.edges, options.edge_names_of, Joins(options.joins, directed=options.directed), types)
-        tables = self._edge_tables(joins)
-        checks = {kind: node_checks(one.table, one.names, options.dtype, options.on_bad) for kind, one in types.items()}
+        relation_ends = resolve_relation_ends(
+            self.edges, options.edge_names_of, RelationEnds(options.relation_ends, directed=options.directed), types
+        )
+        tables = self._edge_tables(relation_ends)
+        checks = {
+            node_type: node_checks(one.table, one.names, options.dtype, options.on_bad)
+            for node_type, one in types.items()
+        }
         report = IngestReport(str(out), 0, target=target)
         draw = RandomSplit(options.fractions, options.seed, options.stratified)
 
-        def rows(kind: str, count: int, width: int | None) -> Rows:
-            return self._rows(count, width, lambda: self._entries(kind, tables, joins))
+        def rows(node_type: str, count: int, width: int | None) -> Rows:
+            return self._rows(count, width, lambda: self._entries(node_type, tables, relation_ends))
 
         nodes = NodeBuild(self.spark, folder, options.dtype, draw, rows, report, self.progress)
-        found = {kind: nodes.build(kind, one.table, checks[kind]) for kind, one in types.items()}
+        found = {node_type: nodes.build(node_type, one.table, checks[node_type]) for node_type, one in types.items()}
         files: FileFacts = {name: facts for _, _, own in found.values() for name, facts in own.items()}
-        type_rows = {kind: own for kind, (own, _, _) in found.items()}
-        made = self._relations(EdgeBuild(self.spark, type_rows, folder.graph, self.progress), tables, joins)
-        self._report_edges(report, made, joins)
+        type_rows = {node_type: own for node_type, (own, _, _) in found.items()}
+        made = self._relations(EdgeBuild(self.spark, type_rows, folder.graph, self.progress), tables, relation_ends)
+        self._report_edges(report, made, relation_ends)
         manifest = GraphManifest(
             name=options.name or out.name,
             target=target,
-            nodes={kind: entry for kind, (_, entry, _) in found.items()},
+            nodes={node_type: entry for node_type, (_, entry, _) in found.items()},
             relations=made.entries,
             source=report.source(_names(self.edges), _names(self.nodes), options.seed),
             files={
@@ -199,24 +204,24 @@ class _Build:
         folder.manifest = manifest.model_dump_json(indent=1).encode()
         return report
 
-    def _edge_tables(self, joins: Joins) -> list[EdgeTable]:
+    def _edge_tables(self, relation_ends: RelationEnds) -> list[EdgeTable]:
         names, names_of = self.options.edge_names, self.options.edge_names_of
         if isinstance(self.edges, Mapping):
             return [EdgeTable.of(one, names_of.get(name, names), name) for name, one in self.edges.items()]
         table = EdgeTable.of(self.edges, names)
-        if joins.alone is None and table.relation is None:
+        if relation_ends.alone is None and table.relation is None:
             raise unnamed_edges(self.edges.name)
         return [table]
 
-    def _relations(self, build: EdgeBuild, tables: Sequence[EdgeTable], joins: Joins) -> Relations:
+    def _relations(self, build: EdgeBuild, tables: Sequence[EdgeTable], relation_ends: RelationEnds) -> Relations:
         """All relations, in the order in which they are declared."""
         made = Relations()
         for table in tables:
-            for checks in table.readings(joins, build.types, self.options.on_bad):
+            for checks in table.readings(relation_ends, build.types, self.options.on_bad):
                 made.add(build.build(table.table, checks))
-        declared = [join for name in joins.declared if (join := joins.of(name)) is not None]
-        made.add(build.build_empty([join for join in declared if join.name not in made.entries]))
-        order = [name for join in declared for name in (join.name, join.reverse) if name is not None]
+        declared = [relation for name in relation_ends.declared if (relation := relation_ends.of(name)) is not None]
+        made.add(build.build_empty([relation for relation in declared if relation.name not in made.entries]))
+        order = [name for relation in declared for name in (relation.name, relation.reverse) if name is not None]
         rest = [name for name in made.entries if name not in order]
         made.entries = {name: made.entries[name] for name in (*order, *rest)}
         return made
@@ -232,18 +237,18 @@ class _Build:
             raise GamlpError(f"{wanted} blocks are none", hint="--blocks is a number above zero")
         return Rows(count, max(1, -(-count // min(wanted, count))))
 
-    def _entries(self, kind: str, tables: Sequence[EdgeTable], joins: Joins) -> int:
+    def _entries(self, node_type: str, tables: Sequence[EdgeTable], relation_ends: RelationEnds) -> int:
         """At most so many entries lead to nodes of a type."""
         total = 0
         for number, table in enumerate(tables):
-            names = [table.name] if table.name else list(joins.declared) or [""]
-            each = max(_into(kind, join) for name in names if (join := joins.of(name)) is not None)
+            names = [table.name] if table.name else list(relation_ends.declared) or [""]
+            each = max(_into(node_type, relation) for name in names if (relation := relation_ends.of(name)) is not None)
             if each and number not in self._counted:
                 self._counted[number] = table.table.frame.count()
             total += each * self._counted.get(number, 0)
         return total
 
-    def _report_edges(self, report: IngestReport, made: Relations, joins: Joins) -> None:
+    def _report_edges(self, report: IngestReport, made: Relations, relation_ends: RelationEnds) -> None:
         report.edges_read, report.self_loops_dropped = made.read, made.loops
         report.entries = {name: made.stored(name) for name in made.entries}
         report.duplicates_merged = made.merged
@@ -252,15 +257,15 @@ class _Build:
         if not any(report.entries.values()):
             report.warn("the graph has no edges")
             return
-        for name in (name for name in joins.declared if not report.entries[name]):
+        for name in (name for name in relation_ends.declared if not report.entries[name]):
             report.warn(f"relation '{name}' has no edges")
 
 
-def _into(kind: str, join: Join) -> int:
+def _into(node_type: str, relation: DeclaredRelation) -> int:
     """Entries that an edge adds to rows of a type."""
-    if join.symmetric:
-        return 2 if join.target == kind else 0
-    return int(join.target == kind) + int(join.reverse is not None and join.source == kind)
+    if relation.symmetric:
+        return 2 if relation.target == node_type else 0
+    return int(relation.target == node_type) + int(relation.reverse is not None and relation.source == node_type)
 
 
 def _names(tables: Any) -> str | dict[str, str]:

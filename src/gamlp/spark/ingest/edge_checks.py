@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import ONE_RELATION, ONE_TYPE, Join, check_name
+from gamlp.graph import ONE_RELATION, ONE_TYPE, DeclaredRelation, check_name
 from gamlp.graph.ingest import (
     MOST_RELATIONS,
     Column,
@@ -54,19 +54,21 @@ class Packs:
         self.entries = 0
         self._parts: dict[tuple[str, int], list[tuple[Array, Array, Array | None]]] = {}
 
-    def add(self, join: Join, sources: Array, targets: Array, weights: Array | None, *sizes: int) -> int:
+    def add(
+        self, relation: DeclaredRelation, sources: Array, targets: Array, weights: Array | None, *sizes: int
+    ) -> int:
         """Row = target, neighbour = source; both ways where edges have no direction, or in a reverse.
 
         `sizes`: rows of a block of sources and of targets. Returns how many entries the relation itself is given.
         """
-        own = self._parts.setdefault((join.name, sizes[1]), [])
+        own = self._parts.setdefault((relation.name, sizes[1]), [])
         own.append((targets, sources, weights))
-        if join.symmetric:
+        if relation.symmetric:
             own.append((sources, targets, weights))
-        elif join.reverse is not None:
-            self._parts.setdefault((join.reverse, sizes[0]), []).append((sources, targets, weights))
-        count = len(sources) * (2 if join.symmetric else 1)
-        self.entries += count if join.reverse is None else 2 * count
+        elif relation.reverse is not None:
+            self._parts.setdefault((relation.reverse, sizes[0]), []).append((sources, targets, weights))
+        count = len(sources) * (2 if relation.symmetric else 1)
+        self.entries += count if relation.reverse is None else 2 * count
         return count
 
     def taken(self) -> list[tuple[Any, ...]]:
@@ -104,7 +106,7 @@ class End:
     integers: bool
     count: int
     size: int
-    kind: str = ONE_TYPE
+    node_type: str = ONE_TYPE
     is_range: bool = False  # ids are the row numbers themselves
 
 
@@ -139,16 +141,16 @@ class EdgeChecks:
 
     def keys(self, found: pa.Schema) -> pa.Schema:
         """The columns of `edge_keys`, given those of the table."""
-        kinds = [(name, pa.int64() if end.integers else pa.string()) for name, _, end in self.ends()]
+        fields = [(name, pa.int64() if end.integers else pa.string()) for name, _, end in self.ends()]
         extra = [(name, found.field(column).type) for name, column in self._extra()]
-        return pa.schema([*kinds, *extra, ("note", pa.string())])
+        return pa.schema([*fields, *extra, ("note", pa.string())])
 
     def ends(self) -> list[tuple[str, str, End]]:
         """Of both ends: what it is called here, its column, its nodes."""
         return [("src", self.src, self.source), ("dst", self.dst, self.target)]
 
-    def join(self, name: str) -> Join:
-        return Join(name, self.source.kind, self.target.kind, self.directed)
+    def declared(self, name: str) -> DeclaredRelation:
+        return DeclaredRelation(name, self.source.node_type, self.target.node_type, self.directed)
 
     @property
     def first(self) -> bool:
@@ -207,14 +209,14 @@ def _refuse_unknown(rows: NotedRows, at: int, name: str, column: Column, unknown
     if checks.chosen is None:
         refuse_unknown(rows, name, column, unknown)
         return
-    kind = checks.ends()[at][2].kind
+    node_type = checks.ends()[at][2].node_type
     relations = None if checks.relation is None else rows.column(checks.relation)
 
     def relation(row: int) -> str:
         return checks.name or ("" if relations is None else str(relations[row].as_py()))
 
     def about(row: int) -> dict[str, str]:
-        return {"node": shown(column, row), "relation": relation(row), "expected": kind}
+        return {"node": shown(column, row), "relation": relation(row), "expected": node_type}
 
     rows.refuse("unknown node", unknown, name, lambda row: stranger(**about(row)), about=about)
 
@@ -277,17 +279,17 @@ def _add(batch: Any, named: EdgeChecks, checks: EdgeChecks, notes: Notes, packs:
     sources, targets = ends
     rows.calls = {"weight": checks.weight or "", "relation": checks.relation or ""}
     weights = read_weights(rows, "weight") if named.weight else None
-    kinds, kind_of = read_relations(rows, "relation") if named.relation else ([checks.name or ONE_RELATION], None)
-    loops = (sources == targets) & rows.good if checks.join("").inside else np.zeros(len(sources), bool)
+    names, relation_of = read_relations(rows, "relation") if named.relation else ([checks.name or ONE_RELATION], None)
+    loops = (sources == targets) & rows.good if checks.declared("").inside else np.zeros(len(sources), bool)
     notes.facts["loops"] += int(np.count_nonzero(loops))
-    for number, name in enumerate(kinds):
-        picked = rows.good if kind_of is None else rows.good & (kind_of == number)
+    for number, name in enumerate(names):
+        picked = rows.good if relation_of is None else rows.good & (relation_of == number)
         if not picked.any():
             continue
         _declare(name, notes, rows, int(np.argmax(picked)), checks)
         chosen = picked & ~loops
         part = sources[chosen], targets[chosen], None if weights is None else weights[chosen]
-        notes.facts["entries"] += packs.add(checks.join(name), *part, checks.source.size, checks.target.size)
+        notes.facts["entries"] += packs.add(checks.declared(name), *part, checks.source.size, checks.target.size)
 
 
 def _declare(name: str, notes: Notes, rows: NotedRows, row: int, checks: EdgeChecks) -> None:

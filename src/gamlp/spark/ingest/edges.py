@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph import ONE_RELATION, BlockEntry, FileFacts, Join, Joins, RelationEntry
+from gamlp.graph import ONE_RELATION, BlockEntry, DeclaredRelation, FileFacts, RelationEnds, RelationEntry
 from gamlp.graph.ingest import MOST_RELATIONS, EdgeNames, OnBad, choose, stranger, too_many_relations
 from gamlp.io import Place
 from gamlp.progress import Progress
@@ -18,7 +18,7 @@ from gamlp.spark.ingest.edge_checks import Chosen, EdgeChecks, End, edge_entries
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.sorted_ids import SortedIds
 from gamlp.spark.ingest.tables import SparkTable
-from gamlp.spark.tasks import answered, collect_answers, run_tasks
+from gamlp.spark.tasks import as_result, collect_results, run_tasks
 
 _NOTES = -1  # in place of a block
 _PACKS = "relation string, block int, rows binary, neighbours binary, weights binary, note string"
@@ -28,12 +28,12 @@ _PACKS = "relation string, block int, rows binary, neighbours binary, weights bi
 class TypeRows:
     """The nodes of a type: their ids in the order of rows, and blocks of rows."""
 
-    kind: str
+    node_type: str
     ids: SortedIds
     rows: Rows
 
     def end(self) -> End:
-        return End(self.ids.integers, self.ids.count, self.rows.size, self.kind, self.ids.is_range)
+        return End(self.ids.integers, self.ids.count, self.rows.size, self.node_type, self.ids.is_range)
 
 
 @dataclass(frozen=True)
@@ -54,34 +54,34 @@ class EdgeTable:
         table.need([names.src, names.dst])
         return cls(table, names, name, weight, relation)
 
-    def readings(self, joins: Joins, types: Mapping[str, TypeRows], on_bad: OnBad) -> list[EdgeChecks]:
+    def readings(self, relation_ends: RelationEnds, types: Mapping[str, TypeRows], on_bad: OnBad) -> list[EdgeChecks]:
         """How the table is read: once for every pair of types that its relations join."""
-        if joins.alone is not None:
-            return [self._reading((joins.alone, joins.alone), None, joins, types, on_bad)]
-        names = [self.name] if self.name else list(joins.declared)
+        if relation_ends.alone is not None:
+            return [self._reading((relation_ends.alone, relation_ends.alone), None, relation_ends, types, on_bad)]
+        names = [self.name] if self.name else list(relation_ends.declared)
         pairs: dict[tuple[str, str], list[str]] = {}
         for name in names:
-            source, target = joins.declared[name]
+            source, target = relation_ends.declared[name]
             pairs.setdefault((source, target), []).append(name)
         any_type = next(iter(types))
         pairs = pairs or {(any_type, any_type): []}  # nothing is declared: every edge is refused
         found = []
         for number, (ends, own) in enumerate(pairs.items()):
-            chosen = Chosen(tuple(own), tuple(joins.declared), first=number == 0)
-            found.append(self._reading(ends, chosen, joins, types, on_bad))
+            chosen = Chosen(tuple(own), tuple(relation_ends.declared), first=number == 0)
+            found.append(self._reading(ends, chosen, relation_ends, types, on_bad))
         return found
 
     def _reading(
         self,
         ends: tuple[str, str],
         chosen: Chosen | None,
-        joins: Joins,
+        relation_ends: RelationEnds,
         types: Mapping[str, TypeRows],
         on_bad: OnBad,
     ) -> EdgeChecks:
-        source, target = (types[kind].end() for kind in ends)
+        source, target = (types[node_type].end() for node_type in ends)
         return EdgeChecks(
-            self.table.name, self.names.src, self.names.dst, self.weight, self.relation, joins.directed, on_bad,
+            self.table.name, self.names.src, self.names.dst, self.weight, self.relation, relation_ends.directed, on_bad,
             source, target, self.table.ragged, self.name, chosen,
         )  # fmt: skip
 
@@ -123,8 +123,11 @@ class EdgeBuild:
 
     def build(self, table: SparkTable, checks: EdgeChecks) -> Relations:
         """The relations that one reading of a table is for."""
-        blocks = {False: self._blocks(checks, checks.target.kind), True: self._blocks(checks, checks.source.kind)}
-        reverses = {checks.join(name).reverse for name in ([] if checks.chosen is None else checks.chosen.names)}
+        blocks = {
+            False: self._blocks(checks, checks.target.node_type),
+            True: self._blocks(checks, checks.source.node_type),
+        }
+        reverses = {checks.declared(name).reverse for name in ([] if checks.chosen is None else checks.chosen.names)}
 
         def entries(batches: Iterator[Any]) -> Iterator[Any]:
             yield from edge_entries(batches, checks)
@@ -135,7 +138,7 @@ class EdgeBuild:
                 text = Notes.merged(Notes.read(note) for note in packs.column("note").to_pylist()).json()
             else:
                 into = blocks[relation in reverses]
-                text = answered(lambda block: into.write(relation, block, packs), number)
+                text = as_result(lambda block: into.write(relation, block, packs), number)
             columns = [pa.array([relation], pa.string()), pa.array([number], pa.int32()), pa.array([text])]
             return pa.table(columns, names=["relation", "block", "answer"])
 
@@ -144,8 +147,8 @@ class EdgeBuild:
         frame = frame.repartition(most + 1, "relation", "block").groupBy("relation", "block")
         frame = frame.applyInArrow(build, "relation string, block int, answer string")
         stage = "edges" if checks.name is None else f"edges: {checks.name}"
-        found = collect_answers(self.spark, frame, stage, most, self.progress)
-        notes = Notes.merged(Notes.of(answer) for row, answer in found if row["block"] == _NOTES)
+        found = collect_results(self.spark, frame, stage, most, self.progress)
+        notes = Notes.merged(Notes.of(result) for row, result in found if row["block"] == _NOTES)
         self._tell(notes, checks)
         made = Relations(bad=dict(notes.counts))
         given = 0
@@ -153,77 +156,77 @@ class EdgeBuild:
             made.read += facts.get("read", 0)
             made.loops += facts.get("loops", 0)
             given += facts.get("entries", 0)
-        joins = [checks.join(name) for name in _names(notes, checks)]
-        answers = {(row["relation"], row["block"]): answer for row, answer in found if row["block"] != _NOTES}
-        self._gather(made, joins, answers, blocks[False], blocks[True])
-        stored = sum(made.stored(join.name) for join in joins)
-        made.merged = (given - stored) // (2 if checks.join("").symmetric else 1)
+        relations = [checks.declared(name) for name in _names(notes, checks)]
+        results = {(row["relation"], row["block"]): result for row, result in found if row["block"] != _NOTES}
+        self._gather(made, relations, results, blocks[False], blocks[True])
+        stored = sum(made.stored(relation.name) for relation in relations)
+        made.merged = (given - stored) // (2 if checks.declared("").symmetric else 1)
         return made
 
-    def build_empty(self, joins: Sequence[Join]) -> Relations:
+    def build_empty(self, relations: Sequence[DeclaredRelation]) -> Relations:
         """Relations that were declared and have no table."""
         made = Relations()
-        for join in joins:
+        for relation in relations:
             blocks = [
-                CsrBlocks(self.graph, self.types[kind].rows, False, None, join.inside)
-                for kind in (join.target, join.source)
+                CsrBlocks(self.graph, self.types[node_type].rows, False, None, relation.inside)
+                for node_type in (relation.target, relation.source)
             ]
-            self._gather(made, [join], {}, *blocks)
+            self._gather(made, [relation], {}, *blocks)
         return made
 
-    def _blocks(self, checks: EdgeChecks, kind: str) -> CsrBlocks:
-        inside = checks.join("").inside
-        return CsrBlocks(self.graph, self.types[kind].rows, checks.weight is not None, checks.weight, inside)
+    def _blocks(self, checks: EdgeChecks, node_type: str) -> CsrBlocks:
+        inside = checks.declared("").inside
+        return CsrBlocks(self.graph, self.types[node_type].rows, checks.weight is not None, checks.weight, inside)
 
     def _tell(self, notes: Notes, checks: EdgeChecks) -> None:
         """Raise what is wrong; of a node that is not of the expected type it is told which it is of."""
-        said = notes.told(checks.on_bad)
-        about = None if said is None else said[1].get("about")
-        if said is not None and about is not None:
-            others = (kind for kind in self.types if kind != about["expected"])
-            other = next((kind for kind in others if self.types[kind].ids.has(about["node"])), None)
-            problem = f"{said[1]['who']}: {stranger(**about, other=other)}"
-            raise GamlpError(problem, file=checks.table, column=said[1]["column"], hint=said[1]["hint"])
-        notes.tell(checks.table, checks.on_bad)
+        finding = notes.finding(checks.on_bad)
+        about = None if finding is None else finding[1].get("about")
+        if finding is not None and about is not None:
+            others = (node_type for node_type in self.types if node_type != about["expected"])
+            other = next((node_type for node_type in others if self.types[node_type].ids.has(about["node"])), None)
+            problem = f"{finding[1]['who']}: {stranger(**about, other=other)}"
+            raise GamlpError(problem, file=checks.table, column=finding[1]["column"], hint=finding[1]["hint"])
+        notes.report(checks.table, checks.on_bad)
 
     def _gather(
         self,
         made: Relations,
-        joins: Sequence[Join],
-        answers: dict[tuple[str, int], dict[str, Any]],
+        relations: Sequence[DeclaredRelation],
+        results: dict[tuple[str, int], dict[str, Any]],
         forward: CsrBlocks,
         backward: CsrBlocks,
     ) -> None:
         """Blocks without an entry are written too; then all are put together."""
         into: dict[str, CsrBlocks] = {}
-        for join in joins:
-            into[join.name] = forward
-            if join.reverse is not None:
-                into[join.reverse] = backward
+        for relation in relations:
+            into[relation.name] = forward
+            if relation.reverse is not None:
+                into[relation.reverse] = backward
         wanted = [(name, block) for name, blocks in into.items() for block in range(blocks.rows.blocks)]
-        empty = [place for place in wanted if place not in answers]
+        empty = [place for place in wanted if place not in results]
 
         def write_empty(number: int) -> dict[str, Any]:
             name, block = empty[number]
             return into[name].write(name, block, None)
 
-        answers = answers | dict(zip(empty, run_tasks(self.spark, write_empty, range(len(empty)))))
-        for join in joins:
-            ways = [(join.name, join.source, join.target, join.reverse)]
-            if join.reverse is not None:
-                ways.append((join.reverse, join.target, join.source, join.name))
+        results = results | dict(zip(empty, run_tasks(self.spark, write_empty, range(len(empty)))))
+        for relation in relations:
+            ways = [(relation.name, relation.source, relation.target, relation.reverse)]
+            if relation.reverse is not None:
+                ways.append((relation.reverse, relation.target, relation.source, relation.name))
             for name, source, target, reverse in ways:
                 rows = into[name].rows
                 made.entries[name] = RelationEntry(
                     source=source,
                     target=target,
-                    directed=not join.symmetric,
+                    directed=not relation.symmetric,
                     weighted=into[name].weighted,
-                    blocks=[_entry(rows, block, answers[name, block]["entries"]) for block in range(rows.blocks)],
+                    blocks=[_entry(rows, block, results[name, block]["entries"]) for block in range(rows.blocks)],
                     reverse=reverse,
                 )
         for place in wanted:
-            made.files |= answers[place]["files"]
+            made.files |= results[place]["files"]
 
     def _with_rows(self, table: SparkTable, checks: EdgeChecks) -> Any:
         """Edges with `src_row` and `dst_row`, null where no node has such an id."""
@@ -232,13 +235,17 @@ class EdgeBuild:
         names = [name for name in (checks.src, checks.dst, checks.weight, checks.relation) if name]
         keys = [(name, types.LongType() if end.integers else types.StringType()) for name, _, end in checks.ends()]
         extra = [("weight", checks.weight), ("relation", checks.relation)]
-        kinds = [*keys, *((name, table.kind(column)) for name, column in extra if column), ("note", types.StringType())]
-        kinds += [(f"{name}_row", types.IntegerType()) for name, _, end in checks.ends() if end.is_range]
-        schema = types.StructType([types.StructField(name, kind) for name, kind in kinds])
+        fields = [
+            *keys,
+            *((name, table.kind(column)) for name, column in extra if column),
+            ("note", types.StringType()),
+        ]
+        fields += [(f"{name}_row", types.IntegerType()) for name, _, end in checks.ends() if end.is_range]
+        schema = types.StructType([types.StructField(name, data_type) for name, data_type in fields])
         edges = table.map(names, lambda batches: rows_of_range(batches, checks), schema)
         for name, _, end in checks.ends():
             if not end.is_range:
-                files = self._known(self.types[end.kind].ids)
+                files = self._known(self.types[end.node_type].ids)
                 found = files.select(functions.col("known").alias(name), functions.col("row").alias(f"{name}_row"))
                 edges = edges.join(found, name, "left")
         return edges
@@ -251,8 +258,8 @@ class EdgeBuild:
                 for index in batch.column(0).to_pylist():
                     yield from ids.rows(index)
 
-        kind = "long" if ids.integers else "string"
-        return self.spark.range(0, len(ids.names), 1, len(ids.names)).mapInArrow(known, f"known {kind}, row int")
+        data_type = "long" if ids.integers else "string"
+        return self.spark.range(0, len(ids.names), 1, len(ids.names)).mapInArrow(known, f"known {data_type}, row int")
 
 
 def _entry(rows: Rows, block: int, entries: int) -> BlockEntry:

@@ -46,7 +46,7 @@ class NodeChecks:
     dtype: FloatName
     on_bad: OnBad
     separator: str | None = None
-    many: bool = False  # labels a node
+    multi_label: bool = False  # labels a node
     integers: bool = False  # the type of ids
     ragged: str | None = None  # the column that holds a CSV row with a wrong number of columns
     widths: Mapping[str, int] = field(default_factory=dict)  # of list columns; empty: those of a task's first row
@@ -56,7 +56,7 @@ class NodeChecks:
         return pa.schema(
             [
                 ("id", pa.int64() if self.integers else text),
-                ("label", pa.list_(text) if self.many else text),
+                ("label", pa.list_(text) if self.multi_label else text),
                 ("role", pa.int8()),
                 ("features", pa.binary()),
                 ("note", text),
@@ -96,9 +96,9 @@ def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, no
     roles = split_roles(rows, checks.split) if checks.split else np.zeros(len(ids), np.int8)
     good, values = rows.good, None
     if features is not None:
-        apart = noted()  # a node with a bad label and a bad feature is counted as both, as ingest does
-        values = features.read_rows(apart)
-        good = good & apart.good
+        noted_rows = noted()  # a node with a bad label and a bad feature is counted as both, as ingest does
+        values = features.read_rows(noted_rows)
+        good = good & noted_rows.good
     notes.facts["read"] += len(ids)
     notes.facts["good"] += int(np.count_nonzero(good))
     if not good.any():
@@ -109,7 +109,7 @@ def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, no
         notes.facts["plain"] = as_integers(kept) is not None
     columns = [
         kept.cast(pa.int64() if checks.integers else pa.string()),
-        _label_texts(label, checks.many, len(ids)).filter(chosen),
+        _label_texts(label, checks.multi_label, len(ids)).filter(chosen),
         pa.array(roles[good]),
     ]
     stored = None if values is None else _stored(values, good, checks, features, notes, name)
@@ -123,11 +123,11 @@ def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, no
         )
 
 
-def _label_texts(label: Column | None, many: bool, count: int) -> Column:
-    kind = pa.list_(pa.string()) if many else pa.string()
+def _label_texts(label: Column | None, multi_label: bool, count: int) -> Column:
+    kind = pa.list_(pa.string()) if multi_label else pa.string()
     if label is None:
         return pa.nulls(count, kind)
-    if not many:
+    if not multi_label:
         return label.cast(kind)
     lengths = pc.list_value_length(label).fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)

@@ -20,7 +20,7 @@ from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.sorted_ids import SortedIds, put_sorted
 from gamlp.spark.ingest.tables import SparkTable
-from gamlp.spark.tasks import answered, collect_answers, run_tasks
+from gamlp.spark.tasks import as_result, collect_results, run_tasks
 
 IDS_PER_TASK = 1 << 20
 _INTEGERS = ("byte", "short", "integer", "long")
@@ -68,10 +68,20 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
     else:
         features = feature_names(names.features)
     table.need(features)
-    many = label is not None and (names.separator is not None or table.is_list(label))
+    multi_label = label is not None and (names.separator is not None or table.is_list(label))
     integers = table.kind(names.id).typeName() in _INTEGERS
     return NodeChecks(
-        table.name, names.id, label, split, features, dtype, on_bad, names.separator, many, integers, table.ragged
+        table.name,
+        names.id,
+        label,
+        split,
+        features,
+        dtype,
+        on_bad,
+        names.separator,
+        multi_label,
+        integers,
+        table.ragged,
     )
 
 
@@ -83,7 +93,7 @@ def check_nodes(spark: Any, table: SparkTable, checks: NodeChecks, progress: Pro
         found.close()
         found = _checked(spark, table, replace(checks, widths=_widths_of_first(table, checks, lists)), progress)
     try:
-        found.notes.tell(table.name, checks.on_bad)
+        found.notes.report(table.name, checks.on_bad)
         if found.read == 0:
             raise GamlpError("no nodes: the table has no rows", file=table.name)
         if found.good == 0:
@@ -109,13 +119,13 @@ def _checked(spark: Any, table: SparkTable, checks: NodeChecks, progress: Progre
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         yield from checked_nodes(batches, checks)
 
-    label = "array<string>" if checks.many else "string"
+    label = "array<string>" if checks.multi_label else "string"
     kind = "long" if checks.integers else "string"
     frame = table.map(names, work, f"id {kind}, label {label}, role byte, features binary, note string")
     frame = frame.persist(StorageLevel.DISK_ONLY)
     try:
         notes = frame.where(functions.col("note").isNotNull()).select(functions.col("note").alias("answer"))
-        parts = [Notes.of(answer) for _, answer in collect_answers(spark, notes, "nodes", 1, progress)]
+        parts = [Notes.of(result) for _, result in collect_results(spark, notes, "nodes", 1, progress)]
     except BaseException:
         frame.unpersist()
         raise
@@ -155,21 +165,21 @@ def sort_ids(spark: Any, nodes: CheckedNodes, staging: Place, progress: Progress
     ids = nodes.rows().select("id")
     ids = ids.repartitionByRange(partitions, "id") if partitions > 1 else ids.repartition(1)
     frame = ids.sortWithinPartitions("id").mapInArrow(work, "answer string")
-    answers = [answer for _, answer in collect_answers(spark, frame, "ids", partitions, progress) if answer["count"]]
-    answers.sort(key=lambda answer: answer["first"])
-    twice = next((answer["twice"] for answer in answers if answer["twice"] is not None), None)
+    results = [result for _, result in collect_results(spark, frame, "ids", partitions, progress) if result["count"]]
+    results.sort(key=lambda result: result["first"])
+    twice = next((result["twice"] for result in results if result["twice"] is not None), None)
     if twice is not None and nodes.checks.on_bad == "stop":
         raise GamlpError(f"node '{twice}' is there more than once", file=nodes.checks.table, column=nodes.checks.id)
-    names = [answer["name"] for answer in answers]
+    names = [result["name"] for result in results]
     if any((folder / name).size() is None for name in names):
         raise GamlpError(
             "executors write where the driver does not read", file=folder, hint="choose an --out that all of them share"
         )
-    counts = [answer["count"] for answer in answers]
+    counts = [result["count"] for result in results]
     starts = [int(start) for start in np.cumsum([0, *counts[:-1]])]
     count, integers = sum(counts), nodes.checks.integers
-    is_range = integers and answers[0]["first"] == 0 and answers[-1]["last"] == count - 1
-    repeats = sum(answer["repeats"] for answer in answers)
+    is_range = integers and results[0]["first"] == 0 and results[-1]["last"] == count - 1
+    repeats = sum(result["repeats"] for result in results)
     return SortedIds(folder, names, starts, count, integers, is_range), repeats
 
 
@@ -179,7 +189,7 @@ def label_texts(nodes: CheckedNodes) -> list[str] | None:
 
     if nodes.checks.label is None:
         return None
-    label = functions.explode("label") if nodes.checks.many else functions.col("label")
+    label = functions.explode("label") if nodes.checks.multi_label else functions.col("label")
     texts = nodes.rows().select(label.alias("text")).where(functions.col("text") != "").distinct()
     found = sorted(row["text"] for row in texts.limit(MOST_CLASSES + 1).collect())
     if len(found) > MOST_CLASSES:
@@ -206,14 +216,14 @@ def write_nodes(
 
     def write(key: Any, table: Any) -> Any:
         number = key[0].as_py()
-        text = answered(lambda block: blocks.write(block, table), number)
+        text = as_result(lambda block: blocks.write(block, table), number)
         return pa.table({"block": pa.array([number], pa.int32()), "answer": pa.array([text])})
 
     frame = nodes.rows().mapInArrow(place, f"{columns}, block int").repartition(blocks.rows.blocks, "block")
     frame = frame.groupBy("block").applyInArrow(write, "block int, answer string")
-    found = collect_answers(spark, frame, "features", blocks.rows.blocks, progress)
-    answers = {row["block"]: answer for row, answer in found}
-    return [answers[block] for block in range(blocks.rows.blocks)]
+    found = collect_results(spark, frame, "features", blocks.rows.blocks, progress)
+    results = {row["block"]: result for row, result in found}
+    return [results[block] for block in range(blocks.rows.blocks)]
 
 
 def _bounds(spark: Any, ids: SortedIds, rows: Rows) -> list[Any]:
@@ -221,5 +231,5 @@ def _bounds(spark: Any, ids: SortedIds, rows: Rows) -> list[Any]:
     if ids.is_range:
         return [rows.bounds(block)[0] for block in range(1, rows.blocks)]
     wanted = list(ids.first_of_blocks(rows).values())
-    answers = run_tasks(spark, lambda number: ids.at(wanted[number]), range(len(wanted)))
-    return [value for answer in answers for value in answer["ids"]]
+    results = run_tasks(spark, lambda number: ids.at(wanted[number]), range(len(wanted)))
+    return [value for result in results for value in result["ids"]]

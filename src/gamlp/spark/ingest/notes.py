@@ -57,14 +57,14 @@ class Notes:
         whole.facts = {"parts": facts}
         return whole
 
-    def tell(self, table: str, on_bad: OnBad) -> None:
+    def report(self, table: str, on_bad: OnBad) -> None:
         """Raise what is fatal, and at `stop` what is bad."""
-        said = self.told(on_bad)
-        if said is not None:
-            parts = {name: said[1][name] for name in ("problem", "column", "hint")}
+        finding = self.finding(on_bad)
+        if finding is not None:
+            parts = {name: finding[1][name] for name in ("problem", "column", "hint")}
             raise GamlpError(**parts, file=table)
 
-    def told(self, on_bad: OnBad) -> Finding | None:
+    def finding(self, on_bad: OnBad) -> Finding | None:
         """What is fatal, and at `stop` what is bad."""
         return self.fatal or (self.first if on_bad == "stop" else None)
 
@@ -82,8 +82,8 @@ def _smaller(one: Finding | None, other: Finding | None) -> Finding | None:
 def _finding(
     key: Key, who: str, problem: str, column: str | None, hint: str | None, about: dict[str, str] | None = None
 ) -> Finding:
-    said = {"problem": f"{who}: {problem}" if who else problem, "column": column, "hint": hint}
-    return key, {**said, "who": who, "about": about}
+    finding = {"problem": f"{who}: {problem}" if who else problem, "column": column, "hint": hint}
+    return key, {**finding, "who": who, "about": about}
 
 
 class NotedRows(Rows):

@@ -16,7 +16,7 @@ from gamlp.graph import ONE_TYPE, nodes_folder
 from gamlp.graph.ingest import shown
 from gamlp.io import ChecksumStream, Place, npy_header
 from gamlp.spark.ingest.block_files import Rows
-from gamlp.spark.tasks import answered
+from gamlp.spark.tasks import as_result
 
 _BATCH = 1 << 16  # ids of a record batch
 
@@ -92,7 +92,7 @@ def _read(place: Place) -> Iterator[Any]:
 
 def put_sorted(batches: Iterator[Any], folder: Place) -> Iterator[Any]:
     """Write ascending ids to a file of their own, each once; answers what the file holds."""
-    text = answered(lambda _: _put(batches, folder), 0)
+    text = as_result(lambda _: _put(batches, folder), 0)
     yield pa.RecordBatch.from_arrays([pa.array([text])], names=["answer"])
 
 

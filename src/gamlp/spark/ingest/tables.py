@@ -11,7 +11,7 @@ from typing import Any
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest import TablePlaces
 from gamlp.io import is_url
-from gamlp.spark.tasks import told
+from gamlp.spark.tasks import spark_failure_as_error
 
 RAGGED = "gamlp_ragged_row"
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".orc": "orc", ".json": "json"}
@@ -94,7 +94,7 @@ def read_table(spark: Any, place: str | Path) -> SparkTable:
     text = str(place)
     given = _PREFIX.fullmatch(text)
     kind, path = (given[1].lower(), given[2]) if given else (_kind(text), text)
-    with told():
+    with spark_failure_as_error():
         if kind is None:
             return SparkTable(_catalogue_table(spark, text), text)
         path = _address(path)
@@ -182,14 +182,14 @@ def _read_csv(spark: Any, path: str, name: str) -> Any:
 
 
 def _unreadable(error: Exception, name: str, kind: str) -> GamlpError:
-    said = str(error)
-    if "PATH_NOT_FOUND" in said or "does not exist" in said:
+    message = str(error)
+    if "PATH_NOT_FOUND" in message or "does not exist" in message:
         return GamlpError("no such file or folder", file=name)
-    if "UNABLE_TO_INFER_SCHEMA" in said:
+    if "UNABLE_TO_INFER_SCHEMA" in message:
         return GamlpError("empty file", file=name)
-    if "DATA_SOURCE_NOT_FOUND" in said:
+    if "DATA_SOURCE_NOT_FOUND" in message:
         return GamlpError(f"this Spark does not know the format '{kind}'", file=name, hint="see spark.jars.packages")
-    if "FileSystem" in said and ("scheme" in said or "not found" in said):
+    if "FileSystem" in message and ("scheme" in message or "not found" in message):
         return GamlpError("this Spark cannot read such addresses", file=name, hint="for S3, add hadoop-aws to it")
-    first = " ".join(said.split())[:200]
+    first = " ".join(message.split())[:200]
     return GamlpError(f"truncated, damaged or not {kind} ({first})", file=name)

@@ -24,7 +24,7 @@ from gamlp.progress import silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import make_model
-from gamlp.training.checkpoint import Weights, read_tensors, save_tensors, sealed
+from gamlp.training.checkpoint import Weights, read_tensors, save_tensors, with_digest
 from gamlp.training.device import choose_device
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
@@ -148,7 +148,7 @@ def _train(job: TrainingJob, world: World, device: torch.device) -> None:
         fitted = fit_prepared(prepared, job.seed, machine, observe=observe, progress=progress)
     if world.rank == 0:
         facts = {"epoch": fitted.epoch, "epochs": fitted.epochs, "valid": fitted.valid, "stopped": fitted.stopped}
-        save_tensors(Place.of(job.result), fitted.weights, sealed(json.dumps({"fitted": facts}), fitted.weights))
+        save_tensors(Place.of(job.result), fitted.weights, with_digest(json.dumps({"fitted": facts}), fitted.weights))
 
 
 def _tell(job: TrainingJob, error: Exception) -> None:
@@ -156,10 +156,10 @@ def _tell(job: TrainingJob, error: Exception) -> None:
     with suppress(Exception):  # the storage itself may be what fails
         if isinstance(error, GamlpError):
             fields = {name: getattr(error, name) for name in ("problem", "file", "row", "column", "hint")}
-            save_tensors(Place.of(job.result), {}, sealed(json.dumps({"error": fields}), {}))
+            save_tensors(Place.of(job.result), {}, with_digest(json.dumps({"error": fields}), {}))
         elif not _of_a_peer(error) and not job.trouble.exists():
-            said = " ".join(str(error).split())[:300]
-            job.trouble.put(json.dumps(f"{type(error).__name__}: {said}").encode())
+            message = " ".join(str(error).split())[:300]
+            job.trouble.put(json.dumps(f"{type(error).__name__}: {message}").encode())
 
 
 def _of_a_peer(error: Exception) -> bool:
@@ -173,9 +173,9 @@ def read_result(job: TrainingJob) -> tuple[dict[str, Any], Weights] | None:
     if not place.exists():
         return None
     try:
-        text, intact, weights = read_tensors(place)
+        text, unchanged, weights = read_tensors(place)
         found: dict[str, Any] = json.loads(text)
-        if not intact:
+        if not unchanged:
             raise ValueError("its bytes are not those that were written")
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise GamlpError("the result of training is damaged", file=place.url, hint="go on with --resume") from error
@@ -220,8 +220,8 @@ class _Lines:
         self.line = line
 
     def progress(self, stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
-        told = {"line": self.line, "stage": stage, "done": done, "total": total, "unit": unit, "note": note}
-        data = json.dumps(told).encode() + b"\n"
+        message = {"line": self.line, "stage": stage, "done": done, "total": total, "unit": unit, "note": note}
+        data = json.dumps(message).encode() + b"\n"
         if self.file is not None:
             self.file.write(data)
             self.file.flush()

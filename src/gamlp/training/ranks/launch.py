@@ -37,7 +37,7 @@ def launch_processes(
     *,
     log: Path,
     restarts: int = RETRIES,
-    told: int = 0,
+    observed_epoch: int = 0,
     observe: Observe | None = None,
     progress: Progress = silent,
 ) -> Result:
@@ -46,16 +46,16 @@ def launch_processes(
     memory = available_memory() // 2 // processes if job.memory is None else job.memory
     job = job.model_copy(update={"threads": threads, "memory": memory})
     follow = Follower(job, observe, progress)
-    follow.catch_up(told)
+    follow.catch_up(observed_epoch)
     clear(job)
     written = Path(f"{job.result}.job")
     written.write_text(job.model_dump_json(), encoding="utf-8")
     command = [sys.executable, "-m", "gamlp.training.ranks.job", str(written)]
     # The working folder is not searched for modules: what a job needs of it is in its sources.
     environment = {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         for _ in range(restarts + 1):
-            run_ranks(command, processes, environment, said, follow.look)
+            run_ranks(command, processes, environment, output, follow.look)
             follow.look(last=True)
             if (result := read_result(job)) is not None:
                 return result
@@ -66,7 +66,7 @@ def run_ranks(
     command: list[str],
     processes: int,
     environment: dict[str, str],
-    said: IO[bytes],
+    output: IO[bytes],
     look: Callable[[], None] = lambda: None,
 ) -> bool:
     """Whether all ranks of one attempt ended well; they meet on loopback, and one that dies ends the others."""
@@ -82,7 +82,7 @@ def run_ranks(
                     command,
                     env={**os.environ, **environment, **known, DRIVER: str(os.getpid())},
                     pass_fds=[open_file] if rank == 0 else [],
-                    stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+                    stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
                 )  # fmt: skip
                 ranks.append(started)
             while (codes := [rank.poll() for rank in ranks]).count(None) and not any(codes):
@@ -95,8 +95,8 @@ def run_ranks(
                 process.wait()
     for number, code in enumerate(codes):
         if code:
-            said.write(f"rank {number} ended with code {code}\n".encode())
-            said.flush()
+            output.write(f"rank {number} ended with code {code}\n".encode())
+            output.flush()
     return not any(codes)
 
 
@@ -118,12 +118,12 @@ class Follower:
         self.place, self.observe, self.progress = Place.of(job.metrics), observe, progress
         self.read, self.epoch, self.next = 0, 0, 0.0
 
-    def catch_up(self, told: int) -> None:
+    def catch_up(self, observed_epoch: int) -> None:
         """Tell what workers wrote after their driver died: a checkpoint may be as far, and they come from there."""
-        self.epoch = told
+        self.epoch = observed_epoch
         self.look(last=True)
         self.read = 0
-        if self.epoch == told:  # nothing: epochs after the last checkpoint come again, as in one process
+        if self.epoch == observed_epoch:  # nothing: epochs after the last checkpoint come again, as in one process
             self.epoch = 0
 
     def look(self, *, last: bool = False) -> None:
@@ -139,16 +139,16 @@ class Follower:
         self.read += len(whole)
         for text in whole.splitlines():
             try:
-                told = json.loads(text)
+                message = json.loads(text)
             except ValueError:  # cut off by a kill
                 continue
-            self._tell(told)
+            self._tell(message)
 
-    def _tell(self, told: dict[str, Any]) -> None:
-        line = told.pop("line")
+    def _tell(self, message: dict[str, Any]) -> None:
+        line = message.pop("line")
         if line["epoch"] <= self.epoch:
             return
         self.epoch = line["epoch"]
         if self.observe is not None:
             self.observe(line)
-        self.progress(*(told[name] for name in ("stage", "done", "total", "unit", "note")))
+        self.progress(*(message[name] for name in ("stage", "done", "total", "unit", "note")))

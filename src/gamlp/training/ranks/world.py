@@ -135,9 +135,9 @@ class World:
         """What rank 0 chose."""
         if self.size == 1:
             return choice
-        said = torch.tensor([float(choice)], device=device)
-        distributed.broadcast(said, 0)
-        return bool(said.item())
+        chosen = torch.tensor([float(choice)], device=device)
+        distributed.broadcast(chosen, 0)
+        return bool(chosen.item())
 
     def agree(self, number: int, what: str, device: torch.device) -> None:
         """Stop where ranks do not see the same."""

@@ -87,15 +87,15 @@ class PlantedRelation:
             rank_weights(len(end.labels) / len(cells) / c, end.steep)
             for end, cells in ((self.source, self.sources), (self.target, self.targets))
         )
-        number, chance = ws[:, None] * wt[None, :] * pairs, ps[:, None] * pt[None, :] / pairs
+        number, probability = ws[:, None] * wt[None, :] * pairs, ps[:, None] * pt[None, :] / pairs
 
         def distinct(rate: float, cells: int) -> float:
             """Edges among `cells` pairs of classes, each of which is drawn `rate` times: Σ 1 - exp(-rate · chance)."""
-            return float(cells * (number * -np.expm1(-rate * chance)).sum())
+            return float(cells * (number * -np.expm1(-rate * probability)).sum())
 
-        apart = (1 - self.signal) * (1 - 1 / c) * self.edges
-        free = self._solve(lambda draws: distinct(draws / c**2, c * (c - 1)), apart)
-        alike = self._solve(lambda draws: distinct(draws / c + free / c**2, c), self.edges - apart)
+        unlike = (1 - self.signal) * (1 - 1 / c) * self.edges
+        free = self._solve(lambda draws: distinct(draws / c**2, c * (c - 1)), unlike)
+        alike = self._solve(lambda draws: distinct(draws / c + free / c**2, c), self.edges - unlike)
         return alike, free
 
     def _solve(self, distinct: Callable[[float], float], wanted: float) -> float:
@@ -183,7 +183,7 @@ _PARTS = (629_571, 64_879, 41_939)  # papers that train, validate and test
 
 
 @dataclass(frozen=True)
-class _Link:
+class _Relation:
     """A relation of ogbn-mag: its ends, its edges, and how steep the popularity of sources and targets is."""
 
     source: str
@@ -197,11 +197,11 @@ class _Link:
         return f"{self.source}-{self.verb}-{self.target}"
 
 
-_LINKS = (
-    _Link("author", "affiliated_with", "institution", 1_043_998, (1, 3)),
-    _Link("author", "writes", "paper", 7_145_660, (2, 2)),
-    _Link("paper", "cites", "paper", 5_416_271, (2, 3)),
-    _Link("paper", "has_topic", "field", 7_505_078, (2, 3)),
+_RELATIONS = (
+    _Relation("author", "affiliated_with", "institution", 1_043_998, (1, 3)),
+    _Relation("author", "writes", "paper", 7_145_660, (2, 2)),
+    _Relation("paper", "cites", "paper", 5_416_271, (2, 3)),
+    _Relation("paper", "has_topic", "field", 7_505_078, (2, 3)),
 )
 
 # The relations along each metapath.
@@ -250,14 +250,16 @@ def mag_like(
     _check(plan, counts)
     with writing(Path(out), "mag-like", target="paper", replace=replace) as writer:
         writer.source = {"generator": "mag-like", **asdict(plan)}
-        for kind, count in counts.items():
-            writer.nodes(count, kind)
-            if features == "all" or kind == "paper":
-                labels, stream = hidden_classes(kind, count, classes, seed), (_number(kind),)
-                write_features(writer, labels, plan.centres(kind), seed, threads, progress, kind=kind, stream=stream)
+        for node_type, count in counts.items():
+            writer.nodes(count, node_type)
+            if features == "all" or node_type == "paper":
+                labels, stream = hidden_classes(node_type, count, classes, seed), (_number(node_type),)
+                write_features(
+                    writer, labels, plan.centres(node_type), seed, threads, progress, node_type=node_type, stream=stream
+                )
         writer.labels(named(hidden_classes("paper", counts["paper"], classes, seed), classes), "paper")
         writer.split(_split(counts["paper"], seed), "paper")
-        for link in _LINKS:
+        for link in _RELATIONS:
             _write_relation(writer, link, plan.relation(link, counts), thread_count(threads), progress)
     return open_graph(Path(out))
 
@@ -275,18 +277,18 @@ class _Plan:
     classes: int
     seed: int
 
-    def centres(self, kind: str) -> Array:
+    def centres(self, node_type: str) -> Array:
         """The part of a type's features that the class decides, `[classes, width]`: zero off the metapath's end."""
         lengths = {self.metapath.split("-")[-1]: _CENTRE, "paper": self.own}
-        return class_centres(self.width, self.classes, lengths.get(kind, 0.0), self.seed)
+        return class_centres(self.width, self.classes, lengths.get(node_type, 0.0), self.seed)
 
-    def relation(self, link: _Link, counts: dict[str, int]) -> PlantedRelation:
+    def relation(self, link: _Relation, counts: dict[str, int]) -> PlantedRelation:
         """Edges that mostly stay within a class along the metapath, and know of none elsewhere."""
         steps = METAPATHS[self.metapath]
         classes = self.classes if link.name in steps else 1
         source, target = (
-            End(hidden_classes(kind, counts[kind], classes, self.seed), steep)
-            for kind, steep in zip((link.source, link.target), link.steep)
+            End(hidden_classes(node_type, counts[node_type], classes, self.seed), steep)
+            for node_type, steep in zip((link.source, link.target), link.steep)
         )
         return PlantedRelation(
             source,
@@ -295,27 +297,27 @@ class _Plan:
             classes=classes,
             signal=self.signal ** (1 / len(steps)),
             seed=self.seed,
-            number=_LINKS.index(link),
+            number=_RELATIONS.index(link),
             within=link.source == link.target,
         )
 
 
-def hidden_classes(kind: str, count: int, classes: int, seed: int) -> Array:
+def hidden_classes(node_type: str, count: int, classes: int, seed: int) -> Array:
     """The class of every node of a type, int32, as many nodes in each: known to papers alone as their label."""
     bounds = np.linspace(0, count, classes + 1).round().astype(np.int64)
     labels = np.repeat(np.arange(classes, dtype=np.int32), np.diff(bounds))
-    generator(seed, _CLASSES, _number(kind)).shuffle(labels)
+    generator(seed, _CLASSES, _number(node_type)).shuffle(labels)
     return labels
 
 
-def _number(kind: str) -> int:
-    return list(_NODES).index(kind)
+def _number(node_type: str) -> int:
+    return list(_NODES).index(node_type)
 
 
 def _counts(scale: float) -> dict[str, int]:
     if not 0 < scale <= 1000:
         raise GamlpError(f"scale {scale}", hint="give a number above 0; 1 is ogbn-mag's 1.94 million nodes")
-    return {kind: max(least, round(scale * count)) for kind, (count, least) in _NODES.items()}
+    return {node_type: max(least, round(scale * count)) for node_type, (count, least) in _NODES.items()}
 
 
 def _split(count: int, seed: int) -> Split:
@@ -325,7 +327,9 @@ def _split(count: int, seed: int) -> Split:
     return Split.of(count, train=train, valid=valid, test=test)
 
 
-def _write_relation(writer: GraphWriter, link: _Link, plan: PlantedRelation, threads: int, progress: Progress) -> None:
+def _write_relation(
+    writer: GraphWriter, link: _Relation, plan: PlantedRelation, threads: int, progress: Progress
+) -> None:
     """A relation and, as `rev-…`, the same edges the other way; both directed, as OGB has them."""
     names = (link.name, f"rev-{link.name}")
     stored = 0
@@ -346,10 +350,10 @@ def _check(plan: _Plan, counts: dict[str, int]) -> None:
     for name, value, low in (("classes", plan.classes, 2), ("width", plan.width, 1), ("seed", plan.seed, 0)):
         if value < low:
             raise GamlpError(f"{name} is {value}", hint=f"give at least {low}")
-    for kind in plan.metapath.split("-"):
-        if plan.classes > min(counts[kind], 2**15 - 1):
-            told = f"{plan.classes} classes for {counts[kind]} nodes of type {kind}"
-            raise GamlpError(told, hint="ask for fewer classes or a larger scale")
+    for node_type in plan.metapath.split("-"):
+        if plan.classes > min(counts[node_type], 2**15 - 1):
+            message = f"{plan.classes} classes for {counts[node_type]} nodes of type {node_type}"
+            raise GamlpError(message, hint="ask for fewer classes or a larger scale")
     if not 0 <= plan.signal <= 1:
         raise GamlpError(f"signal is {plan.signal}", hint="give a share from 0 to 1")
     if not 0 <= plan.own < np.inf:

@@ -72,9 +72,9 @@ def communities(
         labels = plan.labels()
         write_features(writer, labels, class_centres(features, classes, signal, seed), seed, threads, progress)
         writer.labels(named(labels, classes))
-        chance = generator(seed, _SPLIT).random(nodes, dtype=np.float32)
-        writer.split(Split(np.digitize(chance, [train, train + valid]).astype(np.int8) + np.int8(1)))
-        del labels, chance
+        draws = generator(seed, _SPLIT).random(nodes, dtype=np.float32)
+        writer.split(Split(np.digitize(draws, [train, train + valid]).astype(np.int8) + np.int8(1)))
+        del labels, draws
         _write_edges(writer, plan, thread_count(threads), progress)
     return open_graph(Path(out))
 
@@ -136,12 +136,12 @@ def write_features(
     threads: int | None,
     progress: Progress,
     *,
-    kind: str = "node",
+    node_type: str = "node",
     stream: tuple[int, ...] = (),
 ) -> None:
     """x = centre of the class + noise, by ranges of rows that each have their own random numbers."""
     width = centres.shape[1]
-    values = writer.features(width, kind=kind)
+    values = writer.features(width, node_type=node_type)
 
     def fill(part: int) -> int:
         rows = slice(part * _ROWS, min((part + 1) * _ROWS, len(labels)))
@@ -150,7 +150,7 @@ def write_features(
         values[rows] = made
         return rows.stop
 
-    stage = "features" if kind == "node" else f"features of {kind}"
+    stage = "features" if node_type == "node" else f"features of {node_type}"
     with ThreadPoolExecutor(thread_count(threads)) as pool:
         for done in pool.map(fill, range(-(-len(labels) // _ROWS))):
             progress(stage, done, len(labels), "rows")

@@ -173,11 +173,11 @@ class Planted:
         c = self.classes
         (wa, pa), (wb, pb) = (rank_weights(size / c, gamma) for size, gamma in zip(sizes, steep))
         pairs = wa[:, None] * wb[None, :]
-        chance = pa[:, None] * pb[None, :]
+        probability = pa[:, None] * pb[None, :]
         same = draws * (self.homophily / c + (1 - self.homophily) / c**2)
         other = draws * (1 - self.homophily) / c**2
         ways = 2.0 if own else 1.0  # within a block (u, v) and (v, u) are the same edge
-        hit_same, hit_other = -np.expm1(-ways * same * chance), -np.expm1(-ways * other * chance)
+        hit_same, hit_other = -np.expm1(-ways * same * probability), -np.expm1(-ways * other * probability)
         loops = float((wa * -np.expm1(-ways * same * pa * pa)).sum()) if own else 0.0
         return float(c * ((pairs * hit_same).sum() - loops) + c * (c - 1) * (pairs * hit_other).sum()) / ways
 

@@ -24,19 +24,19 @@ class TypedInput(nn.Module):
 
     def __init__(self, shape: TypedShape, width: int, input_dropout: float) -> None:
         super().__init__()
-        self.kinds, self.input_dropout = tuple(shape.widths), input_dropout
+        self.node_types, self.input_dropout = tuple(shape.widths), input_dropout
         # By position: a type may be called what a module already has ("type", "a.b").
         self.maps = nn.ModuleList(
             [
-                InitialisedLinear(own, width) if own else _Table(shape.counts[kind], width)
-                for kind, own in shape.widths.items()
+                InitialisedLinear(own, width) if own else _Table(shape.counts[node_type], width)
+                for node_type, own in shape.widths.items()
             ]
         )
 
     def forward(self, tensors: TypedTensors) -> States:
         return {
-            kind: layer(dropout(typed_features(tensors, kind), self.input_dropout, self.training))
-            for kind, layer in zip(self.kinds, self.maps)
+            node_type: layer(dropout(typed_features(tensors, node_type), self.input_dropout, self.training))
+            for node_type, layer in zip(self.node_types, self.maps)
         }
 
 
@@ -54,12 +54,12 @@ class _Table(nn.Module):
         return self.weight * ones
 
 
-def typed_features(tensors: TypedTensors, kind: str) -> Tensor | Matrix:
+def typed_features(tensors: TypedTensors, node_type: str) -> Tensor | Matrix:
     """x of a type, as a sparse matrix where it is one; a column of ones where the type has no features."""
-    key = f"features {kind}"
+    key = f"features {node_type}"
     if key not in tensors.kept:
-        x = tensors.x[kind]
-        found = torch.ones(tensors.shape.counts[kind], 1) if x is None else sparse(x)
+        x = tensors.x[node_type]
+        found = torch.ones(tensors.shape.counts[node_type], 1) if x is None else sparse(x)
         tensors.kept[key] = found
     known: Tensor | Matrix = tensors.kept[key]
     return known

@@ -57,27 +57,29 @@ class Hybrid(nn.Module):
         super().__init__()
         self.heard, self.heads = heard, heads
         self.dropout, self.attention_dropout = settings.dropout, settings.attention_dropout
-        self.place = kinds = {kind: place for place, kind in enumerate(shape.counts)}
+        self.place = node_types = {node_type: place for place, node_type in enumerate(shape.counts)}
         width, each = settings.hidden, settings.hidden // heads
-        self.node = nn.ParameterList([glorot(width, width) for _ in kinds])
-        self.attention = nn.ParameterList([glorot(heads, 2 * each) for _ in kinds])
+        self.node = nn.ParameterList([glorot(width, width) for _ in node_types])
+        self.attention = nn.ParameterList([glorot(heads, 2 * each) for _ in node_types])
         self.relation = nn.ParameterList([glorot(width, width) for _ in heard.relations])
-        self.centre = nn.ParameterList([glorot(width, width) for _ in heard.kinds])
+        self.centre = nn.ParameterList([glorot(width, width) for _ in heard.node_types])
         self.over_relations = glorot(heads, 2 * each)
-        self.residual = nn.ModuleList([Residual(width) for _ in heard.kinds])
+        self.residual = nn.ModuleList([Residual(width) for _ in heard.node_types])
 
     def forward(self, hidden: States, tensors: TypedTensors) -> States:
-        heard: dict[str, list[Tensor]] = {kind: [] for kind in self.heard.kinds}
-        read = {kind: dropped(values, self.dropout, self.training) for kind, values in hidden.items()}
-        mapped = {kind: self._in_heads(values @ self.node[self.place[kind]]) for kind, values in read.items()}
+        heard: dict[str, list[Tensor]] = {node_type: [] for node_type in self.heard.node_types}
+        read = {node_type: dropped(values, self.dropout, self.training) for node_type, values in hidden.items()}
+        mapped = {
+            node_type: self._in_heads(values @ self.node[self.place[node_type]]) for node_type, values in read.items()
+        }
         for name, weight in zip(self.heard.relations, self.relation):
             if tensors.live((name,)):
                 micro = self._micro(tensors, name, mapped)
                 heard[tensors.shape.relations[name].target].append(self._in_heads(micro @ weight))
         found = {}
-        for kind, centre, residual in zip(self.heard.kinds, self.centre, self.residual):
-            macro = self._macro(hidden[kind] @ centre, heard[kind])
-            found[kind] = residual(dropped(macro, self.dropout, self.training), hidden[kind])
+        for node_type, centre, residual in zip(self.heard.node_types, self.centre, self.residual):
+            macro = self._macro(hidden[node_type] @ centre, heard[node_type])
+            found[node_type] = residual(dropped(macro, self.dropout, self.training), hidden[node_type])
         return found
 
     def _micro(self, tensors: TypedTensors, name: str, mapped: States) -> Tensor:

@@ -37,10 +37,10 @@ class RGCN(nn.Module):
     def forward(self, tensors: TypedTensors, known: Tensor | None = None) -> Tensor:
         hidden = self.first(tensors)
         for index, layer in enumerate(self.layers):
-            hidden = {kind: dropped(values, self.dropout, self.training) for kind, values in hidden.items()}
+            hidden = {node_type: dropped(values, self.dropout, self.training) for node_type, values in hidden.items()}
             hidden = layer(hidden, tensors)
             if index + 1 < len(self.layers):
-                hidden = {kind: functional.relu(values) for kind, values in hidden.items()}
+                hidden = {node_type: functional.relu(values) for node_type, values in hidden.items()}
         return tensors.asked(hidden[tensors.shape.target])
 
 
@@ -48,11 +48,11 @@ class _Relational(nn.Module):
     def __init__(self, heard: Heard, outer: int, inner: int) -> None:
         super().__init__()
         self.heard = heard
-        self.own = nn.ModuleList([InitialisedLinear(inner, outer) for _ in heard.kinds])
+        self.own = nn.ModuleList([InitialisedLinear(inner, outer) for _ in heard.node_types])
         self.near = nn.ModuleList([InitialisedLinear(inner, outer, bias=False) for _ in heard.relations])
 
     def forward(self, hidden: States, tensors: TypedTensors) -> States:
-        found = {kind: layer(hidden[kind]) for kind, layer in zip(self.heard.kinds, self.own)}
+        found = {node_type: layer(hidden[node_type]) for node_type, layer in zip(self.heard.node_types, self.own)}
         for name, layer in zip(self.heard.relations, self.near):
             if tensors.live((name,)):
                 relation = tensors.shape.relations[name]
@@ -78,7 +78,7 @@ class HGT(nn.Module):
         self.last = InitialisedLinear(width, shape.classes)
 
     def forward(self, tensors: TypedTensors, known: Tensor | None = None) -> Tensor:
-        hidden = {kind: functional.gelu(values) for kind, values in self.first(tensors).items()}
+        hidden = {node_type: functional.gelu(values) for node_type, values in self.first(tensors).items()}
         for layer in self.layers:
             hidden = layer(hidden, tensors)
         logits: Tensor = self.last(tensors.asked(hidden[tensors.shape.target]))
@@ -94,7 +94,7 @@ class TypedTransformer(HGTConv):  # type: ignore[misc]
 
     def __init__(self, shape: TypedShape, heard: Heard, settings: ModelSettings, heads: int) -> None:
         # By number: PyG makes names of modules of them, and a type may be called what a module already has.
-        number = {kind: f"type{index}" for index, kind in enumerate(shape.counts)}
+        number = {node_type: f"type{index}" for index, node_type in enumerate(shape.counts)}
         relations = [shape.relations[name] for name in heard.relations]
         edges = [
             (number[relation.source], f"relation{r}", number[relation.target]) for r, relation in enumerate(relations)
@@ -104,27 +104,33 @@ class TypedTransformer(HGTConv):  # type: ignore[misc]
         self.dropout, self.attention_dropout = settings.dropout, settings.attention_dropout
 
     def forward(self, hidden: States, tensors: TypedTensors) -> States:
-        names, kinds, each = tensors.live(self.heard.relations), self.heard.kinds, self.out_channels // self.heads
-        mapped = self.kqv_lin({self.number[kind]: values for kind, values in hidden.items()})
+        names, node_types, each = (
+            tensors.live(self.heard.relations),
+            self.heard.node_types,
+            self.out_channels // self.heads,
+        )
+        mapped = self.kqv_lin({self.number[node_type]: values for node_type, values in hidden.items()})
         parts = {
-            kind: [part.unflatten(1, (self.heads, each)) for part in values.chunk(3, 1)]
-            for kind, values in mapped.items()
+            node_type: [part.unflatten(1, (self.heads, each)) for part in values.chunk(3, 1)]
+            for node_type, values in mapped.items()
         }
-        query = torch.cat([parts[self.number[kind]][1] for kind in kinds])
+        query = torch.cat([parts[self.number[node_type]][1] for node_type in node_types])
         heard = torch.zeros_like(query)
         if names:
-            keys, values = ({kind: three[place] for kind, three in parts.items()} for place in (0, 2))
+            keys, values = ({node_type: three[place] for node_type, three in parts.items()} for place in (0, 2))
             edges = {self.edge_of[name]: None for name in names}
             key, value, _ = self._construct_src_node_feat(keys, values, edges)
             counts = [tensors.shape.counts[tensors.shape.relations[name].source] for name in names]
             strength = [self.p_rel["__".join(edge)].expand(count, -1) for edge, count in zip(edges, counts)]
-            heard = self._heard(union(tensors, names, kinds), query, key * torch.cat(strength)[..., None], value)
+            heard = self._heard(union(tensors, names, node_types), query, key * torch.cat(strength)[..., None], value)
         found = {}
-        for kind, sums in zip(kinds, torch.split(heard.flatten(1), [tensors.shape.counts[kind] for kind in kinds])):
-            number = self.number[kind]
+        for node_type, sums in zip(
+            node_types, torch.split(heard.flatten(1), [tensors.shape.counts[node_type] for node_type in node_types])
+        ):
+            number = self.number[node_type]
             new = dropped(self.out_lin.lins[number](functional.gelu(sums)), self.dropout, self.training)
             share = torch.sigmoid(self.skip[number])
-            found[kind] = share * new + (1 - share) * hidden[kind]
+            found[node_type] = share * new + (1 - share) * hidden[node_type]
         return found
 
     def _heard(self, pattern: Pattern, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -133,16 +139,16 @@ class TypedTransformer(HGTConv):  # type: ignore[misc]
         return weighted(pattern, alpha.t(), value.transpose(0, 1)).transpose(0, 1)
 
 
-def union(tensors: TypedTensors, names: list[str], kinds: tuple[str, ...]) -> Pattern:
+def union(tensors: TypedTensors, names: list[str], node_types: tuple[str, ...]) -> Pattern:
     """All edges of these relations in one pattern: rows are nodes type after type, columns sources by relation."""
-    key = f"union {names} {kinds}"
+    key = f"union {names} {node_types}"
     if key not in tensors.kept:
         counts, relations = tensors.shape.counts, tensors.shape.relations
-        before = dict(zip(kinds, _starts([counts[kind] for kind in kinds])))
+        before = dict(zip(node_types, _starts([counts[node_type] for node_type in node_types])))
         widths = [counts[relations[name].source] for name in names]
         columns = torch.cat([tensors.edges[name][0] + start for name, start in zip(names, _starts(widths))])
         rows = torch.cat([tensors.edges[name][1] + before[relations[name].target] for name in names])
-        size = (sum(counts[kind] for kind in kinds), sum(widths))
+        size = (sum(counts[node_type] for node_type in node_types), sum(widths))
         tensors.kept[key] = from_triples(rows, columns, torch.ones(len(rows)), size).pattern
     found: Pattern = tensors.kept[key]
     return found

@@ -98,11 +98,11 @@ class Aware(nn.Module):
         self.heard, self.later, self.heads = heard, later, heads  # `later`: relations that are heard after this layer
         self.dropout, self.attention_dropout = settings.dropout, settings.attention_dropout
         width, (inner, outer) = settings.hidden, relation_widths
-        self.place = {kind: place for place, kind in enumerate(shape.counts)}
+        self.place = {node_type: place for place, node_type in enumerate(shape.counts)}
         self.node = nn.ParameterList([glorot(width, width) for _ in self.place])
         self.query = nn.ParameterList([glorot(inner, 2 * width) for _ in heard.relations])
         self.cross = nn.ParameterList([glorot(heads, width // heads) for _ in heard.relations])
-        self.residual = nn.ModuleList([Residual(width) for _ in heard.kinds])
+        self.residual = nn.ModuleList([Residual(width) for _ in heard.node_types])
         self.relation = nn.ModuleList([glorot_linear(inner, outer) for _ in later])
 
     def forward(self, states: States, relations: States, first: States, tensors: TypedTensors) -> tuple[States, States]:
@@ -113,9 +113,11 @@ class Aware(nn.Module):
         crossed = {}
         for name, weight in zip(self.heard.relations, self.cross):
             if name in found:
-                kind = tensors.shape.relations[name].target
+                node_type = tensors.shape.relations[name].target
                 parts = [
-                    self._in_heads(found[other]) for other in found if tensors.shape.relations[other].target == kind
+                    self._in_heads(found[other])
+                    for other in found
+                    if tensors.shape.relations[other].target == node_type
                 ]
                 mix = mixed(parts, [(part * weight).sum(2) for part in parts]).flatten(1)
                 crossed[name] = dropped(mix, self.dropout, self.training)
@@ -130,7 +132,7 @@ class Aware(nn.Module):
             relation_matrix(tensors, name).pattern, (own * of_own).sum(2), (near * of_near).sum(2), near,
             self.attention_dropout, self.training,
         )  # fmt: skip
-        found: Tensor = self.residual[self.heard.kinds.index(relation.target)](
+        found: Tensor = self.residual[self.heard.node_types.index(relation.target)](
             functional.relu(heard.flatten(1)), before
         )
         return found
@@ -143,8 +145,8 @@ class Aware(nn.Module):
         heard = [value for other, value in states.items() if tensors.shape.relations[other].target == relation.source]
         return torch.stack(heard).mean(0) if heard else first[relation.source]
 
-    def _mapped(self, values: Tensor, kind: str) -> Tensor:
-        return self._in_heads(dropped(values, self.dropout, self.training) @ self.node[self.place[kind]])
+    def _mapped(self, values: Tensor, node_type: str) -> Tensor:
+        return self._in_heads(dropped(values, self.dropout, self.training) @ self.node[self.place[node_type]])
 
     def _in_heads(self, values: Tensor) -> Tensor:
         return values.view(len(values), self.heads, values.shape[1] // self.heads)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
+from gamlp import bench
 from gamlp.bench import tables
 from gamlp.errors import GamlpError
 from gamlp.graph import Split
@@ -39,7 +40,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GAMLP_CACHE", str(tmp_path / "cache"))
     content = tables.read_table(tables.load_yaml(SMALL))
     read = tables.table_of
-    monkeypatch.setattr(tables, "table_of", lambda name: content if name == "citation" else read(name))
+    monkeypatch.setattr(bench, "table_of", lambda name: content if name == "citation" else read(name))
 
 
 def test_a_table_is_run_written_and_shown_again(small: None, call: Call) -> None:

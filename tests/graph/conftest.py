@@ -64,7 +64,7 @@ def library(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
         edges = changed.pop("edges", {name: tmp_path / f"{name}.csv" for name in ("writes", "cites", "appears")})
         relation_ends = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")}
         out, memory = changed.pop("out", tmp_path / f"graph-{made}"), changed.pop("memory", None)
-        report = ingest(edges, nodes, out, IngestOptions(**({"joins": relation_ends} | changed)), memory=memory)
+        report = ingest(edges, nodes, out, IngestOptions(**({"relation_ends": relation_ends} | changed)), memory=memory)
         return Graph.open(out), report
 
     return run

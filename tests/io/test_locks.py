@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import fsspec
@@ -10,7 +14,8 @@ import pytest
 
 import gamlp.io.locks
 from gamlp.errors import GamlpError
-from gamlp.io import Place, sole_writer
+from gamlp.io import Place, locked, sole_writer
+from tests.spark import object_store
 
 
 @pytest.fixture(params=["folder", "url"])
@@ -22,6 +27,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     system = fsspec.filesystem("memory")
     if system.exists(f"/{tmp_path.name}"):
         system.rm(f"/{tmp_path.name}", recursive=True)
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if object_store.absent():
+        pytest.skip(f"no object store: {object_store.absent()}")
+    with object_store.running(tmp_path_factory.mktemp("s3")):
+        yield object_store.new_bucket()
 
 
 def test_a_second_holder_is_refused_and_the_first_goes_on(place: Place) -> None:
@@ -54,8 +67,6 @@ def test_a_holder_that_died_is_passed_over(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
     monkeypatch.setattr(gamlp.io.locks, "RENEWED", 0.05)
     monkeypatch.setattr(gamlp.io.locks, "STALE", 0.5)
     place = Place.of(f"memory://{tmp_path.name}")
@@ -64,3 +75,91 @@ def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(GamlpError, match="taken"), sole_writer(place, refused="taken"):
             pytest.fail("it was renewed")
     place.remove()
+
+
+def test_a_lock_that_is_a_link_is_refused_and_what_is_behind_it_stays(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("content")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / ".lock").symlink_to(tmp_path / "precious")
+    with (
+        pytest.raises(GamlpError, match="cannot be locked"),
+        sole_writer(Place.of(tmp_path / "store"), refused="taken"),
+    ):
+        pytest.fail("it was followed")
+    (tmp_path / ".file.lock").write_text("notes")
+    with locked(tmp_path / "file") as ours:
+        assert ours
+    assert (tmp_path / "precious").read_text() == "content" and (tmp_path / ".file.lock").read_text() == "notes"
+
+
+def test_a_lock_of_a_file_is_waited_for_or_not(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def second() -> None:
+        with locked(tmp_path / "file"):
+            order.append("second")
+
+    with ThreadPoolExecutor(1) as threads, locked(tmp_path / "file") as ours:
+        assert ours
+        with locked(tmp_path / "file", wait=False) as again:
+            assert not again
+        waiting = threads.submit(second)
+        time.sleep(0.2)
+        order.append("first")
+    waiting.result()
+    assert order == ["first", "second"]
+
+
+def come_at_once(place: Place, count: int = 6) -> int:
+    """How many of so many writers held the place; never two at a time."""
+    together, inside, held = threading.Barrier(count), threading.Lock(), []
+
+    def write(number: int) -> None:
+        together.wait()
+        with suppress(GamlpError), sole_writer(place, refused="taken"):
+            assert inside.acquire(blocking=False), "two hold it"
+            held.append(number)
+            time.sleep(0.3)
+            inside.release()
+
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(write, range(count)))
+    return len(held)
+
+
+def test_of_those_who_come_at_once_one_goes_on(place: Place) -> None:
+    assert come_at_once(place) == 1
+    assert place.names() in ([], [".lock"])
+
+
+def test_of_those_who_come_at_once_to_an_object_store_one_goes_on(bucket: str) -> None:
+    place = Place.of(f"{bucket}/store")
+    assert place.names() == [] and (place / "new").put_new(b"first") and not (place / "new").put_new(b"second")
+    assert (place / "new").read() == b"first"
+    (place / "new").remove()
+    (place / ".lock-00000007").put(b'{"seen": 1.0}')  # of one that died
+    assert come_at_once(place) == 1
+    assert place.names() == []
+
+
+@pytest.mark.parametrize("heedless", [False, True])
+def test_a_store_without_conditional_puts_has_one_writer_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heedless: bool
+) -> None:
+    """One that says so, and one that takes no notice of the condition."""
+
+    def put_new(self: Place, data: bytes) -> bool:
+        if not heedless:
+            raise NotImplementedError
+        self.put(data)
+        return True
+
+    monkeypatch.setattr(Place, "put_new", put_new)
+    place = Place.of(f"memory://{tmp_path.name}")
+    assert come_at_once(place) <= 1
+    with sole_writer(place, refused="taken"):
+        (name,) = place.names()
+        assert name.startswith(".lock-00000001-")
+        with pytest.raises(GamlpError, match="taken"), sole_writer(place, refused="taken"):
+            pytest.fail("two hold it")
+    assert place.names() == []

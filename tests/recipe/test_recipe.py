@@ -226,3 +226,14 @@ def test_a_recipe_is_frozen() -> None:
     recipe = Recipe()
     with pytest.raises(Exception, match="frozen"):
         recipe.training.epochs = 3  # type: ignore[misc]
+
+
+def test_an_old_spelling_of_a_key_is_read_with_a_warning() -> None:
+    """Fails where a recipe written before a key was renamed is refused, or its setting lost."""
+    with pytest.warns(FutureWarning, match=r"'relations\.apart' is now called 'relations\.separate_types'"):
+        recipe = Recipe.of({"relations": {"apart": "yes", "reduce": 8}})
+    assert recipe.relations.separate_types == "yes" and recipe.relations.reduce == 8
+    assert "separate_types" in recipe.explicit_yaml() and "apart" not in recipe.explicit_yaml()
+    with pytest.warns(FutureWarning, match=r"relations\.apart"):
+        changed = recipe.changed({"relations.apart": "no"})
+    assert changed["relations.apart"] == changed.relations.separate_types == "no"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,8 +17,8 @@ from gamlp.bench.work import Options, Points, Work, chosen, missing_reason, task
 from gamlp.errors import GamlpError
 from gamlp.models.shape import HopWeights
 from gamlp.peers import Workspace, prepare_task, recipe_named
-from gamlp.propagation import StoredSignal
 from gamlp.recipe import Recipe
+from gamlp.training.batches import read_batches
 from gamlp.training.device import choose_device
 from gamlp.training.loop import Machine
 from gamlp.training.rows import Prepared
@@ -26,7 +27,6 @@ from gamlp.training.seeds import fit_prepared
 HOPS, NODES = 6, 20
 RANGES = ((1, 4), (5, 8), (9, 12))
 FAR = 3  # the paper's "larger steps": beyond the two that a GNN of two layers reads
-_BATCH_NUMBERS = 8 << 20
 _DRAW = 0  # seed of the nodes that are drawn: the same ones for every model
 
 
@@ -104,12 +104,9 @@ def mean_weights(model: nn.Module, prepared: Prepared, rows: Array, device: torc
     They depend on features alone. Hops of labels, which are kept for the rows of the split only, may be zeros here.
     """
     weigh: Any = model.hop_weights
-    shape = prepared.shape
-    signal: StoredSignal = (prepared.train.features_from or prepared.train.store).signals["features"]
-    size = max(1, _BATCH_NUMBERS // (shape.features * (shape.hops + 1)))
+    shape, features = prepared.shape, replace(prepared.train, label_hops=None)
     total: Array = np.zeros(shape.hops + 1)
-    for begin in range(0, len(rows), size):
-        x = torch.from_numpy(signal.gather(rows[begin : begin + size], shape.hops)).to(device, torch.float32)[:, None]
+    for _, x, _ in read_batches(features, rows, device=device):
         y = x.new_zeros(len(x), 1, shape.label_hops + 1, shape.classes)
         weights: HopWeights = weigh(x, y)
         if weights.features is None:

@@ -29,7 +29,7 @@ from gamlp.graph.manifest import (
     read_manifest,
 )
 from gamlp.graph.shared_folder import building
-from gamlp.io import ChecksumStream, Place, open_rows, put_rows
+from gamlp.io import Place, open_rows, put_rows
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
 _CHUNK = 1 << 20  # rows whose labels, roles and ids are copied at a time
@@ -161,10 +161,9 @@ def _put_ids(graph: Graph, rows: Array, out: Place) -> FileFacts:
         values = rows if ids.values is None else _Picked(ids.values, rows)
         return {f"{folder}/ids.npy": put_rows(out / folder / "ids.npy", values)}
     schema = pa.schema([("id", pa.large_string())])
-    with (out / folder / "ids.arrow").writing() as stream:
-        tallied = ChecksumStream(stream)
-        with pa.ipc.new_file(pa.PythonFile(tallied, "w"), schema) as writer:
-            for begin in range(0, len(rows), _CHUNK):
-                some = ids.take(rows[begin : begin + _CHUNK]).cast(pa.large_string())
-                writer.write_batch(pa.record_batch([some], schema=schema))
-    return {f"{folder}/ids.arrow": tallied.facts()}
+    place = out / folder / "ids.arrow"
+    with place.writing() as stream, pa.ipc.new_file(pa.PythonFile(stream, "w"), schema) as writer:
+        for begin in range(0, len(rows), _CHUNK):
+            some = ids.take(rows[begin : begin + _CHUNK]).cast(pa.large_string())
+            writer.write_batch(pa.record_batch([some], schema=schema))
+    return {f"{folder}/ids.arrow": stream.size_and_checksum()}

@@ -34,7 +34,6 @@ from gamlp.io.place import Place, is_url, scratch_folder
 
 # Rows in .npy files, here or elsewhere
 from gamlp.io.row_arrays import (
-    ChecksumStream,
     RemoteRows,
     RowShards,
     RowSource,
@@ -49,7 +48,6 @@ from gamlp.io.sizes import format_size, parse_size
 
 __all__ = [
     "LOCK",
-    "ChecksumStream",
     "DirectReader",
     "DirectWriter",
     "PeakMemory",

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -86,20 +86,25 @@ def remove_empty(folders: list[Path]) -> None:
     """Folders that were made on the way to another, innermost first, as far as nothing came to lie in them."""
     with suppress(OSError):
         for folder in folders:
-            folder.rmdir()
+            if folder.exists():
+                folder.rmdir()
+
+
+class _DiskFull(GamlpError):
+    pass
 
 
 @contextmanager
 def disk_full_as_error(place: Path) -> Iterator[None]:
-    """Turn 'no space left on device' into one sentence."""
+    """Turn 'no space left on device' into one sentence; of several blocks the outermost names its place."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise GamlpError(
-                "no space left on the device", file=place, hint="free some space or write to another disk"
-            ) from error
-        raise
+    except (OSError, _DiskFull) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise _DiskFull(
+            "no space left on the device", file=place, hint="free some space or write to another disk"
+        ) from error
 
 
 @contextmanager
@@ -108,6 +113,33 @@ def _refusal_as_error(folder: Path) -> Iterator[None]:
         yield
     except (PermissionError, NotADirectoryError, FileExistsError) as error:
         raise GamlpError(f"cannot write here ({error.strerror})", file=folder) from error
+
+
+class ChecksumStream:
+    """A stream that counts the bytes that are written to it, and keeps their CRC-32."""
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream, self.bytes, self.crc = stream, 0, 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        for begin in range(0, len(view), _CHUNK):
+            piece = view[begin : begin + _CHUNK]
+            self.stream.write(piece)
+            self.crc = zlib.crc32(piece, self.crc)
+        self.bytes += len(view)
+        return len(view)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def close(self) -> None:
+        """The stream is closed by who opened it."""
+
+    def size_and_checksum(self) -> list[int]:
+        return [self.bytes, self.crc]
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -1,9 +1,4 @@
-"""Memory that a training step frees is kept for the next step.
-
-glibc hands large blocks back to the system as soon as they are freed, and the system gives zeroed pages again at the
-next request: every activation of every step is paid for twice, once in page faults and once in work. While a model
-is trained or evaluated the blocks stay in the process; afterwards they go back.
-"""
+"""Memory: how much there is, how much was used, and freed blocks that are kept for the next use."""
 
 from __future__ import annotations
 
@@ -119,7 +114,11 @@ _users = 0
 
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Freed blocks stay in the process until the last of these ends; without glibc nothing changes."""
+    """Freed blocks stay in the process until the last of these ends; without glibc nothing changes.
+
+    glibc hands large blocks back to the system as soon as they are freed, and the system gives zeroed pages again at
+    the next request: every activation of every step is paid for twice, once in page faults and once in work.
+    """
     global _users
     library = _glibc()
     with _lock:

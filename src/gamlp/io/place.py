@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.io.files import atomic_file, checksum
+from gamlp.io.files import ChecksumStream, atomic_file, checksum
 
 _PIECE = 8 << 20
 
@@ -117,10 +117,10 @@ class Place:
             self.put_file(new)
 
     @contextmanager
-    def writing(self) -> Iterator[IO[bytes]]:
+    def writing(self) -> Iterator[ChecksumStream]:
         """A binary stream that becomes the file when the block ends well; memory does not grow with it."""
         with self.atomic_file() as new, new.open("wb") as file:
-            yield file
+            yield ChecksumStream(file)
 
     def put(self, data: bytes | memoryview, *, sync: bool = False) -> None:
         """Write a file; on an object store in one put."""

@@ -1,9 +1,8 @@
-"""Arrays of rows that lie elsewhere: one .npy behind a URL, or several one after the other; read a part at a time."""
+"""Rows of .npy files here or elsewhere, one file or several one after the other: read and written part by part."""
 
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -172,33 +171,6 @@ class RowShards(_Rows):
         return self._opened[index]
 
 
-class ChecksumStream:
-    """A stream that counts and sums what is written to it."""
-
-    closed = False
-
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.bytes, self.crc = stream, 0, 0
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        for begin in range(0, len(view), _PIECE):
-            piece = view[begin : begin + _PIECE]
-            self.stream.write(piece)
-            self.crc = zlib.crc32(piece, self.crc)
-        self.bytes += len(view)
-        return len(view)
-
-    def flush(self) -> None:
-        self.stream.flush()
-
-    def close(self) -> None:
-        """The stream is closed by who opened it."""
-
-    def facts(self) -> list[int]:
-        return [self.bytes, self.crc]
-
-
 class RowSource(Protocol):
     """What can be written: an array, or rows that are picked while they are."""
 
@@ -218,11 +190,10 @@ def put_rows(place: Place, values: RowSource) -> list[int]:
     row = int(np.prod(values.shape[1:], dtype=np.int64)) * np.dtype(values.dtype).itemsize
     step = max(1, _PIECE // max(1, row))
     with place.writing() as stream:
-        tallied = ChecksumStream(stream)
-        tallied.write(npy_header(tuple(values.shape), values.dtype))
+        stream.write(npy_header(tuple(values.shape), values.dtype))
         for begin in range(0, len(values) if row else 0, step):
-            tallied.write(np.ascontiguousarray(values[begin : begin + step]).data)
-    return tallied.facts()
+            stream.write(np.ascontiguousarray(values[begin : begin + step]).data)
+    return stream.size_and_checksum()
 
 
 def npy_buffer(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> tuple[memoryview, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -23,6 +24,7 @@ from gamlp.recipe.sections import (
 )
 from gamlp.recipe.settings_file import load_yaml, read_yaml
 
+OLD_KEYS = {"relations.apart": "relations.separate_types"}  # former spellings, still read
 _GENERAL = "general"  # the folder of recipes that are of no dataset
 _LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
 _CHANNEL_READERS = ("sign-xl",)  # the same
@@ -57,7 +59,7 @@ class Recipe(Section):
     def __getitem__(self, key: str) -> Any:
         """A setting by its dotted key: `recipe["model.beta"]`."""
         value: Any = self
-        for part in key.split("."):
+        for part in OLD_KEYS.get(key, key).split("."):
             value = getattr(value, part)
         return value
 
@@ -92,7 +94,7 @@ class Recipe(Section):
         """With other values of dotted keys: `{"training.epochs": 50}`."""
         content = self.explicit()
         for key, value in changes.items():
-            *sections, name = key.split(".")
+            *sections, name = _current(key).split(".")
             target = content
             for section in sections:
                 if target.get(section) is None:  # a section that was left out
@@ -125,9 +127,26 @@ class Recipe(Section):
         if not isinstance(content, dict):
             raise GamlpError("a recipe is a mapping of sections", file=path, hint="propagation:, model:, training:")
         try:
-            return cls.model_validate(content)
+            return cls.model_validate(_with_current_keys(content))
         except ValidationError as error:
             raise _sentence(error, path) from error
+
+
+def _current(key: str) -> str:
+    """A key as it is spelled today."""
+    if key in OLD_KEYS:
+        warnings.warn(f"the recipe key '{key}' is now called '{OLD_KEYS[key]}'", FutureWarning, stacklevel=3)
+    return OLD_KEYS.get(key, key)
+
+
+def _with_current_keys(content: dict[str, Any]) -> dict[str, Any]:
+    for old in OLD_KEYS:
+        section, _, name = old.partition(".")
+        own = content.get(section)
+        if isinstance(own, dict) and name in own:
+            renamed = {_current(f"{section}.{key}").partition(".")[2]: value for key, value in own.items()}
+            content = {**content, section: renamed}
+    return content
 
 
 def _dumped(content: dict[str, Any], **layout: Any) -> str:

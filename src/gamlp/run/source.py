@@ -35,17 +35,15 @@ class Source:
 
 def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, progress: Progress = silent) -> Source:
     """A graph folder, a dataset by name, or a store; behind a URL too."""
-    folder, elsewhere = Path(place), Place.of(place)
-    if (elsewhere / "store.json").exists() or (elsewhere / "plan.json").exists():
-        store = HopStore.open(elsewhere)
+    found = Place.of(place)
+    if (found / "store.json").exists() or (found / "plan.json").exists():
+        store = HopStore.open(found)
         behind = store.manifest.graph_folder
         known = store.manifest.graph if behind is None and store.manifest.graph in DATASETS else behind
         return Source(place, None if known is None else Origin(graph=known), store=store)
     graph = open_or_load(place, data_dir, seed, progress)
-    if is_url(place):
-        return Source(place, Origin(graph=place), graph)
-    if folder.is_dir():
-        return Source(place, Origin(graph=str(folder.resolve())), graph)
+    if is_url(place) or Path(place).is_dir():
+        return Source(place, Origin(graph=found.resolved().url), graph)
     raw = data_folder(data_dir) if DATASETS[place].raw else None
     return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
 

@@ -54,7 +54,8 @@ ReduceOption = Annotated[
     int | None, _option(min=0, help="Wider features are brought to this width by an SVD. (default: as they are)")
 ]
 SeparateTypesOption = Annotated[
-    SeparateTypes | None, _option(help="Each type's features a signal of their own. (default: where widths differ)")
+    SeparateTypes | None,
+    _option("--apart", help="Each type's features a signal of their own. (default: where widths differ)"),
 ]
 
 

@@ -174,10 +174,8 @@ def open_or_load(
     >>> open_or_load("karate").nodes.count
     34
     """
-    if is_url(str(graph)):
-        return open_graph(str(graph))
-    if Path(graph).is_dir():
-        return open_graph(Path(graph))
+    if is_url(str(graph)) or Path(graph).is_dir():
+        return open_graph(graph)
     if len(Path(graph).parts) > 1:
         raise GamlpError("there is no such graph folder", file=graph)
     return load(str(graph), data_dir, seed, progress)

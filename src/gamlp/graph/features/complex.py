@@ -291,9 +291,8 @@ def _resumed(training: Training, model: ComplEx, optimizer: torch.optim.Optimize
     if training.checkpoint.size() is None or training.best.size() is None:
         return _TrainingState()
     try:
-        if training.best.local is not None:
-            with safe_open(training.best.local, "pt"):  # refuses a file that was cut off
-                pass
+        with training.best.as_file() as path, safe_open(path, "pt"):  # refuses a file that was cut off
+            pass
         tensors = _read(training.checkpoint)
         parameters = dict(model.named_parameters())
         if any(

@@ -44,8 +44,7 @@ class Cache:
         return Features(values) if fits else None
 
     def keep(self, node_type: str, key: str, values: RowSource) -> Features:
-        """Written beside, renamed and mapped."""
-        self.folder.make()
+        """Written and mapped."""
         put_rows(self.place(node_type, key), values)
         return Features(open_rows(self.place(node_type, key)))
 

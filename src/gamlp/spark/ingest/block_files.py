@@ -26,7 +26,7 @@ from gamlp.graph import (
     random_split,
 )
 from gamlp.graph.ingest import too_heavy
-from gamlp.io import ChecksumStream, Place, npy_header, open_rows, put_rows
+from gamlp.io import Place, npy_header, open_rows, put_rows
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 
 
@@ -201,20 +201,18 @@ class TargetFiles:
         name = f"{nodes_folder(self.node_type)}/labels.npy"
         shape = (self.rows.count, self.classes) if self.multi_label else (self.rows.count,)
         with (self.graph / name).writing() as stream:
-            tallied = ChecksumStream(stream)
-            tallied.write(npy_header(shape, np.int8 if self.multi_label else np.int32))
+            stream.write(npy_header(shape, np.int8 if self.multi_label else np.int32))
             for block in range(self.rows.blocks):
                 for values in self._labels(block):
-                    tallied.write(np.ascontiguousarray(values).data)
-        return {"files": {name: tallied.facts()}}
+                    stream.write(np.ascontiguousarray(values).data)
+        return {"files": {name: stream.size_and_checksum()}}
 
     def write_given_split(self) -> dict[str, Any]:
         """The roles of the table; where there are labels, of labelled nodes alone."""
         found = _Roles(self.classes)
         name = f"{nodes_folder(self.node_type)}/split.npy"
         with (self.graph / name).writing() as stream:
-            tallied = ChecksumStream(stream)
-            tallied.write(npy_header((self.rows.count,), np.int8))
+            stream.write(npy_header((self.rows.count,), np.int8))
             for block in range(self.rows.blocks):
                 roles = staged(self.staging / f"roles/{block:05d}.npy").copy()  # a file is mapped for reading
                 at = 0
@@ -224,8 +222,8 @@ class TargetFiles:
                     at += len(values)
                 if not self.classes:
                     found.count(roles)
-                tallied.write(np.ascontiguousarray(roles).data)
-        return {"files": {name: tallied.facts()}, **found.facts()}
+                stream.write(np.ascontiguousarray(roles).data)
+        return {"files": {name: stream.size_and_checksum()}, **found.facts()}
 
     def write_random_split(self, fractions: Sequence[float], seed: int, stratified: bool) -> dict[str, Any]:
         """The split that `gamlp ingest` makes of the same labels: in one task, 13 to 30 bytes a node."""

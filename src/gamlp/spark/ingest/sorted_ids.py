@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from gamlp.graph import ONE_TYPE, nodes_folder
 from gamlp.graph.ingest import shown
-from gamlp.io import ChecksumStream, Place, npy_header
+from gamlp.io import Place, npy_header
 from gamlp.spark.ingest.block_files import Rows
 from gamlp.spark.tasks import as_result
 
@@ -66,17 +66,16 @@ class SortedIds:
         kind = pa.int64() if self.integers else pa.large_string()
         name = f"{nodes_folder(kind_of_nodes)}/ids.{'npy' if self.integers else 'arrow'}"
         with (graph / name).writing() as stream:
-            tallied = ChecksumStream(stream)
             if self.integers:
-                tallied.write(npy_header((self.count,), np.int64))
+                stream.write(npy_header((self.count,), np.int64))
                 for batch in self._batches():
-                    tallied.write(np.ascontiguousarray(batch.column(0).to_numpy()).data)
+                    stream.write(np.ascontiguousarray(batch.column(0).to_numpy()).data)
             else:
-                sink = pa.PythonFile(tallied, mode="w")
+                sink = pa.PythonFile(stream, mode="w")
                 with pa.ipc.new_file(sink, pa.schema([("id", kind)])) as writer:
                     for batch in self._batches():
                         writer.write_batch(pa.RecordBatch.from_arrays([batch.column(0).cast(kind)], names=["id"]))
-        return {"files": {name: tallied.facts()}}
+        return {"files": {name: stream.size_and_checksum()}}
 
     def _batches(self) -> Iterator[Any]:
         for name in self.names:
@@ -108,7 +107,7 @@ def _put(batches: Iterator[Any], folder: Place) -> dict[str, Any]:
                 continue
             if writer is None:
                 first = ids[0].as_py()
-                sink = pa.PythonFile(ChecksumStream(stream), mode="w")
+                sink = pa.PythonFile(stream, mode="w")
                 writer = pa.ipc.new_file(sink, pa.schema([("id", ids.type)]))
             before = pa.array([last], ids.type)
             same = pc.equal(ids, pa.concat_arrays([before, ids[:-1]])).fill_null(False)

@@ -240,7 +240,7 @@ def mag_like(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     graph = mag_like(folder, scale=0.002, width=8)
-    ...     graph.nodes.count, len(graph.links), len(graph.relations)
+    ...     graph.nodes.count, len(graph.relation_pairs), len(graph.relations)
     (1473, 4, 8)
     """
     counts = _counts(scale)

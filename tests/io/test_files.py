@@ -1,0 +1,86 @@
+"""Files and folders appear whole or not at all, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gamlp.errors import GamlpError
+from gamlp.io import atomic_file, atomic_folder, remove_partial, write_text
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file.txt"
+    with atomic_file(path) as new:
+        new.write_text("new")
+        assert not path.exists() and new.name == path.name
+    assert path.read_text() == "new" and names(path.parent) == ["file.txt"]
+    with pytest.raises(KeyboardInterrupt), atomic_file(path) as new:
+        new.write_text("half")
+        (new.parent / "of a library").write_text("its own")
+        raise KeyboardInterrupt
+    assert path.read_text() == "new" and names(path.parent) == ["file.txt"]
+
+
+def test_two_that_write_one_file_do_not_meet(tmp_path: Path) -> None:
+    texts = [str(number) * 100_000 for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda text: [write_text(tmp_path / "file", text) for _ in range(20)], texts))
+    assert (tmp_path / "file").read_text() in texts and names(tmp_path) == ["file"]
+
+
+def test_what_a_kill_leaves_is_found(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom gamlp.io import atomic_file\n"
+        "with atomic_file(Path(sys.argv[1])) as new:\n    new.write_text('half')\n    os.kill(os.getpid(), 9)"
+    )
+    (tmp_path / "file").write_text("before")
+    killed = subprocess.run([sys.executable, "-c", code, str(tmp_path / "file")], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (tmp_path / "file").read_text() == "before" and len(names(tmp_path)) == 2
+    remove_partial(tmp_path / "file")
+    assert names(tmp_path) == ["file"]
+
+
+def test_where_nothing_can_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GamlpError, match=r"file: cannot write here \((Not a directory|File exists)\)"):
+        write_text(tmp_path / "file" / "inside", "text")
+    with pytest.raises(GamlpError, match="cannot write here"), atomic_folder(tmp_path / "file" / "inside"):
+        pytest.fail("there is a file")
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(GamlpError, match="file: no space left on the device"), atomic_file(tmp_path / "file"):
+        raise OSError(28, os.strerror(28))
+    assert names(tmp_path) == []
+
+
+def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    with pytest.raises(RuntimeError), atomic_folder(out) as new:
+        (new / "a").write_text("half")
+        raise RuntimeError
+    assert names(tmp_path) == []
+    with atomic_folder(out) as new:
+        (new / "a").write_text("a")
+        assert not out.exists()
+    assert names(out) == ["a"] and names(out.parent) == ["out"]
+    with pytest.raises(GamlpError, match="out: already exists"), atomic_folder(out):
+        pytest.fail("it is not empty")
+    with pytest.raises(RuntimeError), atomic_folder(out, replace=True) as new:
+        raise RuntimeError
+    assert names(out) == ["a"]
+    with atomic_folder(out, replace=True) as new:
+        (new / "b").write_text("b")
+    assert names(out) == ["b"] and names(out.parent) == ["out"]

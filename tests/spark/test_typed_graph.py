@@ -69,7 +69,7 @@ def written(tables: dict[str, pa.Table], folder: Path, seed: int | None = None) 
     return {name: folder / f"{name}.csv" for name in tables}
 
 
-NAMES = {"names_of": {"author": NodeNames(id="name")}, "joins": RELATION_ENDS, "name": "g", "target": "paper"}
+NAMES = {"names_of": {"author": NodeNames(id="name")}, "relation_ends": RELATION_ENDS, "name": "g", "target": "paper"}
 
 
 def both(spark: Any, folder: Path, edges: Any, **how: Any) -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ import accuracy_page
 from gamlp.graph import Graph, digest
 from gamlp.graph.datasets.loading import load
 from gamlp.io import write_json
-from gamlp.propagation import HopStore, LocalEngine
+from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import hops_for, prepare, prepare_split
 from gamlp.run.resources import Resources
@@ -114,7 +114,7 @@ class Bench:
         """All rows, once for every operator; splits share them."""
         plan = plan_of(recipe, labels=False).model_copy(update={"rows": "all"})
         place = self.work / "hops" / f"{graph.name}-{digest(plan.model_dump(exclude={'labels'}))}"
-        return LocalEngine(threads=self.resources.threads).propagate(graph, plan, place)
+        return LocalPropagator(threads=self.resources.threads).propagate(graph, plan, place)
 
     def twitch(self, name: str) -> dict[str, Any]:
         """Trained on one country, chosen on another, tested on the others; each is a graph of its own."""

@@ -21,13 +21,13 @@ import json, sys, time
 from pathlib import Path
 from gamlp.graph import Graph
 from gamlp.io.memory import anonymous_memory
-from gamlp.propagation import FeatureSignal, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, LocalPropagator, Plan
 
 graph, store, memory, dtype = sys.argv[1:]
 base = anonymous_memory()
 begun = time.perf_counter()
 plan = Plan(features=FeatureSignal(hops=5, dtype=dtype))
-found = LocalEngine(memory=int(memory) or None).propagate(Graph.open(graph), plan, Path(store))
+found = LocalPropagator(memory=int(memory) or None).propagate(Graph.open(graph), plan, Path(store))
 written = time.perf_counter() - begun
 assert found.damaged() == []
 seconds = time.perf_counter() - begun

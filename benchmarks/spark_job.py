@@ -22,7 +22,7 @@ import numpy as np
 from gamlp.graph import Graph
 from gamlp.io import Workers
 from gamlp.progress import Progress
-from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Operator, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LocalPropagator, Operator, Plan
 from gamlp.spark.engine import LIGHT_JAVA, SparkPropagator
 from gamlp.spark.sessions import SparkSettings, session
 from spark_usage import Usage, usage
@@ -82,7 +82,7 @@ def local(graph: Graph, work: Path, blocks: int, hops: int) -> list[float]:
             tell(stage=last[0], **now.since(last[1]))
         last = (stage, now)
 
-    return _some(LocalEngine(threads=2).propagate(graph, plan, work / "store", hear))
+    return _some(LocalPropagator(threads=2).propagate(graph, plan, work / "store", hear))
 
 
 def shuffled(graph: Graph, work: Path, blocks: int, hops: int, *, packed: bool) -> list[float]:

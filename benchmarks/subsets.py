@@ -24,13 +24,13 @@ _JOB = """
 import json, sys, time
 from pathlib import Path
 from gamlp.graph import Graph
-from gamlp.propagation import FeatureSignal, LocalEngine, Operator, Plan
+from gamlp.propagation import FeatureSignal, LocalPropagator, Operator, Plan
 
 graph, store, memory, dtype, subsets = sys.argv[1:]
 begun = time.perf_counter()
 features = FeatureSignal(hops=5, operator=Operator(r=0.0, loops=False), dtype=dtype)
 plan = Plan(features=features, subsets=tuple(tuple(subset) for subset in json.loads(subsets)))
-found = LocalEngine(memory=int(memory)).propagate(Graph.open(graph), plan, Path(store))
+found = LocalPropagator(memory=int(memory)).propagate(Graph.open(graph), plan, Path(store))
 seconds = time.perf_counter() - begun
 size = sum(file.bytes for _, file in found.files())
 status = Path("/proc/self/status").read_text()  # ru_maxrss would begin with the parent's

@@ -34,7 +34,7 @@ from gamlp.models import GAMLP, Shape
 from gamlp.models.attention import RecursiveAttention
 from gamlp.models.sgc import SGC
 from gamlp.models.sign import SIGN
-from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LocalPropagator, Plan
 from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.checkpoint import TrainingState
@@ -214,7 +214,7 @@ def _store(size: Size, work: Path) -> HopStore:
     graph, store = work / "graph", work / "store"
     if not store.exists():
         communities(graph, nodes=size.rows, edges=size.edges, features=size.features, classes=size.classes)
-        LocalEngine().propagate(Graph.open(graph), Plan(features=FeatureSignal(hops=max(size.hops))), store)
+        LocalPropagator().propagate(Graph.open(graph), Plan(features=FeatureSignal(hops=max(size.hops))), store)
     return HopStore.open(store)
 
 

@@ -113,6 +113,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder, complexity.measure(table(), Work(folder))
 
 
+@pytest.mark.slow
 def test_real_points(measured: tuple[Path, dict[str, Any]]) -> None:
     folder, result = measured
     assert result["complete"] and result["refused"] == {}
@@ -187,6 +188,7 @@ def test_recipes_of_the_shipped_table_are_grown_as_asked(tmp_path: Path) -> None
         complexity.GrowthPlan.of(table_of("complexity"), Work(tmp_path, methods=("XGC",)))
 
 
+@pytest.mark.slow
 def test_pages_and_figure(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     pages = complexity.render(table(), measured[1])
     assert [len(rows) for _, _, rows in pages] == [1, 1, 1, 1]

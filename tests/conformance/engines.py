@@ -11,8 +11,8 @@ from typing import Any
 
 from gamlp.io import Workers
 from gamlp.progress import Progress
-from gamlp.propagation import LocalEngine, Propagator
-from gamlp.propagation.blocks import BlockEngine
+from gamlp.propagation import LocalPropagator, Propagator
+from gamlp.propagation.blocks import BlockPropagator
 from gamlp.propagation.passes import FIXED
 
 # Room for eight columns of a small graph: everything else must go through several column blocks.
@@ -20,7 +20,7 @@ TINY = FIXED + 20 * 64 + 2 * 64 * 8 * 4
 
 
 @dataclass(frozen=True)
-class BlocksHere(BlockEngine):
+class BlocksHere(BlockPropagator):
     """The tasks of the Spark engine, each shipped and answered as Spark does it, in this process and in any order."""
 
     @contextmanager
@@ -38,11 +38,11 @@ def _one_after_the_other(
 
 
 ENGINES: dict[str, Callable[[], Propagator]] = {
-    "local": lambda: LocalEngine(),
-    "local, one thread": lambda: LocalEngine(threads=1),
-    "local, five threads": lambda: LocalEngine(threads=5),
-    "local, out of core": lambda: LocalEngine(memory=TINY, threads=2),
-    "local, checkpoint each hop": lambda: LocalEngine(checkpoint_seconds=0.0),
+    "local": lambda: LocalPropagator(),
+    "local, one thread": lambda: LocalPropagator(threads=1),
+    "local, five threads": lambda: LocalPropagator(threads=5),
+    "local, out of core": lambda: LocalPropagator(memory=TINY, threads=2),
+    "local, checkpoint each hop": lambda: LocalPropagator(checkpoint_seconds=0.0),
     "blocks": lambda: BlocksHere(),
     "blocks, little memory": lambda: BlocksHere(memory=6000),  # needed rows come some sources at a time
 }

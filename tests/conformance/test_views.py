@@ -6,13 +6,13 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gamlp.graph import view_of
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan, Propagator
 from tests.conformance.test_hops import close
-from tests.conformance.typed_graphs import TARGET, TypedCase, typed_cases
+from tests.conformance.typed_graphs import TARGET, CaseRelation, TypedCase, typed_cases
 
 some = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SUBSETS = (
@@ -81,10 +81,20 @@ def test_types_of_one_width_share_a_signal_and_labels_go_along(
     assert np.array_equal(hops.target, case.labels)
 
 
+def _far_from_zero() -> TypedCase:
+    """Two types whose columns have a mean that is large beside their deviation."""
+    random = np.random.default_rng(1)
+    papers, authors = random.normal(1e6, 1.0, (7, 2)), random.normal(-1e6, 1.0, (5, 2))
+    features = {TARGET: papers.astype(np.float32), "author": authors.astype(np.float32)}
+    writes = CaseRelation("writes", "author", TARGET, [(index % 5, index) for index in range(7)])
+    return TypedCase({TARGET: 7, "author": 5}, features, [writes], np.zeros(7, np.int32), np.ones(7, np.int8))
+
+
 @some
 @given(
     case=typed_cases(one_width=True), scaling=st.sampled_from(["row", "l2", "standard"]), subset=st.sampled_from(EVERY)
 )
+@example(case=_far_from_zero(), scaling="standard", subset=("writes",))
 def test_each_type_is_scaled_by_its_own_rows(
     engine: Propagator, case: TypedCase, scaling: str, subset: tuple[str, ...]
 ) -> None:

@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.explanation.nodes import NodeExplanation, explain_nodes
 from gamlp.graph import Graph, Ids, Labels, Split
 from gamlp.models.shape import Shape
-from gamlp.propagation import HopStore, LocalEngine
+from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.rows import plan_of
@@ -59,7 +59,7 @@ def explained(made: Bundle, on: Graph, folder: Path, rows: np.ndarray, **options
 
 
 def stored(made: Bundle, on: Graph, folder: Path) -> HopStore:
-    return LocalEngine().propagate(on, plan_of(made.recipe), folder / "hops")
+    return LocalPropagator().propagate(on, plan_of(made.recipe), folder / "hops")
 
 
 def dense(on: Graph) -> np.ndarray:

@@ -14,7 +14,7 @@ from gamlp.explanation.weights import degree_bounds, grouped_hops, weights_by_cl
 from gamlp.graph import Graph, Labels, Split
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.shape import HopWeights, Shape
-from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 from gamlp.training.batches import HopRows
 
 
@@ -25,7 +25,7 @@ def source(tmp_path: Path) -> tuple[HopRows, np.ndarray]:
     split = Split.of(200, train=np.arange(50), valid=[], test=[])
     graph = Graph.from_arrays(edges, random.normal(size=(200, 6)), random.integers(0, 3, 200), split=split)
     plan = Plan(features=FeatureSignal(hops=3), labels=LabelSignal(hops=2))
-    store = LocalEngine().propagate(graph, plan, tmp_path / "hops")
+    store = LocalPropagator().propagate(graph, plan, tmp_path / "hops")
     return HopRows(store, np.arange(200), 3, 2), graph.relation.degrees()
 
 
@@ -90,7 +90,7 @@ def test_true_classes_of_labelled_nodes_only(tmp_path: Path) -> None:
     edges = random.integers(0, 60, (2, 150))
     labels = np.where(np.arange(60) < 20, random.integers(0, 2, 60), -1)
     graph = Graph.from_arrays(edges, random.normal(size=(60, 4)), Labels(labels.astype(np.int32), ("a", "b")))
-    store = LocalEngine().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "hops")
+    store = LocalPropagator().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "hops")
     rows, model = HopRows(store, np.arange(60), 2), GAMLP(Shape(4, 2, 2), hidden=8, beta=0)
     true, predicted = (weights_by_class(model, rows, ("a", "b"), by=by) for by in ("true", "predicted"))
     assert true is not None and [part.rows for part in true.classes] == np.bincount(labels[:20]).tolist()
@@ -106,7 +106,7 @@ def test_a_node_of_many_labels_is_in_each_of_its_classes(tmp_path: Path) -> None
     graph = Graph.from_arrays(
         random.integers(0, 50, (2, 120)), random.normal(size=(50, 4)), Labels(values, ("a", "b", "c"))
     )
-    store = LocalEngine().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "hops")
+    store = LocalPropagator().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "hops")
     rows, model = HopRows(store, np.arange(50), 2), GAMLP(Shape(4, 3, 2), hidden=8, beta=0).eval()
     x = torch.from_numpy(rows.gather(np.arange(50))[0])
     weights, probabilities = model.hop_weights(x).features, torch.sigmoid(model(x)).detach().numpy()

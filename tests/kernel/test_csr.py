@@ -192,3 +192,16 @@ def test_add_up_never_writes_outside() -> None:
         pytest.skip("the kernel is absent")
     with pytest.raises(IndexError, match="outside"):
         add_up(np.array([0, -1], np.int32), None, np.zeros(3))
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**31 - 1, 2**40])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_an_error_in_any_thread_reaches_the_caller(wrong: int, threads: int) -> None:
+    """The last edge is read by the last thread: an exception that left it there would end the process."""
+    rows, columns = np.arange(1000), np.arange(1000) + 1
+    columns[-1] = wrong
+    sentence = f"neighbour {wrong} is not a node number from 0 to 2147483646"
+    with pytest.raises(ValueError, match=sentence):
+        build_csr(rows, columns, start=0, stop=1000, symmetric=False, threads=threads)
+    with pytest.raises(ValueError, match=sentence):
+        _build_with_numpy(rows, columns, None, 0, 1000, False, True)

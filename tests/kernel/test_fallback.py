@@ -14,7 +14,7 @@ import pytest
 
 from gamlp.graph import Graph, Split
 from gamlp.kernel import HopTask, build_csr, hop, scale
-from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan
 from tests.conformance import dense
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +33,7 @@ def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys.modules[f"gamlp.kernel.{module}"], "native", lambda: None)
 
 
+@pytest.mark.slow
 def test_the_command_line_works_and_warns_once(tmp_path: Path) -> None:
     words = ["-m", "gamlp.cli.main", "propagate", "digits", "--hops", "3", "--label-folds", "2", "--out"]
     ran = run(*words, str(tmp_path / "torch"))
@@ -83,7 +84,7 @@ def test_hops_are_powers_of_the_dense_operator(
     )
     first = np.zeros((30, 3))
     first[np.arange(10), labels[:10]] = 1
-    found = LocalEngine(threads=2).propagate(graph, plan, tmp_path / "store").gather(np.arange(22))
+    found = LocalPropagator(threads=2).propagate(graph, plan, tmp_path / "store").gather(np.arange(22))
     limit = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype] * np.abs(x).max()
     assert np.abs(found.x[:, 0] - dense.hops(matrix, x, 3)[:22]).max() < limit
     assert np.abs(found.y[:, 0] - dense.hops(matrix, first, 2)[:22]).max() < limit
@@ -127,6 +128,7 @@ def test_overflow_is_counted_as_the_kernel_counts_it(no_kernel: None) -> None:
     assert scale(values, "float32", into, "bfloat16") == 0
 
 
+@pytest.mark.slow
 def test_read_only_features_are_taken_without_a_second_warning(tmp_path: Path) -> None:
     Graph.from_arrays([[0, 1], [1, 2]], np.eye(3)).save(tmp_path / "graph")
     ran = run("-m", "gamlp.cli.main", "propagate", str(tmp_path / "graph"), "--out", str(tmp_path / "store"))

@@ -153,22 +153,63 @@ def test_sums_beyond_float16_are_counted(baseline: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "sentence"),
     [
-        pytest.param(lambda t: replace(t, src=t.src[:, :12], dst=t.dst[:, :12]), id="width not of 8"),
-        pytest.param(lambda t: replace(t, dst=np.zeros((NODES, 24), np.float32)), id="other width of dst"),
-        pytest.param(lambda t: replace(t, dst=t.dst[: STOP - 1]), id="too few rows of dst"),
-        pytest.param(lambda t: replace(t, src=t.src[: STOP - 1]), id="too few rows of src"),
-        pytest.param(lambda t: replace(t, storage="float16"), id="storage of another size"),
-        pytest.param(lambda t: replace(t, factors=t.factors[: STOP - 1]), id="too few factors"),
-        pytest.param(lambda t: replace(t, weights=np.ones(3, np.float32)), id="too few weights"),
-        pytest.param(lambda t: replace(t, src=t.src.T, dst=t.dst.T), id="columns apart"),
-        pytest.param(lambda t: replace(t, rows=np.array([START, START + 1])), id="fewer rows than asked for"),
+        pytest.param(
+            lambda t: replace(t, src=t.src[:, :12], dst=t.dst[:, :12]),
+            "src has 12 columns and dst has 12: they must have as many, a multiple of 8",
+            id="width not of 8",
+        ),
+        pytest.param(
+            lambda t: replace(t, dst=np.zeros((NODES, 24), np.float32)),
+            "src has 16 columns and dst has 24: they must have as many",
+            id="other width of dst",
+        ),
+        pytest.param(
+            lambda t: replace(t, dst=t.dst[: STOP - 1]), "dst has 30 rows, and 31 are written", id="too few rows of dst"
+        ),
+        pytest.param(
+            lambda t: replace(t, src=t.src[: STOP - 1]),
+            "src has 30 rows, and the block ends at 31",
+            id="too few rows of src",
+        ),
+        pytest.param(
+            lambda t: replace(t, storage="float16"),
+            "src holds float32, which cannot be read as float16",
+            id="storage of another size",
+        ),
+        pytest.param(
+            lambda t: replace(t, factors=t.factors[: STOP - 1]),
+            "there are 30 factors, and the block ends at 31",
+            id="too few factors",
+        ),
+        pytest.param(
+            lambda t: replace(t, weights=np.ones(3, np.float32)),
+            r"there are 3 weights for \d+ neighbours",
+            id="too few weights",
+        ),
+        pytest.param(
+            lambda t: replace(t, src=t.src.T, dst=t.dst.T),
+            "columns of src must lie side by side, not 16 apart",
+            id="columns apart",
+        ),
+        pytest.param(
+            lambda t: replace(t, rows=np.array([START, START + 1])),
+            r"rows 0\.\.22 are not among the 2 rows there are",
+            id="fewer rows than asked for",
+        ),
     ],
 )
-def test_misuse_of_a_hop_raises(wrong: Any) -> None:
-    with pytest.raises((ValueError, TypeError)):
+def test_misuse_of_a_hop_raises(wrong: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
         hop(wrong(make_task(16)), 0, STOP - START)
+
+
+def test_a_hop_takes_its_arguments_by_name() -> None:
+    module, task = native(), make_task(16)
+    assert module is not None
+    with pytest.raises(TypeError):
+        module.hop(task.offsets, task.neighbours, None, None, None, START, 0, 2, True, task.src, task.dst, 0)
 
 
 @pytest.mark.parametrize(("begin", "end"), [(-1, 5), (0, STOP - START + 1)])

@@ -19,7 +19,7 @@ from gamlp.peers.hops import prepare_task, store_probabilities
 from gamlp.peers.labels import _predicted, _with_predictions
 from gamlp.peers.registry import METHODS, method, recipe_for, run
 from gamlp.peers.smoothing import correct_and_smooth
-from gamlp.propagation import LabelSignal, LocalEngine, Operator, Plan
+from gamlp.propagation import LabelSignal, LocalPropagator, Operator, Plan
 from gamlp.recipe import Recipe
 from gamlp.run.source import Source
 from gamlp.run.training import train
@@ -133,7 +133,7 @@ def test_soft_labels_are_propagated_beside_training_labels_fold_by_fold(graph: G
     assert graph.nodes.labels is not None and graph.nodes.split is not None
     spoken = replace(graph, node_types={"node": replace(graph.nodes, features=Features(said))})
     signal = LabelSignal(hops=3, operator=Operator(r=0.3), folds=4, soft=True)
-    store = LocalEngine().propagate(spoken, Plan(features=None, labels=signal), tmp_path / "soft")
+    store = LocalPropagator().propagate(spoken, Plan(features=None, labels=signal), tmp_path / "soft")
     train, matrix = graph.nodes.split.train, dense(graph, 0.3)
     truth = np.eye(CLASSES)[graph.nodes.labels.values]
     first = said.astype(np.float64)
@@ -150,7 +150,7 @@ def test_soft_labels_are_propagated_beside_training_labels_fold_by_fold(graph: G
         assert np.abs(found - wanted)[folds == fold].max() < 1e-5
     with pytest.raises(GamlpError, match="soft labels of 3 columns for 4 classes"):
         four = spoken.with_targets(labels=Labels(graph.nodes.labels.values, ("a", "b", "c", "d")))
-        LocalEngine().propagate(four, Plan(features=None, labels=signal), tmp_path / "wrong")
+        LocalPropagator().propagate(four, Plan(features=None, labels=signal), tmp_path / "wrong")
 
 
 def test_a_training_row_never_meets_its_own_label_in_a_later_round(graph: Graph, tmp_path: Path) -> None:
@@ -231,6 +231,7 @@ def test_on_cora_label_propagation_beats_the_majority_by_thirty_points(data_dir:
     assert report.test["score"] > _majority(graph) + 0.30
 
 
+@pytest.mark.slow
 def test_on_cora_correct_and_smooth_is_at_least_five_points_better_than_its_base(
     data_dir: Path, tmp_path: Path
 ) -> None:
@@ -247,6 +248,7 @@ def test_on_cora_smoothing_sgc_loses_at_most_two_points(data_dir: Path, tmp_path
     assert found.test["score"] > base.test["score"] - 0.02
 
 
+@pytest.mark.slow
 def test_on_cora_label_reuse_beats_the_majority_by_forty_points(data_dir: Path, tmp_path: Path) -> None:
     graph = load("cora", data_dir)
     quick = recipe_for("label-reuse", "cora").changed({"training.epochs": 20, "training.reuse": 1})

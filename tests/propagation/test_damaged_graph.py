@@ -9,7 +9,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split
-from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Operator, Plan, hops_in_memory
+from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Operator, Plan, hops_in_memory
 
 NODES = 300
 
@@ -46,7 +46,7 @@ def test_a_neighbour_that_is_no_node_is_told(
     damage(folder / "relations/edge/00000/neighbours.npy", 40, wrong)
     plan = Plan(features=FeatureSignal(hops=1, operator=Operator(loops=False)), rows=rows)
     with pytest.raises(GamlpError, match=f"damaged: neighbour {wrong} is not one of 300 nodes; verify .* gamlp info"):
-        LocalEngine(threads=2).propagate(Graph.open(folder), plan, tmp_path / "store")
+        LocalPropagator(threads=2).propagate(Graph.open(folder), plan, tmp_path / "store")
     with pytest.raises(GamlpError, match="damaged"):
         hops_in_memory(Graph.open(folder), FeatureSignal(hops=2))
 
@@ -57,14 +57,14 @@ def test_offsets_that_do_not_ascend_are_told(tmp_path: Path, weighted: bool, at:
     folder = saved(tmp_path / "graph", False, weighted)
     damage(folder / "relations/edge/00000/offsets.npy", at, wrong)
     with pytest.raises(GamlpError, match="damaged: its offsets do not ascend; verify"):
-        LocalEngine().propagate(Graph.open(folder), Plan(features=FeatureSignal(hops=1)), tmp_path / "store")
+        LocalPropagator().propagate(Graph.open(folder), Plan(features=FeatureSignal(hops=1)), tmp_path / "store")
 
 
 def test_a_training_label_beyond_the_classes_is_told(tmp_path: Path) -> None:
     folder = saved(tmp_path / "graph", False, False)
     damage(folder / "nodes/node/labels.npy", 3, 77)
     with pytest.raises(GamlpError, match="damaged: label 77 of 3 classes"):
-        LocalEngine().propagate(Graph.open(folder), Plan(labels=LabelSignal(hops=1)), tmp_path / "store")
+        LocalPropagator().propagate(Graph.open(folder), Plan(labels=LabelSignal(hops=1)), tmp_path / "store")
 
 
 def test_neighbours_are_looked_at_again_in_a_resumed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_neighbours_are_looked_at_again_in_a_resumed_run(tmp_path: Path, monkeyp
     plan = Plan(features=FeatureSignal(hops=4))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(moving.PassRun, "_sum_rows", stop_at_three)
-        LocalEngine(checkpoint_seconds=0.0).propagate(Graph.open(folder), plan, tmp_path / "store")
+        LocalPropagator(checkpoint_seconds=0.0).propagate(Graph.open(folder), plan, tmp_path / "store")
     damage(folder / "relations/edge/00000/neighbours.npy", 40, 10**6)
     with pytest.raises(GamlpError, match="damaged: neighbour 1000000"):
-        LocalEngine().propagate(Graph.open(folder), plan, tmp_path / "store")
+        LocalPropagator().propagate(Graph.open(folder), plan, tmp_path / "store")

@@ -11,10 +11,10 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, digest, fingerprint
-from gamlp.propagation import FeatureSignal, LocalEngine, Plan, Statistics, feature_statistics, hops_in_memory
+from gamlp.propagation import FeatureSignal, LocalPropagator, Plan, Statistics, feature_statistics, hops_in_memory
 from gamlp.propagation.signals import resolve
 
-ENGINE = LocalEngine(threads=1)
+ENGINE = LocalPropagator(threads=1)
 
 
 def make_graph(seed: int = 0, count: int = 40) -> Graph:
@@ -50,6 +50,13 @@ def test_another_graphs_statistics_scale_this_one(tmp_path: Path) -> None:
     assert np.allclose(found[0], expected, rtol=1e-5, atol=1e-6)
     stored = ENGINE.propagate(whole, plan(given), tmp_path / "store").gather(np.arange(40)).x[:, 0]
     assert np.allclose(np.moveaxis(stored, 1, 0), found, rtol=1e-5, atol=1e-6)
+
+
+def test_hops_in_memory_keep_the_digits_of_a_column_far_from_zero() -> None:
+    x = (np.random.default_rng(2).normal(size=(40, 3)) + np.array([1e6, -1e6, 0.0])).astype(np.float32)
+    wide = x.astype(np.float64)
+    found = hops_in_memory(Graph.from_arrays([[0, 1], [1, 2]], x), plan(None).features)[0]
+    assert np.abs(found - (wide - wide.mean(0)) / wide.std(0)).max() < 1e-6
 
 
 def test_a_graphs_own_statistics_give_the_same_bytes_as_none() -> None:

@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Split
 from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.models.shape import Shape
-from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LocalPropagator, Plan
 from gamlp.recipe import Recipe
 from gamlp.run.prediction_table import batch_probabilities, choose_rows, class_columns, write_predictions
 from gamlp.training.bundle import Bundle, make_model
@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> HopStore:
     split = Split.of(90, train=np.arange(30), valid=np.arange(30, 40), test=np.arange(40, 60))
     labels = np.where(np.arange(90) < 70, np.arange(90) % 3, -1)
     graph = Graph.from_arrays(random.integers(0, 90, (2, 300)), random.normal(size=(90, 5)), labels, split=split)
-    return LocalEngine().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "hops")
+    return LocalPropagator().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / "hops")
 
 
 def test_batches_change_nothing(store: HopStore) -> None:
@@ -152,7 +152,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph of 400,000 nodes, its hops and a model of many classes."""
     place = tmp_path_factory.mktemp("planted")
     graph = communities(place / "graph", nodes=400_000, edges=400_000, features=8, classes=CLASSES)
-    LocalEngine().propagate(graph, Plan(features=FeatureSignal(hops=1)), place / "hops")
+    LocalPropagator().propagate(graph, Plan(features=FeatureSignal(hops=1)), place / "hops")
     bundle_for(8, tuple(f"class {number}" for number in range(CLASSES)), hops=1).save(place / "bundle")
     return place
 

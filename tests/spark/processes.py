@@ -17,7 +17,7 @@ import psutil
 
 from gamlp.graph import Graph, Split
 from gamlp.io import Place
-from gamlp.propagation import LocalEngine
+from gamlp.propagation import LocalPropagator
 from tests.spark.driver import PLAN
 from tests.spark.standalone import QUICK_JAVA
 
@@ -164,5 +164,5 @@ def save_graph(folder: Path, nodes: int = 900) -> Path:
 
 def local_bytes(graph: Path, store: Path) -> dict[str, str]:
     """What the local engine writes for the driver's plan."""
-    LocalEngine(threads=1).propagate(Graph.open(graph), PLAN, store)
+    LocalPropagator(threads=1).propagate(Graph.open(graph), PLAN, store)
     return fingerprints(store)

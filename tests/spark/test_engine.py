@@ -13,7 +13,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split
 from gamlp.graph.datasets.loading import open_or_load
 from gamlp.io import Place
-from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan
 from gamlp.spark.engine import SparkPropagator
 from tests.conformance import dense
 
@@ -55,7 +55,7 @@ def bytes_of(store: str | Path | Place) -> dict[str, str]:
     ids=["both", "halves, folds", "standard", "operators", "no hops"],
 )
 def test_the_store_is_the_local_engines(spark: Any, graph: Graph, plan: Plan, tmp_path: Path) -> None:
-    LocalEngine().propagate(graph, plan, tmp_path / "local")
+    LocalPropagator().propagate(graph, plan, tmp_path / "local")
     for blocks in (1, 5):
         SparkPropagator(blocks=blocks).propagate(graph, plan, tmp_path / str(blocks))
         assert bytes_of(tmp_path / str(blocks)) == bytes_of(tmp_path / "local")
@@ -86,7 +86,7 @@ def test_a_finished_store_is_left_as_it_is_and_other_plans_are_refused(
     SparkPropagator(blocks=2).propagate(graph, plan, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npy")}
     SparkPropagator(blocks=4).propagate(graph, plan, tmp_path)
-    LocalEngine().propagate(graph, plan, tmp_path)
+    LocalPropagator().propagate(graph, plan, tmp_path)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npy")} == before
     with pytest.raises(GamlpError, match="holds 2 hops of features where 3 are asked for"):
         SparkPropagator().propagate(graph, Plan(features=FeatureSignal(hops=3)), tmp_path)
@@ -98,7 +98,7 @@ def test_an_interrupted_run_goes_on_after_its_last_whole_hop(
     import gamlp.spark.engine as engine
 
     plan, run = Plan(features=FeatureSignal(hops=4), labels=LabelSignal(hops=4), rows="split"), engine.run_tasks
-    LocalEngine().propagate(graph, plan, tmp_path / "local")
+    LocalPropagator().propagate(graph, plan, tmp_path / "local")
     stages: list[str] = []
 
     def until_hop_three(spark: Any, work: Any, numbers: Any, stage: str, *rest: Any) -> Any:
@@ -132,7 +132,7 @@ def test_graph_and_store_may_lie_in_an_object_store(spark: Any, s3_bucket: str, 
     for path in sorted(path for path in graph.folder.rglob("*") if path.is_file()):
         (place / path.relative_to(graph.folder).as_posix()).put_file(path)
     plan = Plan(features=FeatureSignal(hops=2, scaling="standard"), labels=LabelSignal(hops=2, folds=2), rows="split")
-    LocalEngine().propagate(graph, plan, tmp_path / "local")
+    LocalPropagator().propagate(graph, plan, tmp_path / "local")
     remote = Graph.open(place)
     assert remote.nodes.features is not None and graph.nodes.features is not None
     assert np.array_equal(np.asarray(remote.nodes.features.values), graph.nodes.features.values)
@@ -148,7 +148,7 @@ def test_graph_and_store_may_lie_in_an_object_store(spark: Any, s3_bucket: str, 
     }
     assert store.damaged() == [] and "work" not in store.place.names() and "plan.json" not in store.place.names()
     with pytest.raises(GamlpError, match="is a URL, and the local engine writes to a folder"):
-        LocalEngine().propagate(graph, plan, f"{s3_bucket}/other")
+        LocalPropagator().propagate(graph, plan, f"{s3_bucket}/other")
 
 
 def test_too_few_blocks_for_the_memory_are_told_with_the_option(spark: Any, graph: Graph, tmp_path: Path) -> None:
@@ -175,6 +175,6 @@ def test_progress_comes_from_sparks_status(spark: Any, graph: Graph, tmp_path: P
 def test_cora_is_the_local_engines(spark: Any, data_dir: Path, tmp_path: Path) -> None:
     graph = open_or_load("cora", data_dir)
     plan = Plan(features=FeatureSignal(hops=4, scaling="row"), labels=LabelSignal(hops=3))
-    LocalEngine().propagate(graph, plan, tmp_path / "local")
+    LocalPropagator().propagate(graph, plan, tmp_path / "local")
     SparkPropagator(blocks=4).propagate(graph, plan, tmp_path / "spark")
     assert bytes_of(tmp_path / "spark") == bytes_of(tmp_path / "local")

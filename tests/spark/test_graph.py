@@ -81,7 +81,7 @@ def test_vectors_of_spark_ml_and_names_of_columns(spark, tmp_path):
 
 
 def test_local_engine_and_training_work_on_it(spark, tmp_path):
-    from gamlp.propagation import FeatureSignal, HopStore, LocalEngine, Plan
+    from gamlp.propagation import FeatureSignal, HopStore, LocalPropagator, Plan
 
     tables = random_tables(5, "text", 60, 400, weighted=True, lists=True)
     edges, nodes = tables.write(tmp_path / "t", "parquet")
@@ -90,7 +90,7 @@ def test_local_engine_and_training_work_on_it(spark, tmp_path):
     hops = []
     for name in ("local", "spark"):
         graph = Graph.open(tmp_path / name)
-        LocalEngine().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / f"{name}.hops")
+        LocalPropagator().propagate(graph, Plan(features=FeatureSignal(hops=2)), tmp_path / f"{name}.hops")
         hops.append(HopStore.open(tmp_path / f"{name}.hops").gather(np.arange(60)))
     assert np.array_equal(hops[0].x, hops[1].x) and hops[0].x.shape[2] == 3
     graphs = [Graph.open(tmp_path / name) for name in ("local", "spark")]

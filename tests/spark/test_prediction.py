@@ -16,7 +16,7 @@ import torch
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Split
 from gamlp.models.shape import Shape
-from gamlp.propagation import HopStore, LocalEngine
+from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.run.prediction_table import batch_probabilities, choose_rows, write_predictions
 from gamlp.run.resources import Resources
@@ -59,7 +59,7 @@ def bundle_of(multi_label: bool = False, **model: Any) -> Bundle:
 
 def hops_of(graph: Graph, folder: Path, **propagation: Any) -> HopStore:
     plan = plan_of(Recipe.of({**RECIPE, "propagation": RECIPE["propagation"] | propagation}))
-    return LocalEngine().propagate(graph, plan, folder / "hops")
+    return LocalPropagator().propagate(graph, plan, folder / "hops")
 
 
 @pytest.fixture

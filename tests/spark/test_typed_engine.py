@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 from gamlp.spark.engine import SparkPropagator
 from tests.conformance.test_bytes import fingerprints
 from tests.propagation.typed import SUBSETS, typed_graph
@@ -19,6 +19,6 @@ def test_views_are_the_local_engines(spark: Any, tmp_path: Path) -> None:
         subsets=SUBSETS[1:3],
         separate_types=True,
     )
-    LocalEngine().propagate(graph, plan, tmp_path / "local")
+    LocalPropagator().propagate(graph, plan, tmp_path / "local")
     SparkPropagator(blocks=3).propagate(graph, plan, tmp_path / "spark")
     assert fingerprints(tmp_path / "spark") == fingerprints(tmp_path / "local")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from gamlp.graph import Graph, Labels, Split
-from gamlp.propagation import HopStore, LocalEngine
+from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.run.resources import Resources
@@ -83,7 +83,7 @@ def trained(prepared: Prepared, seed: int = 0, **machine: Any) -> Fitted:
 
 
 def store_of(graph: Graph, folder: Path, recipe: Recipe = RECIPE) -> HopStore:
-    return LocalEngine(threads=1).propagate(graph, plan_of(recipe), folder)
+    return LocalPropagator(threads=1).propagate(graph, plan_of(recipe), folder)
 
 
 def hop_rows(store: HopStore, role: str, recipe: Recipe = RECIPE) -> HopRows:

@@ -12,7 +12,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.peers.contract import Workspace
 from gamlp.peers.registry import run
-from gamlp.propagation import HopStore, LocalEngine
+from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.run.evaluation import evaluate_rows
 from gamlp.run.preparation import hops_for, prepare, prepare_split
@@ -49,7 +49,7 @@ def test_every_operator_is_a_channel_in_the_order_of_the_recipe(tmp_path: Path) 
 
 def test_splits_share_the_channels_of_one_store_and_bundles_read_them_back(tmp_path: Path) -> None:
     graph = make_graph()
-    features = LocalEngine(threads=1).propagate(graph, plan_of(XL, labels=False), tmp_path / "features")
+    features = LocalPropagator(threads=1).propagate(graph, plan_of(XL, labels=False), tmp_path / "features")
     shared = prepare_split(graph, XL, features, tmp_path / "labels")
     alone = prepare(graph, XL, tmp_path / "alone", resources=ONE_THREAD)
     assert np.array_equal(shared.train.gather(np.arange(5))[0], alone.train.gather(np.arange(5))[0])
@@ -64,11 +64,11 @@ def test_splits_share_the_channels_of_one_store_and_bundles_read_them_back(tmp_p
 
 def test_a_store_of_one_operator_is_refused_and_then_added_to(tmp_path: Path) -> None:
     graph, one = make_graph(), XL.changed({"propagation.also_r": []})
-    store = LocalEngine(threads=1).propagate(graph, plan_of(one), tmp_path)
+    store = LocalPropagator(threads=1).propagate(graph, plan_of(one), tmp_path)
     before = rows_of(store, one, np.arange(9)).gather(np.arange(9))[0]
     with pytest.raises(GamlpError, match=r"no hops of features with r 0\.0"):
         from_store(store, XL)
-    store = LocalEngine(threads=1).propagate(graph, plan_of(XL), tmp_path)
+    store = LocalPropagator(threads=1).propagate(graph, plan_of(XL), tmp_path)
     after = rows_of(from_store(store, XL).store, XL, np.arange(9)).gather(np.arange(9))[0]
     assert np.array_equal(after[:, :1], before) and after.shape[1] == 3
     assert [name.partition("-")[0] for name in store.manifest.signals] == ["features"] * 3

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gamlp.graph import Graph, Labels, Split
-from gamlp.propagation import FeatureSignal, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, LocalPropagator, Plan
 from gamlp.run.evaluation import evaluate_rows
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.scores import evaluate, full_report, loss_of, to_probabilities
@@ -37,7 +37,7 @@ def batches_of(folder: Path, logits: np.ndarray, labels: Labels, size: int = 16,
     count = len(logits)
     split = Split.of(count, train=[], valid=[], test=np.arange(count))
     graph = Graph.from_arrays(np.zeros((2, 0), np.int64), logits.astype(np.float32), labels, split=split)
-    store = LocalEngine(threads=1).propagate(graph, Plan(features=FeatureSignal(hops=0)), folder)
+    store = LocalPropagator(threads=1).propagate(graph, Plan(features=FeatureSignal(hops=0)), folder)
     return Batches(HopRows(store, np.arange(count), 0), size, CPU, memory)
 
 

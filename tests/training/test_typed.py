@@ -13,7 +13,7 @@ import torch
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.folder import save_graph
-from gamlp.propagation import HopStore, LocalEngine
+from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.run.evaluation import evaluate_rows
 from gamlp.run.prediction_table import batch_probabilities
@@ -160,7 +160,7 @@ def test_a_store_by_itself_says_its_subsets(tmp_path: Path) -> None:
     graph, recipe = prepare_graph(
         planted().graph(), RECIPE.changed({"relations.subsets": [["writes"], ["cites", "writes"]]}), tmp_path
     )
-    LocalEngine(threads=1).propagate(graph, plan_of(recipe), tmp_path / "store")
+    LocalPropagator(threads=1).propagate(graph, plan_of(recipe), tmp_path / "store")
     source = open_source(str(tmp_path / "store"))
     found, _ = resolve_recipe(source, Recipe.of({"training": {"epochs": 2}}))
     assert views_of(found) == ("writes", "cites+writes") and found.relations.separate_types == "yes"

@@ -134,6 +134,9 @@ class RowShards(_Rows):
         self.dtype = np.dtype(dtype)
         self._opened: dict[int, Any] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": {}}  # who is sent an array opens its files
+
     def range(self, begin: int, end: int) -> Array:
         parts = []
         first = int(np.searchsorted(self.stops, begin, side="right"))

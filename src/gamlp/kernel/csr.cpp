@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <functional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -18,11 +22,34 @@ struct Entry {
 constexpr int64_t kBucketEntries = 1 << 15;  // 256 KiB: a bucket is sorted inside the second-level cache
 constexpr int64_t kMostBuckets = 1 << 11;
 
+// An exception in any thread reaches the caller, after all threads have ended.
 void in_parallel(int threads, const std::function<void(int)> &work) {
+    std::vector<std::exception_ptr> failures(threads);
+    auto guarded = [&](int t) {
+        try {
+            work(t);
+        } catch (...) {
+            failures[t] = std::current_exception();
+        }
+    };
     std::vector<std::thread> others;
-    for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
-    work(0);
+    others.reserve(threads);
+    int started = 1;
+    try {
+        for (; started < threads; ++started) others.emplace_back(guarded, started);
+    } catch (const std::system_error &) {  // no more threads to be had: their work is done here
+        for (int t = started; t < threads; ++t) guarded(t);
+    }
+    guarded(0);
     for (auto &thread : others) thread.join();
+    for (auto &failure : failures)
+        if (failure) std::rethrow_exception(failure);
+}
+
+void check_column(int64_t column) {
+    if (column < 0 || column >= INT32_MAX)
+        throw std::invalid_argument("neighbour " + std::to_string(column) + " is not a node number from 0 to " +
+                                    std::to_string(INT32_MAX - 1));
 }
 
 template <class Index, class Emit>
@@ -74,6 +101,7 @@ Buckets scatter(const Edges &e, int threads) {
     in_parallel(threads, [&](int t) {
         auto &mine = place[t];
         for_each_entry<Index>(e, part(t), part(t + 1), [&](int64_t r, int64_t c, int64_t i) {
+            check_column(c);
             const int64_t at = mine[r >> b.shift]++;
             b.entries[at] = {uint32_t(r), uint32_t(c)};
             if (e.weights) b.weights[at] = e.weights[i];

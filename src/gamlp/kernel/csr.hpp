@@ -21,7 +21,8 @@ struct Csr {
     std::unique_ptr<float[]> weights;       // the same, or null
 };
 
-// Unweighted duplicates merge to one entry; weighted ones add up in double, in the order of the list.
+// Unweighted duplicates merge to one entry; weighted ones add up in double, in the order of the list. A neighbour that
+// is not in [0, 2^31 - 1) is an std::invalid_argument.
 Csr build_csr(const Edges &edges, int threads);
 
 }  // namespace gamlp

@@ -27,7 +27,7 @@ def build_csr(
     """(offsets int64, neighbours int32, weights float32 or None) of the rows `start <= row < stop`.
 
     Unweighted duplicates merge to one entry; weighted ones add up in the order of the list.
-    Columns must be in [0, 2³¹-1).
+    A column outside of [0, 2³¹-1) is a ValueError.
     """
     if stop > MOST_NODES:
         raise GamlpError(f"{stop} nodes are more than this format holds", hint=f"stay below {MOST_NODES}")
@@ -60,6 +60,8 @@ def _build_with_numpy(
     keep = (rows >= start) & (rows < stop)
     if drop_loops:
         keep &= rows != columns
+    if (wrong := columns[keep & ((columns < 0) | (columns >= MOST_NODES))]).size:
+        raise ValueError(f"neighbour {wrong[0]} is not a node number from 0 to {MOST_NODES - 1}")
     key = (rows[keep].astype(np.int64) - start) << 32 | columns[keep]
     merged = None
     if weights is None:

@@ -54,20 +54,20 @@ def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
         return _hop_with_torch(task, begin, end)
     return int(
         module.hop(
-            task.offsets,
-            task.neighbours,
-            task.weights,
-            task.factors,
-            task.rows,
-            task.start,
-            begin,
-            end,
-            task.loops,
-            task.src,
-            task.dst,
-            CODES[task.storage],
-            baseline,
-            task.accumulate,
+            offsets=task.offsets,
+            neighbours=task.neighbours,
+            weights=task.weights,
+            factors=task.factors,
+            rows=task.rows,
+            start=task.start,
+            begin=begin,
+            end=end,
+            loops=task.loops,
+            src=task.src,
+            dst=task.dst,
+            storage=CODES[task.storage],
+            baseline=baseline,
+            accumulate=task.accumulate,
         )
     )
 

@@ -5,7 +5,9 @@
 #include <nanobind/stl/string.h>
 
 #include <optional>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 
 #include "csr.hpp"
 #include "hop.hpp"
@@ -48,24 +50,46 @@ auto data_or_null(const std::optional<A> &array) {
     return array ? array->data() : nullptr;
 }
 
-void check_matrix(const ConstMatrix &matrix, int storage) {
-    if (storage < 0 || storage > 2 || matrix.itemsize() != (storage == 0 ? 4 : 2))
-        throw std::invalid_argument("storage does not fit the array");
-    if (matrix.shape(1) > 1 && matrix.stride(1) != 1) throw std::invalid_argument("columns must lie side by side");
+// An std::invalid_argument, ValueError in Python, whose sentence is made of the parts.
+template <class... Parts>
+void refuse_if(bool wrong, const Parts &...parts) {
+    if (!wrong) return;
+    std::ostringstream sentence;
+    (sentence << ... << parts);
+    throw std::invalid_argument(sentence.str());
+}
+
+std::string dtype_of(const ConstMatrix &matrix) {
+    const auto code = static_cast<nb::dlpack::dtype_code>(matrix.dtype().code);
+    const char *kind = code == nb::dlpack::dtype_code::Float ? "float" : code == nb::dlpack::dtype_code::UInt ? "uint" : "int";
+    return kind + std::to_string(matrix.dtype().bits);
+}
+
+void check_matrix(const char *name, const ConstMatrix &matrix, int storage) {
+    static const char *const names[] = {"float32", "float16", "bfloat16"};
+    refuse_if(storage < 0 || storage > 2, "storage ", storage, " is none of 0 (float32), 1 (float16), 2 (bfloat16)");
+    refuse_if(matrix.itemsize() != (storage == 0 ? 4 : 2), name, " holds ", dtype_of(matrix), ", which cannot be read as ",
+              names[storage]);
+    refuse_if(matrix.shape(1) > 1 && matrix.stride(1) != 1, "columns of ", name, " must lie side by side, not ",
+              matrix.stride(1), " apart");
 }
 
 int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<Vector<float>> weights,
             std::optional<Vector<float>> factors, std::optional<Vector<int64_t>> rows, int64_t start, int64_t begin,
             int64_t end, bool loops, ConstMatrix src, Matrix dst, int storage, bool baseline, bool accumulate) {
-    check_matrix(src, storage);
-    check_matrix(ConstMatrix(dst), storage);
-    if (src.shape(1) != dst.shape(1) || src.shape(1) % gamlp::kLanes) throw std::invalid_argument("width");
-    const int64_t block = int64_t(offsets.shape(0)) - 1;
-    if (begin < 0 || end > (rows ? int64_t(rows->shape(0)) : block)) throw std::invalid_argument("rows");
-    if (int64_t(dst.shape(0)) < (rows ? end : start + end) || (loops && int64_t(src.shape(0)) < start + block))
-        throw std::invalid_argument("too few rows");
-    if (factors && int64_t(factors->shape(0)) < start + block) throw std::invalid_argument("factors");
-    if (weights && weights->shape(0) != neighbours.shape(0)) throw std::invalid_argument("weights");
+    check_matrix("src", src, storage);
+    check_matrix("dst", ConstMatrix(dst), storage);
+    refuse_if(src.shape(1) != dst.shape(1) || src.shape(1) % gamlp::kLanes, "src has ", src.shape(1),
+              " columns and dst has ", dst.shape(1), ": they must have as many, a multiple of ", gamlp::kLanes);
+    const int64_t block = int64_t(offsets.shape(0)) - 1, stop = start + block;
+    const int64_t count = rows ? int64_t(rows->shape(0)) : block, written = rows ? end : start + end;
+    refuse_if(begin < 0 || end > count, "rows ", begin, "..", end, " are not among the ", count, " rows there are");
+    refuse_if(int64_t(dst.shape(0)) < written, "dst has ", dst.shape(0), " rows, and ", written, " are written");
+    refuse_if(loops && int64_t(src.shape(0)) < stop, "src has ", src.shape(0), " rows, and the block ends at ", stop);
+    refuse_if(factors && int64_t(factors->shape(0)) < stop, "there are ", factors ? factors->shape(0) : 0,
+              " factors, and the block ends at ", stop);
+    refuse_if(weights && weights->shape(0) != neighbours.shape(0), "there are ", weights ? weights->shape(0) : 0,
+              " weights for ", neighbours.shape(0), " neighbours");
     gamlp::Hop h{offsets.data(),
                  neighbours.data(),
                  data_or_null(weights),
@@ -88,13 +112,15 @@ int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<V
 
 int64_t scale(ConstMatrix src, int in, Matrix dst, int out, std::optional<Vector<int64_t>> rows,
               std::optional<Vector<float>> row_factors, std::optional<Vector<float>> column_factors, bool baseline) {
-    check_matrix(src, in);
-    check_matrix(ConstMatrix(dst), out);
-    const size_t count = dst.shape(0), width = dst.shape(1);
-    if (src.shape(1) != width || (column_factors && column_factors->shape(0) != width))
-        throw std::invalid_argument("width");
-    if ((rows ? rows->shape(0) : src.shape(0)) != count || (row_factors && row_factors->shape(0) != count))
-        throw std::invalid_argument("rows");
+    check_matrix("src", src, in);
+    check_matrix("dst", ConstMatrix(dst), out);
+    const size_t count = dst.shape(0), width = dst.shape(1), given = rows ? rows->shape(0) : src.shape(0);
+    refuse_if(src.shape(1) != width, "src has ", src.shape(1), " columns and dst has ", width);
+    refuse_if(column_factors && column_factors->shape(0) != width, "there are ",
+              column_factors ? column_factors->shape(0) : 0, " column factors for ", width, " columns");
+    refuse_if(given != count, given, " rows are given and dst has ", count);
+    refuse_if(row_factors && row_factors->shape(0) != count, "there are ", row_factors ? row_factors->shape(0) : 0,
+              " row factors for ", count, " rows");
     gamlp::Scale s{src.data(),
                    src.stride(0),
                    dst.data(),
@@ -119,8 +145,10 @@ nb::object hand_over(std::unique_ptr<T[]> &data, size_t count) {
 template <class Index>
 nb::tuple csr(Vector<Index> rows, Vector<Index> columns, std::optional<Vector<float>> weights, int64_t start,
               int64_t stop, bool symmetric, bool drop_loops, int threads) {
-    if (rows.shape(0) != columns.shape(0) || (weights && weights->shape(0) != rows.shape(0)))
-        throw std::invalid_argument("rows, columns and weights differ in length");
+    const size_t count = rows.shape(0);
+    refuse_if(columns.shape(0) != count || (weights && weights->shape(0) != count),
+              "rows, columns and weights differ in length: ", count, ", ", columns.shape(0), " and ",
+              weights ? weights->shape(0) : count);
     gamlp::Edges edges{rows.data(), columns.data(), sizeof(Index) == 8, data_or_null(weights), int64_t(rows.shape(0)),
                        start,       stop,           symmetric,          drop_loops};
     gamlp::Csr built;
@@ -139,7 +167,7 @@ struct StringArrays {
     Vector<int64_t> offsets;
     Vector<uint8_t> data;
     gamlp::Strings view() const {
-        if (offsets.shape(0) == 0) throw std::invalid_argument("no offsets");
+        if (offsets.shape(0) == 0) throw std::invalid_argument("strings need one offset more than there are strings, and there is none");
         return {offsets.data(), data.data(), int64_t(offsets.shape(0)) - 1, int64_t(data.shape(0))};
     }
 };
@@ -182,8 +210,8 @@ using IntegerIds = Ids<IntegerArray>;
 
 NB_MODULE(_native, m) {
     m.attr("instructions") = kLoops.name;
-    m.def("hop", &hop, "dst[i] = factors[i] * sum of neighbours' rows.", "offsets"_a, "neighbours"_a, "weights"_a.none(),
-          "factors"_a.none(), "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a,
+    m.def("hop", &hop, "dst[i] = factors[i] * sum of neighbours' rows.", nb::kw_only(), "offsets"_a, "neighbours"_a,
+          "weights"_a.none(), "factors"_a.none(), "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a,
           "baseline"_a = false, "accumulate"_a = false);
     m.def("scale", &scale, "dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].", "src"_a, "src_storage"_a,
           "dst"_a, "dst_storage"_a, "rows"_a.none(), "row_factors"_a.none(), "column_factors"_a.none(),
@@ -191,7 +219,8 @@ NB_MODULE(_native, m) {
     m.def(
         "add_up",
         [](Vector<int32_t> places, std::optional<Vector<float>> weights, nb::ndarray<double, nb::ndim<1>, nb::c_contig> sums) {
-            if (weights && weights->shape(0) != places.shape(0)) throw std::invalid_argument("weights");
+            refuse_if(weights && weights->shape(0) != places.shape(0), "there are ", weights ? weights->shape(0) : 0,
+                      " weights for ", places.shape(0), " places");
             const int32_t *at = places.data();
             const float *weight = data_or_null(weights);
             double *sum = sums.data();

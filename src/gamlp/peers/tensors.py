@@ -15,7 +15,7 @@ from torch import Tensor
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Nodes, Relation
-from gamlp.propagation import Statistics, feature_statistics, scaled
+from gamlp.propagation import Statistics, feature_statistics, scaled_features
 from gamlp.training.batches import Batch, target_tensor
 
 UNKNOWN = -1
@@ -67,7 +67,7 @@ def graph_tensors(graph: Graph, scaling: str = "none", statistics: Statistics | 
 def feature_tensor(nodes: Nodes, scaling: str = "none", statistics: Statistics | None = None) -> Tensor:
     """Features of all nodes of a type, scaled; sparse CSR where few are not zero."""
     assert nodes.features is not None
-    read = scaled(nodes.features, scaling, statistics)
+    read = scaled_features(nodes.features, scaling, statistics).read
     values = torch.from_numpy(np.require(read(slice(0, nodes.count), slice(None)), np.float32, ["C", "W"]))
     if values.numel() and int(torch.count_nonzero(values)) < _SPARSE_BELOW * values.numel():
         with warnings.catch_warnings():

@@ -144,7 +144,7 @@ def _sides(
     alone = task.graph
     if inductive and task.graph.nodes.split is not None:
         alone = induce(task.graph, task.graph.nodes.split.train, folder / "training-graph")
-    # Rows that training must not see lend it no statistics either (METHOD section 1).
+    # Rows that training must not see lend it no statistics either (docs/method.md, section 1).
     separate_statistics = recipe.propagation.scaling == "standard" and (
         inductive or task.valid is not None or bool(task.tests)
     )

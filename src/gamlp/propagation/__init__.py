@@ -4,11 +4,11 @@
 from gamlp.propagation.checks import check_neighbours
 
 # Features before the first hop: their scaling
-from gamlp.propagation.first_values import feature_statistics, scaled
+from gamlp.propagation.first_values import feature_statistics, scaled_features
 
 # On one machine: into a store, or in memory
 from gamlp.propagation.local.arrays import hops_in_memory
-from gamlp.propagation.local.engine import LocalEngine
+from gamlp.propagation.local.engine import LocalPropagator
 from gamlp.propagation.local.slabs import allocate
 
 # Â = D̃^(r-1) Ã D̃^(-r), and its diagonals for a relation
@@ -28,7 +28,7 @@ __all__ = [
     "HopStore",
     "Hops",
     "LabelSignal",
-    "LocalEngine",
+    "LocalPropagator",
     "Operator",
     "Plan",
     "Propagator",
@@ -44,6 +44,6 @@ __all__ = [
     "hops_in_memory",
     "relation_pair_of",
     "row_numbers",
-    "scaled",
+    "scaled_features",
     "side_by_side",
 ]

@@ -1,72 +1,177 @@
-"""First values X^(0): features by type, scaled, at their places in a view."""
+"""First values X^(0), Y^(0): features of types, scaled, and labels of training rows, at their places in a view.
+
+Every engine reads them here. What is read from are arrays: mapped files, or rows on shared storage, which tasks open.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Features, Graph, View
+from gamlp.graph import ROLES, Features, Graph, Labels, View
 from gamlp.propagation.plan import FeatureSignal, Statistics
 
-_CHUNK = 1 << 14  # rows of features read at a time
-
-# (rows, columns) → float32 first values of a contiguous range of rows, or of row numbers
-Read = Callable[[Any, slice], Array]
+CHUNK = 1 << 14  # rows that are scaled or added up at a time
+_TRAIN = ROLES.index("train")
 
 
-class FirstValues:
-    """X^(0) by type, scaled: looked at once for all views."""
+class First(Protocol):
+    """Rows of X^(0) or Y^(0)."""
 
-    def __init__(self, graph: Graph, plan: FeatureSignal | None, readers: bool = True) -> None:
-        self._graph, self._plan, self._readers = graph, plan, readers
-        self._scaled: dict[str, Read] = {}
-
-    def of(self, view: View, node_types: tuple[str, ...]) -> Read:
-        """Features of some types at their places in a view; zero rows elsewhere."""
-        if not self._readers:
-            return unread
-        if view.types == node_types == (self._graph.target,):
-            return self._type(self._graph.target)
-        width = features_of(self._graph, node_types[0]).width
-        pieces = [
-            (view.start(node_type), self._graph.node_types[node_type].count, self._type(node_type))
-            for node_type in node_types
-        ]
-        return stacked([(start, start + count, read) for start, count, read in pieces], view.count, width)
-
-    def _type(self, node_type: str) -> Read:
-        assert self._plan is not None
-        if node_type not in self._scaled:
-            plan, features = self._plan, features_of(self._graph, node_type)
-            self._scaled[node_type] = scaled(features, plan.scaling, given_statistics(self._graph, plan, features))
-        return self._scaled[node_type]
+    def read(self, rows: Any, columns: slice) -> Array:
+        """float32 values of a slice of rows, or of row numbers."""
 
 
-def stacked(pieces: Sequence[tuple[int, int, Read]], count: int, width: int) -> Read:
-    """Rows begin..end of each piece from its reader, zeros elsewhere: `[count, width]` that is never made."""
+@dataclass(frozen=True)
+class FirstFeatures:
+    """X^(0) of one type; `standard` is (x - mean) / deviation by statistics that are known when it is read."""
 
-    def read(rows: Any, columns: slice) -> Array:
-        numbers = np.arange(*rows.indices(count)) if isinstance(rows, slice) else np.asarray(rows)
-        out = np.zeros((len(numbers), len(range(*columns.indices(width)))), np.float32)
+    features: Features
+    scaling: str = "none"
+    statistics: Statistics | None = None
+
+    def read(self, rows: Any, columns: slice) -> Array:
+        if self.scaling == "none":
+            return self.features.read(rows, columns)
+        standard = self.scaling == "standard"
+        values = self.features.read(rows, columns) if standard else self.features.read(rows)
+        scale = self._standard(columns) if standard else self._by_length(columns)
+        if len(values) <= CHUNK:
+            return scale(values)
+        return np.concatenate([scale(values[at : at + CHUNK]) for at in range(0, len(values), CHUNK)])
+
+    def _standard(self, columns: slice) -> Callable[[Array], Array]:
+        assert self.statistics is not None
+        mean, deviation = np.asarray(self.statistics.mean)[columns], np.asarray(self.statistics.deviation)[columns]
+        # In float64: beside a large mean, float32 has no digits left for the difference.
+        return lambda values: ((values - mean) / deviation).astype(np.float32)
+
+    def _by_length(self, columns: slice) -> Callable[[Array], Array]:
+        def scale(values: Array) -> Array:
+            lengths = np.abs(values).sum(1) if self.scaling == "row" else np.sqrt(np.square(values).sum(1))
+            inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+            return np.asarray(values[:, columns] * inverse[:, None])
+
+        return scale
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One fold of the training rows: those of `rows`, ascending, whose place in `folds` holds its number."""
+
+    rows: Any
+    folds: Any
+    number: int
+
+    def among(self, numbers: Array) -> Array:
+        """Which row numbers are in it."""
+        if not len(numbers):
+            return np.zeros(0, bool)
+        begin, end = np.searchsorted(np.asarray(self.rows), [numbers.min(), numbers.max() + 1])
+        inside = np.asarray(self.folds[begin:end]) == self.number
+        return np.isin(numbers, np.asarray(self.rows[begin:end])[inside])
+
+
+@dataclass(frozen=True)
+class FirstLabels:
+    """Y^(0): one-hot on training rows but those of fold `without`; elsewhere zero, or features where they are soft."""
+
+    labels: Labels
+    roles: Any
+    without: Fold | None = None
+    soft: Features | None = None
+
+    def read(self, rows: Any, columns: slice) -> Array:
+        inside = np.asarray(self.roles[rows]) == _TRAIN
+        if self.without is not None:
+            inside &= ~self.without.among(_numbers(rows, len(self.roles)))
+        known, classes = np.flatnonzero(inside), self.labels.classes
+        hot = np.zeros((len(inside), len(classes)), np.float32) if self.soft is None else np.array(self.soft.read(rows))
+        hot[known] = Labels(np.asarray(self.labels.values[rows]), classes).hot(known)
+        return hot[:, columns]
+
+
+@dataclass(frozen=True)
+class FirstOfView:
+    """First values of a view of several types: rows begin..end of each part, zero rows elsewhere."""
+
+    parts: tuple[tuple[int, int, First], ...]
+    count: int
+    width: int
+
+    def read(self, rows: Any, columns: slice) -> Array:
+        numbers = _numbers(rows, self.count)
+        out = np.zeros((len(numbers), len(range(*columns.indices(self.width)))), np.float32)
         if not len(numbers):
             return out
         low, high = int(numbers.min()), int(numbers.max()) + 1
-        for begin, end, piece in pieces:
+        for begin, end, first in self.parts:
             if begin >= high or end <= low:
                 continue
             if isinstance(rows, slice):
                 inside = slice(max(begin, low) - low, min(end, high) - low)
-                out[inside] = piece(slice(max(begin, low) - begin, min(end, high) - begin), columns)
+                out[inside] = first.read(slice(max(begin, low) - begin, min(end, high) - begin), columns)
             else:
                 places = np.flatnonzero((numbers >= begin) & (numbers < end))
-                out[places] = piece(numbers[places] - begin, columns)
+                out[places] = first.read(numbers[places] - begin, columns)
         return out
 
-    return read
+
+class FirstValues:
+    """First values of a graph's signals. `statistics` says those of a type; without it they are found when needed."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: FeatureSignal | None = None,
+        statistics: Callable[[str], Statistics | None] | None = None,
+    ) -> None:
+        self._graph, self._plan = graph, plan
+        self._statistics = statistics or self._own_statistics
+        self._found: dict[str, Statistics] = {}
+
+    def of_features(self, view: View, node_types: tuple[str, ...]) -> First:
+        """Features of some types."""
+        assert self._plan is not None
+        firsts = {}
+        for node_type in node_types:
+            features, statistics = features_of(self._graph, node_type), None
+            if self._plan.scaling == "standard":
+                statistics = given_statistics(self._graph, self._plan, features) or self._statistics(node_type)
+            firsts[node_type] = FirstFeatures(features, self._plan.scaling, statistics)
+        return self._in_view(view, firsts, features_of(self._graph, node_types[0]).width)
+
+    def of_labels(self, view: View, without: Fold | None, *, soft: bool) -> First:
+        """Labels of training rows."""
+        nodes = self._graph.nodes
+        assert nodes.labels is not None and nodes.split is not None
+        first = FirstLabels(nodes.labels, nodes.split.roles, without, nodes.features if soft else None)
+        return self._in_view(view, {self._graph.target: first}, len(nodes.labels.classes))
+
+    def _in_view(self, view: View, firsts: Mapping[str, First], width: int) -> First:
+        if view.types == (self._graph.target,):
+            return firsts[self._graph.target]
+        parts = []
+        for node_type, first in firsts.items():
+            start = view.start(node_type)
+            parts.append((start, start + self._graph.node_types[node_type].count, first))
+        return FirstOfView(tuple(parts), view.count, width)
+
+    def _own_statistics(self, node_type: str) -> Statistics:
+        if node_type not in self._found:
+            self._found[node_type] = _statistics(features_of(self._graph, node_type))
+        return self._found[node_type]
+
+
+def scaled_features(features: Features, scaling: str, statistics: Statistics | None = None) -> FirstFeatures:
+    """Features scaled by `none`, `row`, `l2` or `standard` (by their own statistics unless given)."""
+    own = scaling == "standard" and statistics is None
+    return FirstFeatures(features, scaling, _statistics(features) if own else statistics)
 
 
 def given_statistics(graph: Graph, plan: FeatureSignal, features: Features) -> Statistics | None:
@@ -89,22 +194,6 @@ def feature_statistics(graph: Graph) -> Statistics:
     return _statistics(features_of(graph, graph.target))
 
 
-def scaled(features: Features, scaling: str, statistics: Statistics | None = None) -> Read:
-    """Features as float32, scaled: `none`, `row`, `l2` or `standard` (by their own statistics unless given)."""
-    if scaling == "none":
-        return features.read
-    if scaling in ("row", "l2"):
-        lengths = np.empty(len(features.values), np.float32)
-        for chunk in _chunks(features):
-            values = features.read(chunk)
-            lengths[chunk] = np.abs(values).sum(1) if scaling == "row" else np.sqrt(np.square(values).sum(1))
-        inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        return lambda rows, columns: features.read(rows, columns) * inverse[rows, None]
-    statistics = statistics or _statistics(features)
-    shift, factor = np.asarray(statistics.mean, np.float32), (1.0 / np.asarray(statistics.deviation)).astype(np.float32)
-    return lambda rows, columns: (features.read(rows, columns) - shift[columns]) * factor[columns]
-
-
 def features_of(graph: Graph, node_type: str) -> Features:
     features = graph.node_types[node_type].features
     if features is None:
@@ -112,29 +201,29 @@ def features_of(graph: Graph, node_type: str) -> Features:
     return features
 
 
-def _statistics(features: Features) -> Statistics:
-    count = max(1, len(features.values))
-    sums = (features.read(chunk).sum(0, dtype=np.float64) for chunk in _chunks(features))
-    mean = sum(sums, np.zeros(features.width)) / count
-    square = np.zeros(features.width)
-    for chunk in _chunks(features):
-        square += np.square(features.read(chunk) - mean).sum(0)
-    return statistics_of(mean, square / count)
+def column_sums(features: Features, chunks: Iterable[int], mean: Array | None = None) -> Iterator[Array]:
+    """Σ x, or Σ (x - mean)², over the rows of each chunk: float64, to be added up in the order of chunks."""
+    count = len(features.values)
+    for chunk in chunks:
+        values = features.read(slice(chunk * CHUNK, min((chunk + 1) * CHUNK, count)))
+        yield values.sum(0, dtype=np.float64) if mean is None else np.square(values - mean).sum(0)
 
 
-def statistics_of(mean: Array, variance: Array) -> Statistics:
-    """Mean and deviation; a constant column has deviation 1."""
-    deviation = np.sqrt(variance)
+def statistics_of(count: int, width: int, sums: Callable[[Array | None], Iterable[Array]]) -> Statistics:
+    """From sums of chunks, of x and then of (x - mean)², in their order; a constant column has deviation 1."""
+    mean = sum(sums(None), np.zeros(width)) / max(1, count)
+    deviation = np.sqrt(sum(sums(mean), np.zeros(width)) / max(1, count))
     deviation[deviation == 0] = 1.0
     if (wrong := np.flatnonzero(~np.isfinite(deviation))).size:
         raise GamlpError(f"feature {wrong[0]} is not finite on some node", hint="fill in or drop what is missing")
     return Statistics(mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
 
 
-def _chunks(features: Features) -> list[slice]:
+def _statistics(features: Features) -> Statistics:
     count = len(features.values)
-    return [slice(begin, min(begin + _CHUNK, count)) for begin in range(0, count, _CHUNK)]
+    chunks = range(-(-count // CHUNK))
+    return statistics_of(count, features.width, lambda mean: column_sums(features, chunks, mean))
 
 
-def unread(rows: Any, columns: slice) -> Array:
-    raise AssertionError("an outline has nothing to read")
+def _numbers(rows: Any, count: int) -> Array:
+    return np.arange(*rows.indices(count)) if isinstance(rows, slice) else np.asarray(rows)

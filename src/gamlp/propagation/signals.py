@@ -10,7 +10,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split, View, digest, fingerprint, whole_view
-from gamlp.propagation.first_values import FirstValues, Read, features_of, given_statistics, unread
+from gamlp.propagation.first_values import First, FirstValues, Fold, features_of, given_statistics
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
 
@@ -22,7 +22,7 @@ class Part:
     """Columns that propagate alike. Features and labels have one part; cross-fitted labels one for each fold."""
 
     index: int
-    read: Read
+    first: First
     rows: Array | None  # rows that are kept of this part; None: all nodes
     positions: Array | None = None  # where they lie among the signal's rows; None: the same
 
@@ -55,10 +55,10 @@ def resolve(graph: Graph, plan: Plan) -> list[Signal]:
     return outline(graph, plan, plan.kept_rows(graph))
 
 
-def outline(graph: Graph, plan: Plan, rows: Array | None, *, readers: bool = True) -> list[Signal]:
-    """The plan's signals for kept rows; without `readers` no feature is looked at, and parts cannot be read."""
+def outline(graph: Graph, plan: Plan, rows: Array | None, first: FirstValues | None = None) -> list[Signal]:
+    """The plan's signals for kept rows, whose first values come from `first` (None: from the graph)."""
     signals = []
-    first = FirstValues(graph, plan.features, readers)
+    first = first or FirstValues(graph, plan.features)
     # Other types have no rows to keep: all target rows are some of a view's.
     own = np.arange(graph.nodes.count) if rows is None and graph.heterogeneous else rows
     for view in plan.views(graph):
@@ -82,7 +82,7 @@ def outline(graph: Graph, plan: Plan, rows: Array | None, *, readers: bool = Tru
                 for node_types in signal_types(graph, view, plan.separate_types)
             ]
         if plan.labels is not None:
-            signals += _labels(graph, plan.labels, rows, structure, view, kept, readers)
+            signals += _labels(graph, plan.labels, rows, structure, view, kept, first)
     if not signals:
         raise GamlpError("the plan has no signal", hint="propagate features, labels or both")
     return signals
@@ -135,9 +135,9 @@ def feature_signal(
     made = [fingerprint.features(graph, node_type) for node_type in node_types] if structure is not None else []
     contents: Any = made[0] if made and not view.name else [[*node_types], made]
     key = "" if structure is None else digest([structure, contents, settings])
-    read = (first or FirstValues(graph, plan)).of(view, node_types)
+    values = (first or FirstValues(graph, plan)).of_features(view, node_types)
     called = view.called(name, node_types[0] if separate_types else None)
-    part = Part(0, read, rows if kept is None else kept)
+    part = Part(0, values, rows if kept is None else kept)
     width = features.width
     return Signal(called, key, settings, plan.hops, width, operator, plan.dtype, rows, (part,), view, node_types)
 
@@ -155,14 +155,14 @@ def _labels(
     structure: str,
     view: View,
     kept: Array | None,
-    readers: bool = True,
+    first: FirstValues,
 ) -> list[Signal]:
     labels, split = graph.nodes.labels, graph.nodes.split
     train = np.zeros(0, np.int64) if split is None else training_rows(split)
     if labels is None or split is None or len(train) == 0:
         lacks = "labels" if labels is None else "split" if split is None else "training rows"
         raise GamlpError(f"graph '{graph.name}' has no {lacks}", hint="propagate features alone (--label-hops 0)")
-    count, width = view.count, len(labels.classes)
+    width = len(labels.classes)
     if not labels.multi_label and int(labels.values[train].max()) >= width:
         raise GamlpError(
             f"graph '{graph.name}' is damaged: label {labels.values[train].max()} of {width} classes",
@@ -171,28 +171,7 @@ def _labels(
     soft_labels = features_of(graph, graph.target) if plan.soft else None
     if soft_labels is not None and soft_labels.width != width:
         raise GamlpError(f"soft labels of {soft_labels.width} columns for {width} classes of graph '{graph.name}'")
-    folds = folds_of(train, plan) if plan.folds > 1 else np.zeros(len(train), np.int64)
-
-    def reader(without: int | None) -> Read:
-        if not readers:
-            return unread
-        # Only training rows ever enter Y: an index of them alone is kept, never the other rows' labels.
-        inside = np.zeros(count, bool)
-        inside[train if without is None else train[folds != without]] = True
-
-        def read(rows: Any, columns: slice) -> Array:
-            numbers = np.arange(*rows.indices(count)) if isinstance(rows, slice) else rows
-            hot = (
-                np.zeros((len(numbers), width), np.float32)
-                if soft_labels is None
-                else np.array(soft_labels.read(numbers))
-            )
-            known = np.flatnonzero(inside[numbers])
-            hot[known] = labels.hot(numbers[known])
-            return hot[:, columns]
-
-        return read
-
+    values = first.of_labels(view, None, soft=plan.soft)
     common = plan.model_dump(include={"operator", "dtype"})
     source = [structure, fingerprint.training_labels(graph), common]
     if soft_labels is not None:
@@ -206,15 +185,16 @@ def _labels(
         plan.operator,
         plan.dtype,
         rows,
-        (Part(0, reader(None), kept),),
+        (Part(0, values, kept),),
         view,
     )
     if plan.folds < 2:
         return [all_labels]
-    parts = []
+    parts, folds = [], folds_of(train, plan)
     for fold in range(plan.folds):
         positions = np.flatnonzero(folds == fold)
-        parts.append(Part(fold, reader(fold), train[positions], positions))
+        values = first.of_labels(view, Fold(train, folds, fold), soft=plan.soft)
+        parts.append(Part(fold, values, train[positions], positions))
     key = digest([*source, plan.folds, plan.fold_seed])
     settings = {**common, "folds": plan.folds, "fold_seed": plan.fold_seed}
     name = view.called("crossfit")

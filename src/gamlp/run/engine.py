@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport, TablePlaces, ingest
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
-from gamlp.propagation import HopStore, Plan
-from gamlp.propagation import LocalEngine as LocalPropagation
+from gamlp.propagation import HopStore, LocalPropagator, Plan
 from gamlp.run.resources import Resources
 
 if TYPE_CHECKING:  # torch is imported by the steps that need it
@@ -120,8 +119,8 @@ class LocalEngine:
     def induce(self, graph: Graph, rows: Array, folder: str | Path | Place, progress: Progress = silent) -> Graph:
         return self._propagator().induce(graph, rows, folder, progress)
 
-    def _propagator(self) -> LocalPropagation:
-        return LocalPropagation(memory=self.resources.memory, threads=self.resources.threads)
+    def _propagator(self) -> LocalPropagator:
+        return LocalPropagator(memory=self.resources.memory, threads=self.resources.threads)
 
     def fit(
         self,

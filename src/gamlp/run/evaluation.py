@@ -11,7 +11,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.explanation.weights import WeightsByDegree
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.io.files import write_json
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore

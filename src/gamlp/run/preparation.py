@@ -88,7 +88,7 @@ def _prepare_two(
     valid_graph = with_classes(valid_graph, labels.classes)
     check_width(valid_graph, width_of(graph))
     if recipe.labels_used and not valid_graph.trainable:
-        # Label hops of a graph without training labels are all zero (METHOD section 5).
+        # Label hops of a graph without training labels are all zero (docs/method.md, section 5).
         recipe = recipe.changed({"model.beta": 0.0})
     if recipe.training.setting == "inductive" and graph.nodes.split is not None:
         graph = _alone(graph, folder, engine, progress)

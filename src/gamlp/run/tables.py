@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions
 from gamlp.io.files import write_json
 from gamlp.progress import Progress, silent

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
-from gamlp.graph import fingerprint, rows_by_id
+from gamlp.graph import Graph, digest, fingerprint, rows_by_id
 from gamlp.graph.datasets import open_or_load
-from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.engine import Opened

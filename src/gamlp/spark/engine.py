@@ -10,13 +10,13 @@ from pathlib import Path
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Graph
+from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport, TablePlaces
 from gamlp.io import Workers
 from gamlp.io.place import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
-from gamlp.propagation.blocks import BlockEngine
+from gamlp.propagation.blocks import BlockPropagator
 from gamlp.run import Opening, Resources, Written
 from gamlp.spark.ingest import read_tables, spark_graph
 from gamlp.spark.prediction import check_out, write_spark_predictions
@@ -35,7 +35,7 @@ _SETTINGS = ("master", "spark_conf", "blocks")
 
 
 @dataclass(frozen=True)
-class SparkPropagator(BlockEngine):
+class SparkPropagator(BlockPropagator):
     """Which Spark, how many row blocks (None: by memory and cores), and the bytes a task may hold (None: 1 GiB).
 
     The graph's folder and the store must be seen by all machines: a shared folder, or any fsspec URL. An active

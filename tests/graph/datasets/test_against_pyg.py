@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gamlp.graph.datasets.loading import load
-from gamlp.propagation import FeatureSignal, LocalEngine, Operator, Plan, hops_in_memory
+from gamlp.propagation import FeatureSignal, LocalPropagator, Operator, Plan, hops_in_memory
 
 WITHOUT_LOOPS = Operator(r=0.5, loops=False)  # SIGN: D^(-1/2) A D^(-1/2) over the edges as they are
 
@@ -36,7 +36,7 @@ def test_hop_two_is_pygs_sign(sign: Any, name: str, data_dir: Path, tmp_path: Pa
     data = sign(2)(pyg_data(name, data_dir))
     plan = FeatureSignal(hops=2, operator=WITHOUT_LOOPS)
     rows = np.arange(graph.nodes.count)
-    stored = LocalEngine().propagate(graph, Plan(features=plan), tmp_path / "store").gather(rows).x[:, 0]
+    stored = LocalPropagator().propagate(graph, Plan(features=plan), tmp_path / "store").gather(rows).x[:, 0]
     held = hops_in_memory(graph, plan)
     for hop, theirs in ((1, data.x1.numpy()), (2, data.x2.numpy())):
         scale = np.abs(theirs).max()

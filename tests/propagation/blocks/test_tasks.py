@@ -12,7 +12,7 @@ import numpy as np
 
 from gamlp.graph import Graph
 from gamlp.io import Workers
-from gamlp.propagation import FeatureSignal, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, LocalPropagator, Plan
 from tests.conformance.engines import BlocksHere
 
 
@@ -46,5 +46,5 @@ def test_blocks_that_are_whole_are_left_and_others_mended(tmp_path: Path) -> Non
     graph = Graph.from_arrays(rng.integers(0, 50, (2, 200)), rng.normal(size=(50, 6)))
     plan = Plan(features=FeatureSignal(hops=2))
     ours = Twice(blocks=4, work=tmp_path / "ours").propagate(graph, plan, tmp_path / "ours").gather(np.arange(50)).x
-    theirs = LocalEngine().propagate(graph, plan, tmp_path / "theirs").gather(np.arange(50)).x
+    theirs = LocalPropagator().propagate(graph, plan, tmp_path / "theirs").gather(np.arange(50)).x
     assert np.array_equal(ours, theirs)

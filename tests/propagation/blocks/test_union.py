@@ -15,7 +15,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, union_by_tasks, union_graphs, view_of
 from gamlp.io import Place, Workers
-from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalEngine, Operator, Plan
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan
 from tests.conformance.engines import BlocksHere
 from tests.conformance.test_bytes import fingerprints
 from tests.propagation.typed import SUBSETS, typed_graph
@@ -124,7 +124,7 @@ PLANS = {
 def test_the_store_is_the_local_engines(tmp_path: Path, name: str) -> None:
     plan, one_way = PLANS[name], name.endswith("directed")
     graph = typed_graph(one_way=one_way, width=None if plan.separate_types else 6).save(tmp_path / "graph")
-    LocalEngine().propagate(graph, plan, tmp_path / "local")
+    LocalPropagator().propagate(graph, plan, tmp_path / "local")
     expected = fingerprints(tmp_path / "local")
     assert len(expected) > 3
     for engine in (BlocksHere(blocks=2), BlocksHere(memory=12_000)):
@@ -140,7 +140,7 @@ def test_features_may_lie_elsewhere_or_in_memory(graph: Graph, tmp_path: Path) -
     mapped = np.load(tmp_path / "made.npy", mmap_mode="r")
     some = np.load(tmp_path / "made.npy", mmap_mode="r")[:9]  # not a file by itself
     changed = graph.with_features(author=Features(mapped), field=Features(some), venue=Features(np.ones((3, 2), "f4")))
-    LocalEngine().propagate(changed, APART, tmp_path / "local")
+    LocalPropagator().propagate(changed, APART, tmp_path / "local")
     BlocksHere(blocks=3).propagate(changed, APART, tmp_path / "blocks")
     assert fingerprints(tmp_path / "blocks") == fingerprints(tmp_path / "local")
 
@@ -151,7 +151,7 @@ def test_an_object_store_holds_graph_and_hops(graph: Graph, tmp_path: Path) -> N
     fsspec.filesystem("memory").put(str(graph.folder), f"/typed-{tmp_path.name}/graph", recursive=True)
     remote = Graph.open(root / "graph")
     BlocksHere(blocks=4).propagate(remote, APART, root / "store")
-    LocalEngine().propagate(graph, APART, tmp_path / "local")
+    LocalPropagator().propagate(graph, APART, tmp_path / "local")
     expected = fingerprints(tmp_path / "local")
     files = HopStore.open(root / "store").files()
     assert len(files) == len(expected) - 1  # all but the manifest, which names the graph's folder
@@ -163,7 +163,7 @@ def test_an_object_store_holds_graph_and_hops(graph: Graph, tmp_path: Path) -> N
 
 def test_a_view_that_is_written_is_not_done_again(graph: Graph, tmp_path: Path) -> None:
     """Interrupted in the third view's last hop: the first two are found written, the third goes on at that hop."""
-    LocalEngine().propagate(graph, APART, tmp_path / "local")
+    LocalPropagator().propagate(graph, APART, tmp_path / "local")
     store, first, second = tmp_path / "blocks", Watched(blocks=4, stop="hop 3 of 3", nth=3), Watched(blocks=4)
     written = [f"write {name}" for name in HopStore.open(tmp_path / "local").signals]
     with pytest.raises(KeyboardInterrupt):
@@ -184,7 +184,7 @@ def test_a_view_that_is_written_is_not_done_again(graph: Graph, tmp_path: Path) 
 
 
 def test_ranges_of_edges_that_are_done_are_kept(graph: Graph, tmp_path: Path) -> None:
-    LocalEngine().propagate(graph, APART, tmp_path / "local")
+    LocalPropagator().propagate(graph, APART, tmp_path / "local")
     with pytest.raises(KeyboardInterrupt):
         Watched(blocks=4, stop="edges of views").propagate(graph, APART, tmp_path / "blocks")
     assert list((tmp_path / "blocks" / "work" / "views").glob("[!.p]*")) == []  # no view that is not whole
@@ -196,7 +196,7 @@ def test_ranges_of_edges_that_are_done_are_kept(graph: Graph, tmp_path: Path) ->
 
 @pytest.mark.parametrize("stop", ["edges of views", "hop 2 of 3"])
 def test_edges_that_were_cut_are_made_anew(graph: Graph, tmp_path: Path, stop: str) -> None:
-    LocalEngine().propagate(graph, APART, tmp_path / "local")
+    LocalPropagator().propagate(graph, APART, tmp_path / "local")
     with pytest.raises(KeyboardInterrupt):
         Watched(blocks=4, stop=stop).propagate(graph, APART, tmp_path / "blocks")
     cut = sorted((tmp_path / "blocks" / "work" / "views").rglob("neighbours.npy"))[0]
@@ -207,8 +207,8 @@ def test_edges_that_were_cut_are_made_anew(graph: Graph, tmp_path: Path, stop: s
 
 @pytest.mark.parametrize(("stop", "nth"), [("edges of views", 1), ("hop 2 of 3", 2)])
 def test_another_engine_or_number_of_blocks_goes_on(graph: Graph, tmp_path: Path, stop: str, nth: int) -> None:
-    LocalEngine().propagate(graph, APART, tmp_path / "local")
-    for store, engine in ((tmp_path / "one", LocalEngine()), (tmp_path / "other", BlocksHere(blocks=6))):
+    LocalPropagator().propagate(graph, APART, tmp_path / "local")
+    for store, engine in ((tmp_path / "one", LocalPropagator()), (tmp_path / "other", BlocksHere(blocks=6))):
         with pytest.raises(KeyboardInterrupt):
             Watched(blocks=4, stop=stop, nth=nth).propagate(graph, APART, store)
         engine.propagate(graph, APART, store)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from gamlp.graph import Graph, Split
-from gamlp.propagation import FeatureSignal, LabelSignal, LocalEngine, Plan
+from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 
 Array = np.ndarray[Any, Any]
 NODES, WIDTH, CLASSES = 60, 11, 4
 BOTH = Plan(features=FeatureSignal(hops=3), labels=LabelSignal(hops=2))
-ENGINE = LocalEngine(threads=2)
+ENGINE = LocalPropagator(threads=2)
 
 
 def make_graph(seed: int = 0, train: int = 20) -> Graph:

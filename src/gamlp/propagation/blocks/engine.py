@@ -17,6 +17,7 @@ from gamlp.io import Place, Workers, format_size, scratch_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation.blocks.run import BlockRun, ViewWork
 from gamlp.propagation.blocks.sizing import MEMORY, full_rounds, least_blocks, state_row_bytes, whole_bytes
+from gamlp.propagation.first_values import FirstValues
 from gamlp.propagation.passes import Pass, plan_passes
 from gamlp.propagation.plan import Plan
 from gamlp.propagation.signals import Signal, outline
@@ -27,7 +28,7 @@ _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True)
-class BlockEngine(ABC):
+class BlockPropagator(ABC):
     """Row blocks of every view (None: by memory and cores), and the bytes a task may hold (None: 1 GiB)."""
 
     blocks: int | None = None
@@ -36,7 +37,9 @@ class BlockEngine(ABC):
     def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
         """Propagate what the store lacks. Interrupted at any moment, run again: the same bytes."""
         place = Place.of(store).resolved()
-        signals = outline(graph, plan, _kept_rows(graph, plan), readers=False)
+        signals = outline(
+            graph, plan, _kept_rows(graph, plan), FirstValues(graph, plan.features, lambda node_type: None)
+        )
         with writing(place, graph, signals) as writer:
             missing = writer.begin()
             if missing:

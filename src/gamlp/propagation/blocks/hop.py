@@ -17,8 +17,8 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io import Place, npy_buffer, npy_size, open_rows, put_rows
 from gamlp.kernel import NUMPY_DTYPES, HopTask, hop, scale
-from gamlp.propagation.blocks.first import First
 from gamlp.propagation.blocks.layout import Needs
+from gamlp.propagation.first_values import First
 from gamlp.propagation.local.hops import column_scales
 from gamlp.propagation.local.slabs import allocate
 from gamlp.propagation.operator import Factors, Operator, factors_of

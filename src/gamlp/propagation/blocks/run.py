@@ -14,7 +14,7 @@ import numpy as np
 from gamlp.graph import Graph, View, digest, union_by_tasks
 from gamlp.io import Place, Workers, put_rows, scratch_folder
 from gamlp.progress import Progress, overall
-from gamlp.propagation.blocks.first import FirstFiles, Run
+from gamlp.propagation.blocks.first import Run, SharedFirstValues
 from gamlp.propagation.blocks.hop import BlockPass, Columns, scales_of
 from gamlp.propagation.blocks.layout import Blocks, Needs, where_seen
 from gamlp.propagation.blocks.shards import ShardWriting, StoredColumns
@@ -63,7 +63,7 @@ class ViewRun:
     blocks: Blocks
     folder: Place
     memory: int
-    first: FirstFiles
+    first: SharedFirstValues
     tasks: BlockTasks
 
     def run(self, passes: Sequence[Pass]) -> StoredHops:
@@ -190,7 +190,7 @@ class BlockRun:
             return
         signals = [signal for work in self.views for signal in work.signals]
         parts = max(work.blocks for work in self.views)
-        first = FirstFiles(self.graph, self.plan, signals, self.writer.work)
+        first = SharedFirstValues(self.graph, self.plan, signals, self.writer.work)
         self.seen += first.places
         unions = self._unions(parts)
         blocks = {name: Blocks.of(*union, self._wanted(name)) for name, union in unions.items()}

@@ -93,7 +93,7 @@ class ShardWriting:
         columns, moved = stored.columns, stored.moved
         rows = None if columns.rows is None else map_array(columns.rows.local_copy())
         positions = None if stored.positions is None else map_array(stored.positions.local_copy())
-        part = Part(stored.part, columns.first.read, rows, positions)
+        part = Part(stored.part, columns.first, rows, positions)
         signal = Signal(self.name, "", {}, self.hops, self.width, self.operator, self.dtype, None, ())
         piece = Piece(signal, part, *columns.source, columns.at)
         slabs = {k: _slab(moved, columns, k) for k in range(1, self.hops + 1)}

@@ -4,6 +4,6 @@
 from gamlp.propagation.local.arrays import hops_in_memory
 
 # Into a store
-from gamlp.propagation.local.engine import LocalEngine
+from gamlp.propagation.local.engine import LocalPropagator
 
-__all__ = ["LocalEngine", "hops_in_memory"]
+__all__ = ["LocalPropagator", "hops_in_memory"]

@@ -58,7 +58,7 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
 
 def _first(signal: Signal, count: int, threads: int) -> Array:
     """X^(0) in the storage type."""
-    read = signal.parts[0].read
+    read = signal.parts[0].first.read
     if signal.dtype == "float32":
         return read(slice(None), slice(None))
     first = allocate(count, signal.width, signal.dtype)

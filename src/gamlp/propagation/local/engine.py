@@ -24,7 +24,7 @@ VIEWS = "views"  # of the folder of work: edges of several relations as one
 
 
 @dataclass(frozen=True)
-class LocalEngine:
+class LocalPropagator:
     """Threads and a budget in bytes of anonymous memory (None: half of what is available).
 
     The bytes written depend on neither.

@@ -81,7 +81,7 @@ class PassRun:
             enter = None if self.factors.enter is None else self.factors.enter[rows]
             lost = 0
             for piece in self.spec.pieces:
-                values = piece.part.read(rows, slice(piece.first, piece.last))
+                values = piece.part.first.read(rows, slice(piece.first, piece.last))
                 into = state[rows, piece.at : piece.at + piece.width]
                 lost += scale(
                     values, "float32", into, self.spec.dtype, row_factors=enter, column_factors=up[piece.name]
@@ -226,7 +226,7 @@ class PassRun:
 
         def largest(begin: int) -> Array:
             rows = slice(begin, min(begin + step, self.count))
-            values = piece.part.read(rows, slice(piece.first, piece.last))
+            values = piece.part.first.read(rows, slice(piece.first, piece.last))
             if self.relation.weighted and self.factors.enter is not None:
                 values = values * self.factors.enter[rows, None]  # unweighted: at most 1, |X| is bound enough
             return np.asarray(np.maximum(values.max(0), -values.min(0)))

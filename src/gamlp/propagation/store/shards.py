@@ -113,7 +113,7 @@ class Assembly:
         self, out: Array, source: Source, readers: dict[int, Reader], nodes: Any, begin: int, end: int
     ) -> None:
         piece, dtype = source.piece, self.signal.dtype
-        values = piece.part.read(nodes, slice(piece.first, piece.last))
+        values = piece.part.first.read(nodes, slice(piece.first, piece.last))
         self._refuse_lost(scale(values, "float32", out[:, 0], dtype), 0)
         leave = None if self.leave is None else np.ascontiguousarray(self.leave[nodes])
         numbers = None if isinstance(nodes, slice) else nodes

@@ -36,8 +36,12 @@ def _group(test: str) -> str:
     return next((group for part, group in _GROUPS.items() if part in test), test.partition("::")[0])
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups first."""
+    """Groups first; what needs Java is slow."""
+    for item in items:
+        if "tests/spark/" in item.nodeid:
+            item.add_marker(pytest.mark.slow)
     order = {group: number for number, group in enumerate(dict.fromkeys(_GROUPS.values()))}
     items.sort(key=lambda item: order.get(_group(item.nodeid), len(order)))
 

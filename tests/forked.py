@@ -27,11 +27,11 @@ class Done:
     stderr: str
 
 
-def gamlp(*arguments: str, timeout: float = 600) -> Done:
-    """The command in this folder and environment, as a shell would start it."""
-    with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder) / "out", Path(folder) / "err"
-        given = (list(arguments), str(Path.cwd()), dict(os.environ), str(out), str(err))
+def gamlp(*arguments: str, folder: Path | None = None, timeout: float = 600, **environment: str) -> Done:
+    """The command in a folder (this one) and this environment, with changes, as a shell would start it."""
+    with tempfile.TemporaryDirectory() as written:
+        out, err = Path(written) / "out", Path(written) / "err"
+        given = (list(arguments), str(folder or Path.cwd()), {**os.environ, **environment}, str(out), str(err))
         process = _SERVER.Process(target=_main, args=given)
         process.start()
         process.join(timeout)

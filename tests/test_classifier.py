@@ -133,6 +133,7 @@ def test_pyg_data_arrays_and_graphs_are_one(data_dir: Path) -> None:
     assert (theirs.predict(data, rows=split.test) == y[split.test]).mean() == pytest.approx(ours.score())
 
 
+@pytest.mark.slow
 def test_cora_is_learned_from_twenty_nodes_a_class(data_dir: Path) -> None:
     assert NodeClassifier(CORA).fit(load("cora", data_dir)).score() > 0.8
 
@@ -247,6 +248,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(digits: Graph, fitted: NodeC
             ask()
 
 
+@pytest.mark.slow
 def test_a_saved_one_predicts_the_same_in_a_fresh_process(
     digits: Graph, fitted: NodeClassifier, tmp_path: Path
 ) -> None:

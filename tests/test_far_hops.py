@@ -24,6 +24,8 @@ from gamlp.training.loop import Machine
 from gamlp.training.rows import rows_of
 from gamlp.training.seeds import fit_prepared
 
+pytestmark = pytest.mark.slow
+
 VIDEOS, USERS, CLASSES = 6_000, 4_000, 10
 FAR = 2  # hops from here on: what lies beyond a video's own users
 MARGIN = 0.04  # share of all weight by which far hops fall from the coldest to the hottest videos

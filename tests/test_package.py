@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
+@pytest.mark.slow
 def test_without_a_compiler_the_install_succeeds_without_the_kernel(tmp_path: Path) -> None:
     pytest.importorskip("scikit_build_core", reason="the build backend comes with gamlp[dev]")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]

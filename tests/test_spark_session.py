@@ -90,7 +90,9 @@ def test_a_cluster_that_runs_nothing_is_told(monkeypatch: pytest.MonkeyPatch) ->
         statusTracker=lambda: tracker, setJobGroup=lambda *_, **__: None, setLocalProperty=lambda *_: None
     )
     with (
-        pytest.warns(UserWarning, match="Spark has begun no task yet: it waits for executors"),
+        pytest.warns(UserWarning, match="Spark has begun no task yet: it waits for executors") as warned,
         tasks.status(SimpleNamespace(sparkContext=context), "hop 1", 4, lambda *_, **__: None),
     ):
-        time.sleep(1.2)
+        until = time.monotonic() + 60
+        while not len(warned) and time.monotonic() < until:
+            time.sleep(0.05)

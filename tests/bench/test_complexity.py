@@ -18,6 +18,7 @@ from gamlp.bench.results import Growth
 from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
+from gamlp.models import labels_used
 
 FORMULAS = {
     "SGC": {"preparation": r"\mathcal{O}(Kmf)", "training": r"\mathcal{O}(nf^2)", "memory": r"\mathcal{O}(bf+ f^2)"}
@@ -113,6 +114,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder, complexity.measure(table(), Work(folder))
 
 
+@pytest.mark.slow
 def test_real_points(measured: tuple[Path, dict[str, Any]]) -> None:
     folder, result = measured
     assert result["complete"] and result["refused"] == {}
@@ -180,13 +182,14 @@ def test_recipes_of_the_shipped_table_are_grown_as_asked(tmp_path: Path) -> None
                 assert looks == (size if quantity == "hops" else plan.at(method, quantity, size).hops)
                 assert recipe.model.hidden == (size if quantity == "features" else plan.base["features"])
                 assert len(recipe.model.options.get("fanouts", range(looks))) == looks
-                assert recipe.labels_used is (recipe.model.name == "gamlp")
+                assert labels_used(recipe) is (recipe.model.name == "gamlp")
     only = complexity.GrowthPlan.of(table_of("complexity"), Work(tmp_path, methods=("SGC",), seeds=7))
     assert list(only.methods) == ["SGC"] and only.settings["repeats"] == 7
     with pytest.raises(GamlpError, match="no method 'XGC'"):
         complexity.GrowthPlan.of(table_of("complexity"), Work(tmp_path, methods=("XGC",)))
 
 
+@pytest.mark.slow
 def test_pages_and_figure(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     pages = complexity.render(table(), measured[1])
     assert [len(rows) for _, _, rows in pages] == [1, 1, 1, 1]

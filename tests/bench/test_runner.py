@@ -148,6 +148,7 @@ def test_a_curve_sweeps_the_recipe_or_the_graph(work: Work) -> None:
     assert run_table(curve, replace(work, seeds=1)) == {}
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(work: Work) -> None:
     assert run_in_processes(table(), work, 2, 1) == {}
     assert all(cell.load(work.folder) is not None for cell in columns_of(table(), work).cells)

@@ -131,6 +131,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
         sgc_steps.measure(other.model_copy(update={"methods": {"SGC": method}}), Work(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_shipped_table_on_citeseer(data_dir: Path, tmp_path: Path) -> None:
     shipped = table_of("sgc-steps")
     few = shipped.model_copy(update={"options": shipped.options | {"steps": [0, 2]}})

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +10,10 @@ import pytest
 
 from gamlp.graph import Graph
 from gamlp.graph.datasets.catalogue import DATASETS
+from tests.forked import Done, gamlp
 
 
-def gamlp(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gamlp.cli.main", *words],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def answer(ran: subprocess.CompletedProcess[str]) -> Any:
+def answer(ran: Done) -> Any:
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 

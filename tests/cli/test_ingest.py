@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gamlp.graph import Graph
+from tests import forked
 
 NODES = "id,f1,f2,label,split\na,1,2,x,train\nb,3,4,y,train\nc,5,6,,\nd,7,8,x,test\n"
 
@@ -20,14 +19,8 @@ def gamlp(tmp_path: Path):
     (tmp_path / "nodes.csv").write_text(NODES)
     (tmp_path / "edges.csv").write_text("src,dst\na,b\nb,c\nb,a\nc,c\n")
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gamlp.cli.main", "ingest", *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def run(*arguments: str) -> forked.Done:
+        return forked.gamlp("ingest", *arguments, folder=tmp_path)
 
     return run
 
@@ -117,11 +110,7 @@ def test_a_relation_column(library, tmp_path):
 
 def test_info_shows_types_relations_and_reverses(library, gamlp, tmp_path):
     assert library(*JOINED, *COLUMNS).returncode == 0
-    command = [sys.executable, "-m", "gamlp.cli.main", "info", "graph"]
-    told, table = (
-        subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-        for more in (["--json"], [])
-    )
+    told, table = (forked.gamlp("info", "graph", *more, folder=tmp_path).stdout for more in (["--json"], []))
     shown = json.loads(told)
     assert shown["target"] == "paper"
     assert [(row["type"], row["nodes"], row["features"]) for row in shown["nodes"]] == [

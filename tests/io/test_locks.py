@@ -68,10 +68,10 @@ def test_a_holder_that_died_is_passed_over(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gamlp.io.locks, "RENEWED", 0.05)
-    monkeypatch.setattr(gamlp.io.locks, "STALE", 0.5)
+    monkeypatch.setattr(gamlp.io.locks, "STALE", 2.0)  # forty renewals: a busy machine may miss many
     place = Place.of(f"memory://{tmp_path.name}")
     with sole_writer(place, refused="taken"):
-        time.sleep(0.8)
+        time.sleep(2.2)
         with pytest.raises(GamlpError, match="taken"), sole_writer(place, refused="taken"):
             pytest.fail("it was renewed")
     place.remove()

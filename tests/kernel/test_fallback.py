@@ -33,6 +33,7 @@ def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys.modules[f"gamlp.kernel.{module}"], "native", lambda: None)
 
 
+@pytest.mark.slow
 def test_the_command_line_works_and_warns_once(tmp_path: Path) -> None:
     words = ["-m", "gamlp.cli.main", "propagate", "digits", "--hops", "3", "--label-folds", "2", "--out"]
     ran = run(*words, str(tmp_path / "torch"))
@@ -127,6 +128,7 @@ def test_overflow_is_counted_as_the_kernel_counts_it(no_kernel: None) -> None:
     assert scale(values, "float32", into, "bfloat16") == 0
 
 
+@pytest.mark.slow
 def test_read_only_features_are_taken_without_a_second_warning(tmp_path: Path) -> None:
     Graph.from_arrays([[0, 1], [1, 2]], np.eye(3)).save(tmp_path / "graph")
     ran = run("-m", "gamlp.cli.main", "propagate", str(tmp_path / "graph"), "--out", str(tmp_path / "store"))

@@ -15,6 +15,8 @@ from gamlp.peers.registry import METHODS, recipe_for, recipe_named, run
 from gamlp.recipe import Recipe
 from gamlp.run.resources import Resources
 
+pytestmark = pytest.mark.slow
+
 ABOVE_MAJORITY = 0.30
 ABOVE_MLP = 0.05
 EPOCHS = 60  # of far more in most recipes: enough for the margins

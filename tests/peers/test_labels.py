@@ -231,6 +231,7 @@ def test_on_cora_label_propagation_beats_the_majority_by_thirty_points(data_dir:
     assert report.test["score"] > _majority(graph) + 0.30
 
 
+@pytest.mark.slow
 def test_on_cora_correct_and_smooth_is_at_least_five_points_better_than_its_base(
     data_dir: Path, tmp_path: Path
 ) -> None:
@@ -247,6 +248,7 @@ def test_on_cora_smoothing_sgc_loses_at_most_two_points(data_dir: Path, tmp_path
     assert found.test["score"] > base.test["score"] - 0.02
 
 
+@pytest.mark.slow
 def test_on_cora_label_reuse_beats_the_majority_by_forty_points(data_dir: Path, tmp_path: Path) -> None:
     graph = load("cora", data_dir)
     quick = recipe_for("label-reuse", "cora").changed({"training.epochs": 20, "training.reuse": 1})

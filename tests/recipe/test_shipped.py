@@ -86,6 +86,7 @@ def test_the_log_of_a_search_holds_the_trial_that_won(name: str) -> None:
     assert any(row["state"] == "complete" and _same(row, recipe) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "least"), [("cora-jk", 0.80), ("pubmed-recursive", 0.77)])
 def test_a_recipe_reaches_on_real_data_what_an_mlp_does_not(
     name: str, least: float, data_dir: Path, tmp_path: Path

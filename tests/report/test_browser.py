@@ -23,6 +23,8 @@ from gamlp.run.training import train
 from tests.report.examples import IMAGE, SCRIPT, content_of, graph_of
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, with_nodes
 
+pytestmark = pytest.mark.slow
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PHONE, DESK = 390, 1200
 

@@ -77,6 +77,7 @@ def test_saving_again_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
         assert Bundle.load(saved).save(tmp_path / "again").read_bytes() == saved.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_fresh_process_has_equal_logits(bundle: Bundle, saved: Path) -> None:
     told = subprocess.run([sys.executable, "-c", FRESH, saved], capture_output=True, text=True, check=True).stdout
     random = torch.Generator().manual_seed(3)

@@ -14,6 +14,8 @@ from gamlp.run.preparation import prepare
 from gamlp.training.loop import Machine
 from gamlp.training.seeds import fit_prepared
 
+pytestmark = pytest.mark.slow
+
 RECIPE = {
     "propagation": {"hops": 2, "r": 0.0, "loops": False},
     "relations": {"subsets": "all"},

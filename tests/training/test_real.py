@@ -15,6 +15,8 @@ from gamlp.run.training import train_run
 from gamlp.training.run_folder import About, RunFolder
 from tests.training.small import ONE_THREAD
 
+pytestmark = pytest.mark.slow
+
 QUICK: dict[str, Any] = {
     "propagation": {"hops": 6, "scaling": "row", "label_hops": 3},
     "model": {"hidden": 32, "layers": 2, "input_dropout": 0.5, "beta": 0},

@@ -81,6 +81,7 @@ checkpoint.save_tensors(Path(sys.argv[1]), {"a": torch.ones(3)}, {})
 """
 
 
+@pytest.mark.slow
 def test_killed_while_a_file_is_written_leaves_nothing_behind(
     prepared: Prepared, unbroken: RunFolder, tmp_path: Path
 ) -> None:
@@ -213,32 +214,40 @@ def test_a_line_of_metrics_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 
 
 CHILD = """
-import sys
+import sys, time
 from pathlib import Path
 
 sys.path.insert(0, sys.argv[2])
 from tests.training.small import make_graph, prepared_in
 from tests.training.test_resume import LONG, run_in
 
-folder = Path(sys.argv[1])
+folder, held = Path(sys.argv[1]), int(sys.argv[3])
 prepared = prepared_in(folder / "hops", make_graph(), **{**LONG, "training__epochs": 60})
 print("ready", flush=True)
-run_in(folder / "run", prepared)
+
+
+def hold(line):
+    if line["seed"] == held and line["epoch"] > 40:
+        time.sleep(600)  # killed before, or here
+
+
+run_in(folder / "run", prepared, hold)
 """
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_process_and_resume_end_with_the_same_bits(tmp_path: Path) -> None:
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", CHILD, str(tmp_path), str(Path(__file__).parents[2])]
+    def start(held: int = -1) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", CHILD, str(tmp_path), str(Path(__file__).parents[2]), str(held)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
         return child
 
     broken, delays = RunFolder(tmp_path / "run"), random.Random(5)
     for seed in SEEDS:  # once in the middle of each seed
-        child = start()
-        deadline = time.monotonic() + 60
-        while not broken.checkpoint_path(seed).exists() and time.monotonic() < deadline:
+        child = start(seed)
+        while not broken.checkpoint_path(seed).exists():
+            assert child.poll() is None
             time.sleep(0.002)
         time.sleep(delays.uniform(0.01, 0.1))
         child.send_signal(signal.SIGKILL)

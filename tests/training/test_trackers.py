@@ -40,6 +40,7 @@ def runs_of(client: Any) -> dict[str, Any]:
     return {run.info.run_name: run for run in found}
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_when_nothing_is_asked_for() -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom gamlp.recipe import Recipe\n"

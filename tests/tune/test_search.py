@@ -41,6 +41,7 @@ def search(graph: Graph, tmp_path: Path, **changes: Any) -> Search:
     return Search([graph], Recipe.of(BASE), load_space(space_file(tmp_path)), tmp_path / "study", **settings)
 
 
+@pytest.mark.slow
 def test_a_search_finds_a_recipe_and_logs_every_trial(tmp_path: Path) -> None:
     found = search(load("digits"), tmp_path).run(4)
     assert len(found.trials) == 4 and found.runs == 2

@@ -32,6 +32,9 @@ from gamlp.io.parallel import Tasks, Workers, even_ranges, parallel_map, run_her
 # A folder, a file or a URL
 from gamlp.io.place import Place, is_url, scratch_folder
 
+# What other packages bring, through entry points
+from gamlp.io.plugins import find_plugins, load_plugin
+
 # Rows in .npy files, here or elsewhere
 from gamlp.io.row_arrays import (
     RemoteRows,
@@ -65,9 +68,11 @@ __all__ = [
     "create_array",
     "disk_full_as_error",
     "even_ranges",
+    "find_plugins",
     "format_size",
     "is_url",
     "keep_freed_memory",
+    "load_plugin",
     "locked",
     "map_array",
     "npy_buffer",

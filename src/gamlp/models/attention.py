@@ -1,4 +1,4 @@
-"""Attention over hops, node by node: `recursive` and `jk` (METHOD section 3)."""
+"""Attention over hops, node by node: `recursive` and `jk` (docs/method.md, section 3)."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Without the probabilities."""
         content = asdict(self)
-        del content["chances"]
+        del content["probabilities"]
         return content
 
 

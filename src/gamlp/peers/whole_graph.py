@@ -16,7 +16,7 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, induce
 from gamlp.io import PeakMemory
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
 from gamlp.peers.tensors import (
     UNKNOWN,
@@ -144,7 +144,7 @@ def _sides(
     alone = task.graph
     if inductive and task.graph.nodes.split is not None:
         alone = induce(task.graph, task.graph.nodes.split.train, folder / "training-graph")
-    # Rows that training must not see lend it no statistics either (METHOD section 1).
+    # Rows that training must not see lend it no statistics either (docs/method.md, section 1).
     separate_statistics = recipe.propagation.scaling == "standard" and (
         inductive or task.valid is not None or bool(task.tests)
     )

@@ -16,6 +16,7 @@ from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.loading import load
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["acm", "dblp", "imdb"])
 def test_counts_are_those_of_the_catalogue(name: str, data_dir: Path) -> None:
     graph, counts = load(f"hgb-{name}", data_dir), DATASETS[f"hgb-{name}"].counts
@@ -26,6 +27,7 @@ def test_counts_are_those_of_the_catalogue(name: str, data_dir: Path) -> None:
     assert (graph.nodes.features.width, len(graph.nodes.labels.classes)) == (counts.features, counts.classes)
 
 
+@pytest.mark.slow
 def test_acm_reads_as_pyg_reads_it(data_dir: Path, tmp_path: Path) -> None:
     pyg = pytest.importorskip("torch_geometric.datasets")
     raw = tmp_path / "HGBDataset" / "acm" / "raw" / "ACM"

@@ -15,7 +15,7 @@ import pytest
 from gamlp.graph import Graph
 
 MIB = 1 << 20
-FIXED = 300 * 10**6  # the interpreter and its libraries
+FIXED = 200 * 10**6  # the interpreter and its libraries (67 MB here), buffers of the readers
 
 
 def whole(graph: Graph):
@@ -102,11 +102,12 @@ def measured(edges: Path, nodes: Path, out: Path, memory: int) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read memory from")
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_memory_stays_within_a_budget_smaller_than_the_edges(tmp_path, ending):
     rng = np.random.default_rng(0)
-    count = 10_000_000 if ending == "parquet" else 4_000_000
+    count = 8_000_000 if ending == "parquet" else 3_000_000
     nodes, edges = tmp_path / "n.parquet", tmp_path / f"e.{ending}"
     pq.write_table(pa.table({"id": rng.permutation(500_000)}), nodes)
     ends = (rng.integers(0, 500_000, (2, count)) ** 2 // 500_000).astype(np.int64)  # hubs
@@ -115,7 +116,7 @@ def test_memory_stays_within_a_budget_smaller_than_the_edges(tmp_path, ending):
         pq.write_table(table, edges)
     else:
         pa.csv.write_csv(table, edges)
-    budget = 64 * MIB
+    budget = 32 * MIB
     assert count * 16 > budget or ending == "csv"  # as pairs of integers
     result = measured(edges, nodes, tmp_path / "g", budget)
     assert result["read"] == count
@@ -123,14 +124,16 @@ def test_memory_stays_within_a_budget_smaller_than_the_edges(tmp_path, ending):
     assert Graph.open(tmp_path / "g").relation.entries > count
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read memory from")
 def test_a_wide_node_table_streams(tmp_path):
-    """Features of 400 MB in a budget of 32 MiB."""
-    rows = np.zeros((20_000, 500), np.float32)  # zeros: the file takes next to nothing, the features all the same
+    """Features of 240 MB in a budget of 32 MiB."""
+    rows = np.zeros((20_000, 300), np.float32)  # zeros: the file takes next to nothing, the features all the same
     rows[:, 0] = 1
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 500)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 300)
     parts = pa.chunked_array([lists] * 10)
     pq.write_table(pa.table({"id": np.arange(200_000), "x": parts}), tmp_path / "n.parquet")
     (tmp_path / "e.csv").write_text("src,dst\n1,2\n")
     result = measured(tmp_path / "e.csv", tmp_path / "n.parquet", tmp_path / "g", 32 * MIB)
-    assert Graph.open(tmp_path / "g").nodes.features.values.shape == (200_000, 500)
+    assert Graph.open(tmp_path / "g").nodes.features.values.shape == (200_000, 300)
     assert result["peak"] < 32 * MIB + FIXED

@@ -22,7 +22,12 @@ from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 
 MB = 10**6
-FIXED_COST = 300 * MB  # the interpreter, libraries, buffers
+FIXED_COST = 220 * MB  # the interpreter and libraries (125 MB here), buffers
+BUDGETS = [100, 150]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read memory from"),
+]
 WORDS = ["--hops", "2", "--rows", "train+valid", "--label-folds", "3", "--threads", "2"]
 
 
@@ -51,22 +56,14 @@ def propagate(graph: Path, out: Path, *words: str, before: Callable[[], None] | 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """300,000 nodes with 307 MB of features, and the store of a run that held everything in memory."""
+    """150,000 nodes with 154 MB of features, and the store of a run that held everything in memory."""
     folder = tmp_path_factory.mktemp("large")
-    communities(folder / "graph", nodes=300_000, edges=2_000_000, features=256)
+    communities(folder / "graph", nodes=150_000, edges=1_000_000, features=256)
     code, said, peak = propagate(folder / "graph", folder / "in memory", *WORDS, "--memory", "4GB")
     assert code == 0, said
-    assert peak > 600 * MB, "without a budget it takes much more, or the budgets below show nothing"
+    assert peak > BUDGETS[-1] * MB + FIXED_COST, "without a budget it takes more, or budgets show nothing"
     yield folder
     shutil.rmtree(folder)
-
-
-@pytest.mark.parametrize("budget", [150, 300])
-def test_memory_stays_within_the_budget_and_the_bytes_are_the_same(large: Path, tmp_path: Path, budget: int) -> None:
-    code, said, peak = propagate(large / "graph", tmp_path / "store", *WORDS, "--memory", f"{budget}MB")
-    assert code == 0, said
-    assert peak <= budget * MB + FIXED_COST
-    assert fingerprints(tmp_path / "store") == fingerprints(large / "in memory")
 
 
 def test_the_default_budget_gives_the_same_bytes(large: Path, tmp_path: Path) -> None:
@@ -76,28 +73,31 @@ def test_the_default_budget_gives_the_same_bytes(large: Path, tmp_path: Path) ->
 
 
 def test_all_rows_in_half_precision_and_scaled_stay_within_the_budget(large: Path, tmp_path: Path) -> None:
-    words = ["--hops", "2", "--dtype", "float16", "--scaling", "standard", "--memory", "150MB"]
+    words = ["--hops", "2", "--dtype", "float16", "--scaling", "standard", "--memory", "100MB"]
     code, said, peak = propagate(large / "graph", tmp_path / "store", *words)
     assert code == 0, said
-    assert peak <= 150 * MB + FIXED_COST
+    assert peak <= 100 * MB + FIXED_COST
 
 
-@pytest.mark.parametrize("budget", [150, 300])
-def test_it_runs_where_the_system_allows_no_more(large: Path, tmp_path: Path, budget: int) -> None:
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_memory_stays_within_the_budget_where_the_system_allows_no_more_and_the_bytes_are_the_same(
+    large: Path, tmp_path: Path, budget: int
+) -> None:
     """RLIMIT_DATA counts all private memory that may be written, stacks of threads too."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (budget * MB + FIXED_COST, budget * MB + FIXED_COST))
 
     words = [*WORDS, "--memory", f"{budget}MB"]
-    code, said, _ = propagate(large / "graph", tmp_path / "store", *words, before=limit)
+    code, said, peak = propagate(large / "graph", tmp_path / "store", *words, before=limit)
     assert code == 0, said
+    assert peak <= budget * MB + FIXED_COST
     assert fingerprints(tmp_path / "store") == fingerprints(large / "in memory")
 
 
 def test_memory_that_the_system_refuses_is_told(large: Path, tmp_path: Path) -> None:
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_DATA, (450 * MB, 450 * MB))
+        resource.setrlimit(resource.RLIMIT_DATA, (350 * MB, 350 * MB))
 
     code, said, _ = propagate(large / "graph", tmp_path / "store", *WORDS, "--memory", "4GB", before=limit)
     assert code == 2
@@ -124,7 +124,7 @@ def control_group(limit: int) -> Iterator[Path]:
         group.rmdir()
 
 
-@pytest.mark.parametrize("budget", [150, 300])
+@pytest.mark.parametrize("budget", BUDGETS)
 def test_it_runs_in_a_control_group_of_that_size(large: Path, tmp_path: Path, budget: int) -> None:
     with control_group(budget * MB + FIXED_COST) as group:
         words = [*WORDS, "--memory", f"{budget}MB"]
@@ -139,7 +139,7 @@ def test_a_budget_that_is_too_small_names_the_least_that_would_do(large: Path, t
     code, said, _ = propagate(large / "graph", tmp_path / "store", *words, "--memory", "30MB")
     assert code == 2 and said.count("\n") == 1
     found = re.search(
-        r"a memory budget of 28.6 MiB is too small for 300,000 nodes; give --memory (\d+)MiB or more", said
+        r"a memory budget of 28.6 MiB is too small for 150,000 nodes; give --memory (\d+)MiB or more", said
     )
     assert found, said
     code, _, _ = propagate(large / "graph", tmp_path / "store", *words, "--memory", f"{int(found[1]) - 1}MiB")

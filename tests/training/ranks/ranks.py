@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.graph.datasets.loading import load
-from gamlp.models.shape import Shape
+from gamlp.models import GAMLP, Shape
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
@@ -55,6 +58,21 @@ class Double(nn.Module):
         return result
 
 
+class Held(GAMLP):
+    """Trains for some steps, and no further while the file is there that HELD names: a moment to be killed at."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape, hidden=8, layers=2, batch_norm=True)
+        self.steps = 0
+
+    def forward(self, x: Tensor, y: Tensor | None = None, views: Sequence[int] | None = None) -> Tensor:
+        self.steps += self.training
+        while self.steps > 100 and Path(os.environ.get(HELD, "/nowhere")).exists():
+            time.sleep(0.01)
+        return super().forward(x, y, views)
+
+
+HELD = "GAMLP_TEST_HELD"
 OWN = {"model.name": "tests.training.ranks.ranks:Double"}
 CASES: dict[str, dict[str, Any]] = {
     "one batch": {"training.batch_size": 1000},

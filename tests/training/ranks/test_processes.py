@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -29,12 +31,17 @@ from gamlp.training.ranks.launch import launch_processes
 from gamlp.training.ranks.sources import sources_of, unpacked
 from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
+from tests.training.ranks.ranks import HELD
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, store_of
+
+pytestmark = pytest.mark.slow
 
 TWO = Resources(threads=2, device="cpu", processes=2)
 OWN = {"model.name": "tests.training.ranks.ranks:Double"}
 EPOCHS = 60
-LONG = RECIPE.changed({"training.epochs": EPOCHS, "model.batch_norm": True, "training.batch_size": 7})
+LONG = RECIPE.changed(
+    {"training.epochs": EPOCHS, "training.batch_size": 7, "model.name": "tests.training.ranks.ranks:Held"}
+)
 
 
 def train_in(folder: Path, prepared: Prepared, resources: Resources, observe: Any = None) -> RunFolder:
@@ -91,38 +98,36 @@ main()
 """
 
 
-def start(hops: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+def start(hops: Path, out: Path, *more: str, held: bool = False) -> subprocess.Popen[str]:
+    """`gamlp train`; if it is held, it trains some epochs and no further until `go_on`."""
     (out.parent / "recipe.yaml").write_text(LONG.to_yaml())
+    if held:
+        (out.parent / "held").touch()
     command = [sys.executable, "-c", CLI, str(hops), "--out", str(out), "--recipe", str(out.parent / "recipe.yaml")]
     command += ["--processes", "2", "--device", "cpu", "--json", *more]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+    environment = {**os.environ, HELD: str(out.parent / "held")}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def descendants(pid: int) -> list[int]:
-    try:
-        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
-    return children + [below for child in children for below in descendants(child)]
+def go_on(run: RunFolder) -> None:
+    (run.path.parent / "held").unlink()
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
 
 
 def workers(pid: int) -> list[int]:
     """Ranks below a process, in their order."""
     found = {}
     for child in descendants(pid):
-        try:
-            environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        ranks = [int(entry[5:]) for entry in environment if entry.startswith(b"RANK=")]
-        if ranks and b"gamlp.training.ranks.job" in command:
-            found[ranks[0]] = child
+        with suppress(psutil.Error):
+            if "gamlp.training.ranks.job" in child.cmdline():
+                found[int(child.environ()["RANK"])] = child.pid
     return [found[rank] for rank in sorted(found)]
 
 
-def wait_for(what: Any, seconds: float = 90) -> Any:
+def wait_for(what: Any, seconds: float = 300) -> Any:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if found := what():
@@ -139,7 +144,7 @@ def far_enough(run: RunFolder) -> bool:
 def unbroken(hops: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     out = tmp_path_factory.mktemp("unbroken") / "run"
     said = start(hops, out)
-    _, errors = said.communicate(timeout=200)
+    _, errors = said.communicate(timeout=600)
     assert said.returncode == 0, errors[-2000:]
     return RunFolder.open(out)
 
@@ -154,11 +159,12 @@ def check_equal(run: RunFolder, unbroken: RunFolder) -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_kill_9_of_a_rank_ends_with_the_same_bits(hops: Path, unbroken: RunFolder, tmp_path: Path, rank: int) -> None:
     run = RunFolder(tmp_path / "run")
-    said = start(hops, run.path)
+    said = start(hops, run.path, held=True)
     wait_for(lambda: far_enough(run))
     killed = workers(said.pid)[rank]
     os.kill(killed, signal.SIGKILL)
-    _, errors = said.communicate(timeout=200)
+    go_on(run)
+    _, errors = said.communicate(timeout=600)
     assert said.returncode == 0, errors[-2000:]
     check_equal(run, unbroken)
 
@@ -167,15 +173,16 @@ def test_kill_9_of_the_driver_leaves_no_process_and_resume_ends_with_the_same_bi
     hops: Path, unbroken: RunFolder, tmp_path: Path
 ) -> None:
     run = RunFolder(tmp_path / "run")
-    said = start(hops, run.path)
+    said = start(hops, run.path, held=True)
     wait_for(lambda: far_enough(run))
     left = descendants(said.pid)
     assert len(left) >= 2
     said.kill()
     said.communicate()
-    wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in left), 60)
+    wait_for(lambda: not psutil.wait_procs(left, timeout=0.1)[1])
+    go_on(run)
     resumed = start(hops, run.path, "--resume")
-    _, errors = resumed.communicate(timeout=200)
+    _, errors = resumed.communicate(timeout=600)
     assert resumed.returncode == 0, errors[-2000:]
     check_equal(run, unbroken)
 

@@ -64,6 +64,7 @@ def read(place: Path) -> tuple[dict[str, Any], Weights]:
     return json.loads(text), weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("case", CASES)
 def test_ranks_train_to_the_weights_of_one_process(
@@ -84,6 +85,7 @@ def test_ranks_train_to_the_weights_of_one_process(
         assert same_weights(weights, same) and others == found
 
 
+@pytest.mark.slow
 def test_cases_are_no_empty_ones(one: dict[str, Any]) -> None:
     """Early stopping stops, a penalty and batch norm change the weights, and a parameter without gradient stays."""
     assert one["stops early, held"].stopped and one["stops early, held"].epochs < 60
@@ -94,6 +96,7 @@ def test_cases_are_no_empty_ones(one: dict[str, Any]) -> None:
     assert "norm.running_mean" in one["batch norm, held"].weights
 
 
+@pytest.mark.slow
 def test_a_run_of_several_ranks_goes_on_from_a_checkpoint_as_if_unbroken(several: tuple[int, Path]) -> None:
     """With dropout, whose streams differ by rank and are all kept."""
     ranks, out = several
@@ -105,6 +108,7 @@ def test_a_run_of_several_ranks_goes_on_from_a_checkpoint_as_if_unbroken(several
     assert len(streams) == ranks and len({bytes(value.numpy()) for value in streams}) == ranks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [2], indirect=True)
 def test_with_dropout_and_batch_norm_ranks_are_as_accurate_as_one(
     several: tuple[int, Path], hops: Path, one_of_digits: list[float]

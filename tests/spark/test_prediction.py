@@ -15,7 +15,7 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Split
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.run.prediction_table import batch_probabilities, choose_rows, write_predictions

@@ -16,6 +16,7 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, fingerprint
 from gamlp.io import Place
+from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
@@ -45,7 +46,7 @@ class Home:
         place = Place.of(self.place) / "hops"
         if bundle.recipe.propagation.rows != "all" or fingerprint.inputs(graph) != self.nodes:
             return None
-        if graph.trainable and bundle.recipe.labels_used and fingerprint.training_labels(graph) != self.labels:
+        if graph.trainable and labels_used(bundle.recipe) and fingerprint.training_labels(graph) != self.labels:
             return None
         return HopStore.open(place, copies=False) if (place / "store.json").exists() else None
 

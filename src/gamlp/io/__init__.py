@@ -27,7 +27,7 @@ from gamlp.io.locks import LOCK, locked, sole_writer
 from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory
 
 # Threads, and tasks that somebody else runs
-from gamlp.io.parallel import Tasks, Workers, even_ranges, parallel_map, usable_cores
+from gamlp.io.parallel import Tasks, Workers, even_ranges, parallel_map, run_here, usable_cores
 
 # A folder, a file or a URL
 from gamlp.io.place import Place, is_url, scratch_folder
@@ -85,6 +85,7 @@ __all__ = [
     "refuse_taken",
     "remove_empty",
     "remove_partial",
+    "run_here",
     "save_array",
     "scratch_folder",
     "sole_writer",

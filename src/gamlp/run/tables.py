@@ -31,19 +31,11 @@ class Tables:
 
     def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> None:
         """Their graph."""
-        how = IngestOptions(
-            self.edges,
-            self.nodes,
-            folder,
-            memory=resources.memory,
-            name=name,
-            relation_ends=self.relation_ends,
-            target=self.target,
-        )
+        how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target)
         with closing(resources.open_engine()) as engine:
             if engine.one_machine:
                 self._check_present()
-            engine.ingest(how, progress)
+            engine.ingest(self.edges, self.nodes, folder, how, progress)
 
     def _check_present(self) -> None:
         for tables in (self.edges, self.nodes):

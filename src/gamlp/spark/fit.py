@@ -21,10 +21,10 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run import Resources, check_one_model, evaluate_rows, hops_for, prepare, propagate
-from gamlp.spark.ingest.build import spark_graph
+from gamlp.spark.ingest import spark_graph
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded
-from gamlp.spark.session import is_here
+from gamlp.spark.sessions import is_here
 from gamlp.spark.tasks import run_tasks
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
@@ -99,7 +99,7 @@ def build(
 ) -> Graph:
     """The graph of two DataFrames, written by tasks."""
     options = params.graph_options(nodes.columns, fit=fit, name="nodes")
-    spark_graph(spark, edges, nodes, place, options, progress)
+    spark_graph(spark, edges, nodes, place, options, blocks=params.getBlocks(), progress=progress)
     return Graph.open(place)
 
 

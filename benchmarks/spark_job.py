@@ -24,7 +24,7 @@ from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, HopStore, LocalPropagator, Operator, Plan
 from gamlp.spark.engine import LIGHT_JAVA, SparkPropagator
-from gamlp.spark.session import SparkSettings, session
+from gamlp.spark.sessions import SparkSettings, session
 from spark_usage import Usage, usage
 
 MEAN = Operator(r=0.0)

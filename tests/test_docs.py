@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.spark.session import check_java
+from gamlp.spark.sessions import check_java
 from tests import forked
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.spark import tasks
-from gamlp.spark.session import SparkSettings, check_java, is_here
+from gamlp.spark.sessions import SparkSettings, check_java, is_here
 from gamlp.spark.tasks import sentence
 
 

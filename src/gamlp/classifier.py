@@ -21,7 +21,7 @@ from gamlp.errors import GamlpError
 from gamlp.explanation import weights_of_rows
 from gamlp.graph import ROLES, Graph, Labels, Split, as_graph, fingerprint, random_split
 from gamlp.io import parse_size
-from gamlp.models.shape import HopWeights
+from gamlp.models import HopWeights
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, row_numbers
 from gamlp.recipe import Recipe

@@ -18,6 +18,7 @@ from gamlp.bench.results import Growth
 from gamlp.bench.tables import PaperTable, read_table, table_of
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
+from gamlp.models import labels_used
 
 FORMULAS = {
     "SGC": {"preparation": r"\mathcal{O}(Kmf)", "training": r"\mathcal{O}(nf^2)", "memory": r"\mathcal{O}(bf+ f^2)"}
@@ -181,7 +182,7 @@ def test_recipes_of_the_shipped_table_are_grown_as_asked(tmp_path: Path) -> None
                 assert looks == (size if quantity == "hops" else plan.at(method, quantity, size).hops)
                 assert recipe.model.hidden == (size if quantity == "features" else plan.base["features"])
                 assert len(recipe.model.options.get("fanouts", range(looks))) == looks
-                assert recipe.labels_used is (recipe.model.name == "gamlp")
+                assert labels_used(recipe) is (recipe.model.name == "gamlp")
     only = complexity.GrowthPlan.of(table_of("complexity"), Work(tmp_path, methods=("SGC",), seeds=7))
     assert list(only.methods) == ["SGC"] and only.settings["repeats"] == 7
     with pytest.raises(GamlpError, match="no method 'XGC'"):

@@ -16,6 +16,7 @@ from gamlp.bench.tables import NAMES, PaperTable, read_table, table_of
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.synthetic import homogeneous as synthetic
+from gamlp.models import labels_used
 from gamlp.peers.registry import METHODS, recipe_named
 from gamlp.recipe import shipped_names
 from tests.bench import latex
@@ -151,7 +152,7 @@ def test_the_label_branch_is_on_in_every_variant_but_no_label(name: str) -> None
     table = table_of(name)
     for method, row in table.methods.items():
         for dataset in ("pubmed", "amazon-computers", "short-video"):
-            assert recipe_in(table, row, dataset, None).labels_used is (method != "-no_label")
+            assert labels_used(recipe_in(table, row, dataset, None)) is (method != "-no_label")
 
 
 @pytest.mark.parametrize("name", NUMBERED)

@@ -58,6 +58,8 @@ CASES = [
     ("train graph --out x --set model.name=gamlpp", "there is no model 'gamlpp': did you mean 'gamlp'?"),
     ("train graph --out x --set model.name=no.such:Thing", "model 'no.such:Thing' cannot be imported"),
     ("train graph --out x --set model.name=sgc --set model.attention=jk", "'sgc' has no setting 'model.attention'"),
+    ("train graph --out x --set propagation.also_r=[0]", "model 'gamlp' reads one operator: leave"),
+    ("run graph --out x --model gcn --set propagation.also_r=[0]", "model 'gcn' reads one operator: leave"),
     ("train graph --out x --seeds three", "'three' are no seeds"),
     ("train graph --out x --seeds 0,0", "seeds are different numbers"),
     ("train graph --out x --device tpu", "device 'tpu' is not here"),

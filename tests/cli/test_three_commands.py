@@ -11,6 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from gamlp.models import labels_used
 from gamlp.training.run_folder import RunFolder
 from tests.cli.people import TOWNS, Call, plant
 
@@ -138,7 +139,7 @@ def test_validating_on_another_graph_switches_labels_off_and_says_so(call: Call,
     ended = call(f"train one-graph --valid valid-graph --out run {FAST} --set propagation.scaling=standard")
     assert ended.code == 0, ended.err
     assert "the label branch is off (model.beta 0): graph 'valid-graph' has no training labels" in ended.out
-    assert not RunFolder.open("run").recipe().labels_used
+    assert not labels_used(RunFolder.open("run").recipe())
     ended = call("predict run --out valid.csv")  # the run's rows are those of the graph it was validated on
     assert ended.code == 0 and "150 rows" in ended.out
     assert call("predict run --graph one-graph --out one.csv").code == 0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from gamlp.models.registry import MODELS
-from gamlp.models.shape import HopWeights, Part, Shape
+from gamlp.models import MODELS, HopWeights, Part, Shape
 
 
 class Mean(nn.Module):

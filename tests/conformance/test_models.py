@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
-from gamlp.models import HopWeights, Shape
-from gamlp.models.registry import MODELS, build
+from gamlp.models import MODELS, HopWeights, Shape, build
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import make_model
 from tests.conformance.models import NAMES, OWN, TYPED, TYPED_NAMES

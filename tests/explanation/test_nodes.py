@@ -15,7 +15,7 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.explanation.nodes import NodeExplanation, explain_nodes
 from gamlp.graph import Graph, Ids, Labels, Split
-from gamlp.models.shape import Shape
+from gamlp.models import Shape, labels_used
 from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle, make_model
@@ -48,7 +48,7 @@ def graph(order: np.ndarray | None = None, *, multi_label: bool = False) -> Grap
 def bundle(multi_label: bool = False, **changes: Any) -> Bundle:
     values = {"model.hidden": 8, "model.beta": 0.8, "propagation.hops": HOPS, "propagation.label_hops": 2}
     recipe = Recipe.of(None).changed(values | changes)
-    shape = Shape(5, 4, HOPS, 2 if recipe.labels_used else 0)
+    shape = Shape(5, 4, HOPS, 2 if labels_used(recipe) else 0)
     torch.manual_seed(5)
     return Bundle(recipe, shape, CLASSES, multi_label, make_model(recipe, shape).state_dict())
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from gamlp.explanation.weights import degree_bounds, grouped_hops, weights_by_class, weights_by_degree
 from gamlp.graph import Graph, Labels, Split
+from gamlp.models import HopWeights, Shape
 from gamlp.models.gamlp import GAMLP
-from gamlp.models.shape import HopWeights, Shape
 from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 from gamlp.training.batches import HopRows
 

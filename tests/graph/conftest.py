@@ -30,10 +30,9 @@ def build(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
 
         node_names = NodeNames(**{k: options.pop(k) for k in NodeNames.__dataclass_fields__ if k in options})
         edge_names = EdgeNames(**{k: options.pop(k) for k in EdgeNames.__dataclass_fields__ if k in options})
-        out = options.pop("out", tmp_path / "graph")
-        report = ingest(
-            IngestOptions(place(edges, "edges.csv"), place(nodes, "nodes.csv"), out, edge_names, node_names, **options)
-        )
+        out, memory = options.pop("out", tmp_path / "graph"), options.pop("memory", None)
+        how = IngestOptions(edge_names, node_names, **options)
+        report = ingest(place(edges, "edges.csv"), place(nodes, "nodes.csv"), out, how, memory=memory)
         return Graph.open(out), report
 
     return run
@@ -59,14 +58,13 @@ def library(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
         made += 1
         for name, text in LIBRARY.items():
             (tmp_path / f"{name}.csv").write_text(changed.pop(name, text))
-        places = {
-            "nodes": {node_type: tmp_path / f"{node_type}s.csv" for node_type in ("paper", "author", "venue")},
-            "edges": {name: tmp_path / f"{name}.csv" for name in ("writes", "cites", "appears")},
-            "joins": {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")},
-            "out": tmp_path / f"graph-{made}",
-        }
-        options = IngestOptions(**(places | changed))
-        report = ingest(options)
-        return Graph.open(options.out), report
+        nodes = changed.pop(
+            "nodes", {node_type: tmp_path / f"{node_type}s.csv" for node_type in ("paper", "author", "venue")}
+        )
+        edges = changed.pop("edges", {name: tmp_path / f"{name}.csv" for name in ("writes", "cites", "appears")})
+        relation_ends = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")}
+        out, memory = changed.pop("out", tmp_path / f"graph-{made}"), changed.pop("memory", None)
+        report = ingest(edges, nodes, out, IngestOptions(**({"relation_ends": relation_ends} | changed)), memory=memory)
+        return Graph.open(out), report
 
     return run

@@ -25,7 +25,7 @@ TINY = 1  # byte: a row at a time
 def pairs_of(case: TypedCase, view: View) -> dict[tuple[int, int], float]:
     """(row, neighbour) → weight, counted with a dictionary for each relation and both ways."""
     found: dict[tuple[int, int], float] = {}
-    chosen = [relation for relation in case.relation_pairs if relation.name in view.relation_pairs]
+    chosen = [relation for relation in case.relations if relation.name in view.relation_pairs]
     heavy = any(relation.weights is not None for relation in chosen)
     for relation in chosen:
         own: dict[tuple[int, int], float] = {}

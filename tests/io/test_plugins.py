@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.io.plugins import load_plugin, plugins
+from gamlp.io.plugins import find_plugins, load_plugin
 
 
 @pytest.fixture
@@ -25,17 +25,17 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_plugins_are_found_by_name_and_imported_when_asked(package: Path) -> None:
-    found = plugins("gamlp.examples")
+    found = find_plugins("gamlp.examples")
     assert set(found) == {"plain", "broken", "lost"}
     assert load_plugin(found["plain"]) == 7
-    assert plugins("gamlp.nothing") == {}
+    assert find_plugins("gamlp.nothing") == {}
 
 
 def test_a_built_in_name_is_never_replaced(package: Path) -> None:
-    assert set(plugins("gamlp.examples", {"plain": None})) == {"broken", "lost"}
+    assert set(find_plugins("gamlp.examples", {"plain": None})) == {"broken", "lost"}
 
 
 @pytest.mark.parametrize("name", ["broken", "lost"])
 def test_a_broken_plugin_is_one_sentence(package: Path, name: str) -> None:
     with pytest.raises(GamlpError, match=f"the plug-in '{name}' of brings-things cannot be imported"):
-        load_plugin(plugins("gamlp.examples")[name])
+        load_plugin(find_plugins("gamlp.examples")[name])

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gamlp.models import MODELS, Shape
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.mlp import MLP
-from gamlp.models.registry import MODELS
 from gamlp.models.sagn import SAGN
-from gamlp.models.shape import Shape
 
 SHAPE = Shape(features=6, classes=4, hops=3, label_hops=2)
 GAMLPS: list[dict[str, Any]] = [

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from gamlp.errors import GamlpError
 from gamlp.models import Shape, build
 from gamlp.models.gbp import GBP, pagerank_weights
-from gamlp.models.plain_mlp import PlainMLP
 from gamlp.models.s2gc import S2GC
 from gamlp.models.sagn import SAGN
-from gamlp.models.sgc import SGC
+from gamlp.models.sgc import SGC, PlainMLP
 from gamlp.models.sign import SIGNXL
 from tests.models import plain
 

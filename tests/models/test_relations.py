@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
+from gamlp.models import MODELS, build
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.nars import NARS
-from gamlp.models.registry import MODELS, build
 from gamlp.models.relations import SubsetMixing
 from gamlp.models.shape import Part, Shape, channels_of
 from gamlp.models.sign import SIGN

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
+from gamlp.models import labels_used
 from gamlp.recipe import Recipe, described, parse_value, shipped_names
 
 
@@ -163,11 +164,11 @@ def test_changed_refuses_what_is_no_setting(key: str) -> None:
 
 def test_without_hops_of_labels_there_is_no_label_branch_and_with_them_beta_is_what_was_said() -> None:
     recipe = Recipe.of({"propagation": {"label_hops": 0}, "model": {"beta": 2.0}})
-    assert not recipe.labels_used
+    assert not labels_used(recipe)
     assert recipe.changed({"propagation.label_hops": 3}).model.beta == 2.0
-    assert recipe.changed({"propagation.label_hops": 3}).labels_used
-    assert recipe.changed({"model.label_zero": True}).labels_used
-    assert not Recipe.of({"model": {"beta": 0}}).labels_used
+    assert labels_used(recipe.changed({"propagation.label_hops": 3}))
+    assert labels_used(recipe.changed({"model.label_zero": True}))
+    assert not labels_used(Recipe.of({"model": {"beta": 0}}))
 
 
 SETTINGS = st.fixed_dictionaries(

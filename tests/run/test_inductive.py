@@ -10,6 +10,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, Labels, Split
+from gamlp.models import labels_used
 from gamlp.recipe import Recipe
 from gamlp.run.evaluation import evaluate_rows
 from gamlp.run.preparation import hops_for, prepare
@@ -142,13 +143,13 @@ def test_one_graph_trains_and_another_validates(tmp_path: Path) -> None:
 
 def test_the_label_branch_is_off_where_the_other_graph_has_no_training_labels(tmp_path: Path) -> None:
     graph = make_graph(1)
-    assert RECIPE.labels_used
+    assert labels_used(RECIPE)
     prepared = two(tmp_path / "without", graph, without_split(make_graph(2)))
-    assert not prepared.recipe.labels_used and prepared.train.label_hops is None and prepared.shape.label_hops == 0
+    assert not labels_used(prepared.recipe) and prepared.train.label_hops is None and prepared.shape.label_hops == 0
     unknown = with_labels(make_graph(2), np.where(make_graph(2).nodes.split.roles == 1, -1, 0).astype(np.int32))  # type: ignore[union-attr]
-    assert not two(tmp_path / "unknown", graph, unknown).recipe.labels_used
+    assert not labels_used(two(tmp_path / "unknown", graph, unknown).recipe)
     kept = two(tmp_path / "with", graph, make_graph(2))
-    assert kept.recipe.labels_used and kept.valid is not None and kept.valid.label_hops == 2
+    assert labels_used(kept.recipe) and kept.valid is not None and kept.valid.label_hops == 2
     assert (kept.valid.rows == rows_of_role(make_graph(2), "valid")).all()
 
 

@@ -16,7 +16,7 @@ import torch
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Split
 from gamlp.graph.datasets.synthetic.homogeneous import communities
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.propagation import FeatureSignal, HopStore, LocalPropagator, Plan
 from gamlp.recipe import Recipe
 from gamlp.run.prediction_table import batch_probabilities, choose_rows, class_columns, write_predictions

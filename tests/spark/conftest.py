@@ -10,7 +10,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.spark.engine import LIGHT_JAVA
-from gamlp.spark.session import SparkSettings, check_java, session
+from gamlp.spark.sessions import SparkSettings, check_java, session
 from tests.spark import object_store, standalone
 
 

@@ -25,7 +25,7 @@ from gamlp.io import Workers
 from gamlp.progress import Progress
 from gamlp.propagation import FeatureSignal, LabelSignal, Plan
 from gamlp.spark.engine import SparkPropagator
-from gamlp.spark.session import SparkSettings
+from gamlp.spark.sessions import SparkSettings
 
 PLAN = Plan(features=FeatureSignal(hops=3), labels=LabelSignal(hops=2))
 Work = Callable[[int], dict[str, Any]]

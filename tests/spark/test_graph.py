@@ -12,7 +12,7 @@ from gamlp.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.nodes import NodeNames
 from gamlp.spark.ingest import nodes as spark_nodes
-from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
+from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same, random_tables
 from tests.training.small import prepared_in, same_weights, trained
@@ -20,11 +20,11 @@ from tests.training.small import prepared_in, same_weights, trained
 CASES = {
     "range": ({"ids": "range", "weighted": True, "split": True}, {}, "parquet", 3),
     "sparse": ({"ids": "sparse", "relations": 2, "lists": True}, {"directed": True, "dtype": "float16"}, "parquet", 4),
-    "text": ({"ids": "text", "weighted": True, "lists": True, "many": True}, {"seed": 3}, "parquet", 5),
+    "text": ({"ids": "text", "weighted": True, "lists": True, "multi_label": True}, {"seed": 3}, "parquet", 5),
     "csv of integers": ({"ids": "sparse", "split": True}, {"dtype": "bfloat16"}, "csv", 2),
     "csv of text": ({"ids": "text"}, {"fractions": (0.5, 0.2, 0.1), "stratified": False, "seed": 9}, "csv", None),
     "no labels": ({"ids": "text", "labels": False}, {}, "parquet", 50),
-    "a split of many labels": ({"ids": "range", "many": True, "split": True}, {}, "parquet", 2),
+    "a split of many labels": ({"ids": "range", "multi_label": True, "split": True}, {}, "parquet", 2),
 }
 
 
@@ -37,10 +37,10 @@ def test_equals_ingest(spark, tmp_path, monkeypatch, case):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         edges, nodes = tables.write(tmp_path / "ordered", ending)
-        expected = ingest(IngestOptions(edges, nodes, tmp_path / "local", name="g", **how))
+        expected = ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", **how))
         edges, nodes = tables.shuffled(seed).write(tmp_path / "shuffled", ending)
-        options = SparkGraphOptions(blocks=blocks, name="g", **how)
-        report = spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "graph", options)
+        read, options = (read_table(spark, edges), read_table(spark, nodes)), IngestOptions(name="g", **how)
+        report = spark_graph(spark, *read, tmp_path / "graph", options, blocks=blocks)
     found = Graph.open(tmp_path / "graph")
     assert_same(found, Graph.open(tmp_path / "local"))
     count = min(blocks or 2, 31)
@@ -58,8 +58,8 @@ def test_bytes_do_not_depend_on_partitions(spark, tmp_path):
         mixed = tables.shuffled(seed)
         nodes, edges = spark.createDataFrame(mixed.nodes), spark.createDataFrame(mixed.edges)
         out = tmp_path / f"{seed}"
-        options = SparkGraphOptions(blocks=3, name="g")
-        spark_graph(spark, edges.repartition(partitions), nodes.repartition(partitions), out, options)
+        mixed_frames = edges.repartition(partitions), nodes.repartition(partitions)
+        spark_graph(spark, *mixed_frames, out, IngestOptions(name="g"), blocks=3)
         manifests.append((out / "graph.json").read_text())
     assert manifests[0] == manifests[1]
 
@@ -70,7 +70,7 @@ def test_vectors_of_spark_ml_and_names_of_columns(spark, tmp_path):
     rows = [(7, "u", Vectors.dense([1.0, 2.0])), (3, "v", Vectors.sparse(2, {1: 5.0})), (5, "u", Vectors.dense([0, 4]))]
     nodes = spark.createDataFrame(rows, ["the.key", "kind", "vector"])
     edges = spark.createDataFrame([(3, 7), (7, 5), (5, 7)], ["src", "dst"])
-    options = SparkGraphOptions(node_names=NodeNames(id="the.key", label="kind"))
+    options = IngestOptions(node_names=NodeNames(id="the.key", label="kind"))
     report = spark_graph(spark, edges, nodes, tmp_path / "g", options)
     graph = Graph.open(tmp_path / "g")
     assert graph.nodes.ids.values.tolist() == [3, 5, 7]
@@ -85,10 +85,8 @@ def test_local_engine_and_training_work_on_it(spark, tmp_path):
 
     tables = random_tables(5, "text", 60, 400, weighted=True, lists=True)
     edges, nodes = tables.write(tmp_path / "t", "parquet")
-    ingest(IngestOptions(edges, nodes, tmp_path / "local", name="g"))
-    spark_graph(
-        spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "spark", SparkGraphOptions(blocks=4)
-    )
+    ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g"))
+    spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "spark", blocks=4)
     hops = []
     for name in ("local", "spark"):
         graph = Graph.open(tmp_path / name)

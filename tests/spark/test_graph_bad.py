@@ -11,7 +11,7 @@ from gamlp.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.edges import EdgeNames
 from gamlp.graph.ingest.nodes import NodeNames
-from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
+from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same
 
@@ -19,11 +19,11 @@ NODES = "id,x,label,split\n1,1,a,train\n2,2,b,train\n3,3,a,test\n"
 EDGES = "src,dst\n1,2\n"
 
 
-def build(spark, folder, nodes=NODES, edges=EDGES, **options):
+def build(spark, folder, nodes=NODES, edges=EDGES, blocks=None, **options):
     (folder / "nodes.csv").write_text(nodes)
     (folder / "edges.csv").write_text(edges)
     tables = read_table(spark, folder / "edges.csv"), read_table(spark, folder / "nodes.csv")
-    return spark_graph(spark, *tables, folder / "new" / "graph", SparkGraphOptions(**options))
+    return spark_graph(spark, *tables, folder / "new" / "graph", IngestOptions(**options), blocks=blocks)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,8 @@ def test_skip_drops_and_counts_as_ingest_does(spark, tmp_path):
     )
     edges = "src,dst,weight\n1,9,2\n1,2,1\n9,1,-1\n1,9\n9,9,3\n,9,1\n9,1,x\n9,1,\n1,77,1\n1,9,3\n"
     report = build(spark, tmp_path, nodes, edges, on_bad="skip", name="graph")
-    expected = ingest(
-        IngestOptions(tmp_path / "edges.csv", tmp_path / "nodes.csv", tmp_path / "graph", on_bad="skip", name="graph")
-    )
+    how = IngestOptions(on_bad="skip", name="graph")
+    expected = ingest(tmp_path / "edges.csv", tmp_path / "nodes.csv", tmp_path / "graph", how)
     assert report.bad_rows == expected.bad_rows and report.edges_read == expected.edges_read == 9
     found = Graph.open(tmp_path / "new" / "graph")
     assert_same(found, Graph.open(tmp_path / "graph"))
@@ -90,7 +89,7 @@ def test_lists_of_another_length_than_the_first_nodes(spark, tmp_path):
     edges = spark.createDataFrame([(1, 3)], ["src", "dst"])
     with pytest.raises(GamlpError, match="column x: node '2': 0 features where other nodes have 2"):
         spark_graph(spark, edges, nodes, tmp_path / "g")
-    report = spark_graph(spark, edges, nodes, tmp_path / "g", SparkGraphOptions(on_bad="skip"))
+    report = spark_graph(spark, edges, nodes, tmp_path / "g", IngestOptions(on_bad="skip"))
     assert report.bad_rows == {"ragged features": 2, "missing feature": 1}
     assert Graph.open(tmp_path / "g").nodes.features.values[:].tolist() == [[1, 2], [3, 4]]
 

@@ -11,7 +11,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, building, damaged_files
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.io import Place, sole_writer
-from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
+from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same, random_tables
 
@@ -19,12 +19,12 @@ from tests.spark.graph_tables import assert_same, random_tables
 def test_behind_a_url_as_in_a_folder(spark, s3_bucket, tmp_path):
     tables = random_tables(21, "text", 40, 200, weighted=True, lists=True)
     edges, nodes = tables.write(tmp_path / "t", "parquet")
-    ingest(IngestOptions(edges, nodes, tmp_path / "local", name="g"))
+    ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g"))
     out = Place.of(s3_bucket) / "graphs" / "g"
     (out / ".building").put(b"")  # of a run that was broken off
     (out / "relations/old/00000/offsets.npy").put(b"half")
     read = read_table(spark, edges), read_table(spark, nodes)
-    report = spark_graph(spark, *read, out.url, SparkGraphOptions(blocks=3))
+    report = spark_graph(spark, *read, out.url, blocks=3)
     assert report.folder == out.url
     assert out.names() == ["graph.json", "nodes", "relations"]
     assert (out / "relations").names() == ["edge"]
@@ -92,7 +92,7 @@ def test_a_real_graph(spark, tmp_path):
         spark.createDataFrame(edges),
         spark.createDataFrame(nodes),
         tmp_path / "g",
-        SparkGraphOptions(directed=graph.relation.directed),
+        IngestOptions(directed=graph.relation.directed),
     )
     found = Graph.open(tmp_path / "g")
     assert damaged_files(found) == []

@@ -15,7 +15,7 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Split
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.run.prediction_table import batch_probabilities, choose_rows, write_predictions
@@ -24,8 +24,7 @@ from gamlp.run.source import open_source
 from gamlp.run.trained import predict
 from gamlp.run.training import train
 from gamlp.spark import prediction as spark_prediction
-from gamlp.spark.prediction import asked, predictions, ranges_of
-from gamlp.spark.writing import write_spark_predictions
+from gamlp.spark.prediction import asked, predictions, ranges_of, write_spark_predictions
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.rows import plan_of
 
@@ -263,7 +262,7 @@ def test_store_and_ids_behind_a_url(spark: Any, tmp_path: Path, s3_bucket: str) 
 def test_a_session_of_another_thread_is_not_ended(spark: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from gamlp.spark.session import session
+    from gamlp.spark.sessions import session
 
     def apart() -> int:
         with session() as found:

@@ -17,7 +17,7 @@ from gamlp.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.edges import EdgeNames
 from gamlp.graph.ingest.nodes import NodeNames
-from gamlp.spark.ingest.build import SparkGraphOptions, spark_graph
+from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same
 
@@ -69,7 +69,7 @@ def written(tables: dict[str, pa.Table], folder: Path, seed: int | None = None) 
     return {name: folder / f"{name}.csv" for name in tables}
 
 
-NAMES = {"names_of": {"author": NodeNames(id="name")}, "joins": RELATION_ENDS, "name": "g", "target": "paper"}
+NAMES = {"names_of": {"author": NodeNames(id="name")}, "relation_ends": RELATION_ENDS, "name": "g", "target": "paper"}
 
 
 def both(spark: Any, folder: Path, edges: Any, **how: Any) -> tuple[Any, Any]:
@@ -77,7 +77,7 @@ def both(spark: Any, folder: Path, edges: Any, **how: Any) -> tuple[Any, Any]:
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always", UserWarning)
         own = written(node_tables(), folder / "nodes")
-        expected = ingest(IngestOptions(edges(None), own, folder / "local", **how))
+        expected = ingest(edges(None), own, folder / "local", IngestOptions(**how))
         shuffled = written(node_tables(), folder / "mixed", 1)
         told = [str(each.message) for each in heard]
         read = {node_type: read_table(spark, path) for node_type, path in shuffled.items()}
@@ -87,7 +87,7 @@ def both(spark: Any, folder: Path, edges: Any, **how: Any) -> tuple[Any, Any]:
             if isinstance(places, dict)
             else read_table(spark, places)
         )
-        report = spark_graph(spark, tables, read, folder / "spark", SparkGraphOptions(blocks=3, **how))
+        report = spark_graph(spark, tables, read, folder / "spark", IngestOptions(**how), blocks=3)
         assert [str(each.message) for each in heard] == told * 2
     assert replace(report, folder=expected.folder, seconds=expected.seconds) == expected
     return Graph.open(folder / "local"), Graph.open(folder / "spark")
@@ -129,10 +129,9 @@ def test_a_column_of_relations(spark: Any, tmp_path: Path) -> None:
 
 def test_an_end_of_the_wrong_type_is_told(spark: Any, tmp_path: Path) -> None:
     nodes = {name: spark.createDataFrame(table) for name, table in node_tables().items()}
-    options = SparkGraphOptions(blocks=2, **NAMES)
     wrong = spark.createDataFrame([("a02", "7"), ("a01", "1000")], ["src", "dst"])
     with pytest.raises(GamlpError) as error:
-        spark_graph(spark, {"writes": wrong}, nodes, tmp_path / "new" / "graph", options)
+        spark_graph(spark, {"writes": wrong}, nodes, tmp_path / "new" / "graph", IngestOptions(**NAMES), blocks=2)
     assert str(error.value) == (
         "edges writes, column dst: edge a01 → 1000: '1000' is a venue, where relation 'writes' expects a paper."
     )

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.propagation import StoredSignal
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.scores import loss_of

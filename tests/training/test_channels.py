@@ -93,7 +93,7 @@ def test_the_contract_runs_over_several_operators(setting: str, tmp_path: Path) 
 )
 def test_operators_that_cannot_be_read_are_refused_in_a_sentence(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(GamlpError, match=told):
-        XL.changed(changes)
+        plan_of(XL.changed(changes))
 
 
 def test_operators_survive_a_recipe_written_out() -> None:

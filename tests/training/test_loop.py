@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Split
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.recipe import TrainingSettings
 from gamlp.run.training import train_run
 from gamlp.training.loop import Fitted, better, fit, learning_rate

@@ -17,6 +17,7 @@ from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.bench.work import Points, Work, chosen
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets import communities
+from gamlp.models import labels_used
 from gamlp.peers import recipe_named
 from gamlp.recipe import Recipe
 
@@ -158,7 +159,7 @@ class GrowthPlan:
             "training.patience": 0, "training.keep": "last", "training.batch_size": self.settings["batch"],
             "training.learning_rate": 0.01, entry.axis or "propagation.hops": sizes.hops,
         }  # fmt: skip
-        if recipe.labels_used:
+        if labels_used(recipe):
             changes["propagation.label_hops"] = sizes.hops
         if "fanouts" in recipe.model.options:
             changes["model.options.fanouts"] = [self.settings["neighbours"]] * sizes.hops

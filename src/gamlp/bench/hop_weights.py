@@ -15,7 +15,7 @@ from gamlp.bench.results import Grid, Results, Shown
 from gamlp.bench.tables import PaperTable
 from gamlp.bench.work import Options, Points, Work, chosen, missing_reason, task_of
 from gamlp.errors import GamlpError
-from gamlp.models.shape import HopWeights
+from gamlp.models import HopWeights
 from gamlp.peers import Workspace, prepare_task, recipe_named
 from gamlp.recipe import Recipe
 from gamlp.training.batches import read_batches

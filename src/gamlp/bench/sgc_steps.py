@@ -16,7 +16,7 @@ from gamlp.bench.tables import PaperTable
 from gamlp.bench.work import Options, Points, Work, chosen, missing_reason, task_of
 from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, Labels, Split
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers import Task, Workspace, features_store, labelled, recipe_named
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe

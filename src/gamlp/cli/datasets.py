@@ -63,7 +63,7 @@ def _list(found: list[Any], as_json: bool) -> None:
                 {
                     "name": one.dataset.name,
                     "source": one.dataset.source,
-                    **asdict(one.dataset.counts),
+                    **({} if one.dataset.counts is None else asdict(one.dataset.counts)),
                     "split": one.dataset.split,
                     "present": not one.missing,
                     "missing": list(one.missing),
@@ -76,7 +76,7 @@ def _list(found: list[Any], as_json: bool) -> None:
     rows = []
     for one in found:
         counts = one.dataset.counts
-        numbers = (counts.nodes, counts.edges, counts.features, counts.classes)
+        numbers = ("",) * 4 if counts is None else (counts.nodes, counts.edges, counts.features, counts.classes)
         rows.append((one.dataset.name, *numbers, one.dataset.source, "missing" if one.missing else "present"))
     display.table("name", "nodes", "edges", "feats", "classes", "source", "files", rows=rows)
     for one in found:

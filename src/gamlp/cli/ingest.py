@@ -134,19 +134,16 @@ def _ingest(
     from gamlp.io import parse_size
     from gamlp.run import Resources
 
-    resources = Resources(engine=engine, settings=engine_settings(master, spark_conf, blocks))
+    budget = None if memory is None else parse_size(memory)
+    resources = Resources(memory=budget, engine=engine, settings=engine_settings(master, spark_conf, blocks))
     edges_at, nodes_at = named.tables("--edges", edges), named.tables("--nodes", nodes)
     edge_names, edge_names_of = _edge_names(edges_at, src, dst, weight, relation)
     node_names, names_of = _node_names(nodes_at, id, label, split, features, many_labels)
     how = IngestOptions(
-        edges=edges_at,
-        nodes=nodes_at,
-        out=out,
         edge_names=edge_names,
         node_names=node_names,
         directed=directed,
         dtype=dtype.value,
-        memory=None if memory is None else parse_size(memory),
         on_bad=on_bad.value,
         fractions=_fractions(split_fractions),
         stratified=stratified,
@@ -157,7 +154,7 @@ def _ingest(
         edge_names_of=edge_names_of,
     )
     with display.progress(as_json) as progress, closing(resources.open_engine()) as chosen:
-        report = chosen.ingest(how, progress)
+        report = chosen.ingest(edges_at, nodes_at, out, how, progress)
     if as_json:
         display.print_json(asdict(report))
     else:

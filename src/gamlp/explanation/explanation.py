@@ -57,7 +57,7 @@ class Explanation:
             "model": self.model,
             "graph": self.graph,
             "hop_weights": {name: None if found is None else asdict(found) for name, found in groups.items()},
-            "subsets": None if self.subsets is None else asdict(self.subsets),
+            "subsets": None if self.subsets is None else self.subsets.content(),
             "nodes": [asdict(node) for node in self.nodes],
             "notes": self.notes,
         }

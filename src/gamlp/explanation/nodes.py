@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, Ids
-from gamlp.models.shape import Branches, HopWeights
+from gamlp.models import Branches, HopWeights
 from gamlp.propagation import HopStore
 from gamlp.training.batches import read_batches
 from gamlp.training.bundle import Bundle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,13 @@ class SubsetShares:
     labels: tuple[ChannelShares, ...] | None
     rows: int
     sampled: bool
+
+    def content(self) -> dict[str, Any]:
+        """For JSON, where a channel's node type is called `kind`."""
+        content = asdict(self)
+        for channel in (*content["features"], *(content["labels"] or ())):
+            channel["kind"] = channel.pop("node_type")
+        return content
 
     def by_subset(self, signal: str = "features") -> dict[str, tuple[float, ...]]:
         """Shares of every subset, all types together."""

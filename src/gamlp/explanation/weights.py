@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.arrays import Array
-from gamlp.models.shape import HopWeights
+from gamlp.models import HopWeights
 from gamlp.training.batches import HopRows, read_batches
 
 By = Literal["predicted", "true"]

@@ -47,8 +47,7 @@ from gamlp.graph.shared_folder import Building, building
 from gamlp.graph.splits import check_fractions, random_split
 
 # Several relations as one
-from gamlp.graph.union import contained, union_graphs
-from gamlp.graph.union_blocks import union_by_tasks
+from gamlp.graph.union import contained, union_by_tasks, union_graphs
 
 # Views: subsets of relations
 from gamlp.graph.views import View, touches_target, view_name, view_of, whole_view

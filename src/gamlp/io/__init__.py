@@ -27,10 +27,13 @@ from gamlp.io.locks import LOCK, locked, sole_writer
 from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory
 
 # Threads, and tasks that somebody else runs
-from gamlp.io.parallel import Tasks, Workers, even_ranges, parallel_map, usable_cores
+from gamlp.io.parallel import Tasks, Workers, even_ranges, parallel_map, run_here, usable_cores
 
 # A folder, a file or a URL
 from gamlp.io.place import Place, is_url, scratch_folder
+
+# What other packages bring, through entry points
+from gamlp.io.plugins import find_plugins, load_plugin
 
 # Rows in .npy files, here or elsewhere
 from gamlp.io.row_arrays import (
@@ -65,9 +68,11 @@ __all__ = [
     "create_array",
     "disk_full_as_error",
     "even_ranges",
+    "find_plugins",
     "format_size",
     "is_url",
     "keep_freed_memory",
+    "load_plugin",
     "locked",
     "map_array",
     "npy_buffer",
@@ -80,6 +85,7 @@ __all__ = [
     "refuse_taken",
     "remove_empty",
     "remove_partial",
+    "run_here",
     "save_array",
     "scratch_folder",
     "sole_writer",

@@ -86,7 +86,8 @@ def remove_empty(folders: list[Path]) -> None:
     """Folders that were made on the way to another, innermost first, as far as nothing came to lie in them."""
     with suppress(OSError):
         for folder in folders:
-            folder.rmdir()
+            if folder.exists():
+                folder.rmdir()
 
 
 class _DiskFull(GamlpError):

@@ -104,3 +104,14 @@ class Workers:
 
     tasks: Tasks
     slots: int
+
+
+def run_here(
+    work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str, progress: Progress, together: int = 1
+) -> list[dict[str, Any]]:
+    """Tasks one after the other in this process: memory is that of one of them."""
+    results = []
+    for number in numbers:
+        results.append(work(number))
+        progress(stage, len(results), len(numbers), "tasks")
+    return results

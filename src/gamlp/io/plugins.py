@@ -9,7 +9,7 @@ from typing import Any
 from gamlp.errors import GamlpError
 
 
-def plugins(group: str, built_in: Iterable[str] = ()) -> dict[str, EntryPoint]:
+def find_plugins(group: str, built_in: Iterable[str] = ()) -> dict[str, EntryPoint]:
     """Entry points of a group by name, none of them imported yet; a built-in name is never replaced.
 
     A package names what it brings in its own pyproject.toml:

@@ -1,7 +1,25 @@
-"""Models over hops: GAMLP and its peers; torch alone."""
+"""Models over hops: GAMLP and its peers, found by name; torch alone."""
 
+# The paper's model
 from gamlp.models.gamlp import GAMLP
-from gamlp.models.registry import build
-from gamlp.models.shape import HopWeights, Shape
 
-__all__ = ["GAMLP", "HopWeights", "Shape", "build"]
+# Models by name or import path: made, whether a name is one, and what the model of a recipe reads
+from gamlp.models.registry import MODELS, build, check_operators, is_model, is_own, labels_used
+
+# What a model is built for (one `Part` a channel), what it is, and what it tells of itself
+from gamlp.models.shape import Branches, HopWeights, Model, Part, Shape
+
+__all__ = [
+    "GAMLP",
+    "MODELS",
+    "Branches",
+    "HopWeights",
+    "Model",
+    "Part",
+    "Shape",
+    "build",
+    "check_operators",
+    "is_model",
+    "is_own",
+    "labels_used",
+]

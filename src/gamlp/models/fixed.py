@@ -4,40 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from gamlp.models.mlp import MLP, dropout
-from gamlp.models.shape import Branches, HopWeights, Shape, one_channel
+from gamlp.models.mlp import MLPOptions, dropout
+from gamlp.models.shape import Branches, HopWeights, Model, Shape, one_channel
 
 
-class FixedMixture(nn.Module):
+class FixedMixture(Model):
     """logits = MLP(Σ_k w_k X^(k)), the same w for every node."""
 
-    def __init__(
-        self,
-        shape: Shape,
-        weights: Sequence[float],
-        *,
-        hidden: int,
-        layers: int,
-        input_dropout: float,
-        dropout: float,
-        batch_norm: bool,
-        initial_residual: float,
-    ) -> None:
+    def __init__(self, shape: Shape, weights: Sequence[float], options: MLPOptions) -> None:
         super().__init__()
         one_channel(shape, type(self).__name__)
         self.weights = tuple(weights)
-        self.input_dropout = input_dropout
-        self.mlp = MLP(
-            shape.features,
-            hidden,
-            shape.classes,
-            layers,
-            dropout=dropout,
-            batch_norm=batch_norm,
-            initial_residual=initial_residual,
-        )
+        self.input_dropout = options.input_dropout
+        self.mlp = options.mlp(shape.features, shape.classes)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""

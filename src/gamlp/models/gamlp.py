@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gamlp.models.attention import HopAttention, JKAttention, RecursiveAttention
 from gamlp.models.mlp import MLP, HopMLP, dropout
 from gamlp.models.relations import SubsetMixing, mixing_of_features, mixing_of_labels
-from gamlp.models.shape import Branches, HopWeights, Shape, channels_of, one_channel
+from gamlp.models.shape import Branches, HopWeights, Model, Shape, channels_of, one_channel
 
 FIXED = 0.7
 
@@ -40,13 +40,15 @@ def smooth(y: Tensor, kind: str, *, own: bool) -> Tensor:
     return torch.cat([y[:, :1], walked], 1) if own else walked
 
 
-class GAMLP(nn.Module):
+class GAMLP(Model):
     """Graph Attention Multi-Layer Perceptron (Zhang et al., KDD 2022).
 
     >>> model = GAMLP(Shape(features=4, classes=3, hops=2), attention="jk", hidden=8, beta=0)
     >>> model(torch.zeros(5, 1, 3, 4)).shape
     torch.Size([5, 3])
     """
+
+    reads_labels = True
 
     def __init__(
         self,

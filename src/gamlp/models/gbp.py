@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gamlp.models.fixed import FixedMixture
+from gamlp.models.mlp import MLPOptions
 from gamlp.models.shape import Shape
 
 
@@ -15,30 +18,11 @@ class GBP(FixedMixture):
     (0.6666666666666666, 0.3333333333333333)
     """
 
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        restart: float = 0.1,
-        hidden: int = 64,
-        layers: int = 2,
-        input_dropout: float = 0.0,
-        dropout: float = 0.5,
-        batch_norm: bool = False,
-        initial_residual: float = 0.0,
-    ) -> None:
+    def __init__(self, shape: Shape, *, restart: float = 0.1, **options: Any) -> None:
         if not 0 <= restart <= 1:
             raise ValueError(f"GBP's restart is a share from 0 to 1, not {restart}")
-        super().__init__(
-            shape,
-            pagerank_weights(shape.hops, restart),
-            hidden=hidden,
-            layers=layers,
-            input_dropout=input_dropout,
-            dropout=dropout,
-            batch_norm=batch_norm,
-            initial_residual=initial_residual,
-        )
+        options = {"hidden": 64, "layers": 2, **options}
+        super().__init__(shape, pagerank_weights(shape.hops, restart), MLPOptions(**options))
 
 
 def pagerank_weights(hops: int, restart: float) -> list[float]:

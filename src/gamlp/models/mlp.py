@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -143,6 +144,29 @@ class MLP(nn.Module):
 
     def _with_first(self, h: Tensor, first: Tensor | None) -> Tensor:
         return h if first is None or first is h or not self.initial_residual else h.lerp(first, self.initial_residual)
+
+
+@dataclass(frozen=True)
+class MLPOptions:
+    """What a model takes whose logits come from one MLP: keys of the recipe's section `model`."""
+
+    hidden: int = 256
+    layers: int = 3
+    input_dropout: float = 0.0
+    dropout: float = 0.5
+    batch_norm: bool = False
+    initial_residual: float = 0.0
+
+    def mlp(self, inputs: int, outputs: int) -> MLP:
+        return MLP(
+            inputs,
+            self.hidden,
+            outputs,
+            self.layers,
+            dropout=self.dropout,
+            batch_norm=self.batch_norm,
+            initial_residual=self.initial_residual,
+        )
 
 
 def _linear(linear: nn.Module, h: Tensor, share: float) -> Tensor:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from gamlp.models.mlp import dropout
 from gamlp.models.relations import mixing_of_features
-from gamlp.models.shape import HopWeights, Shape, channels_of, one_channel
+from gamlp.models.shape import Model, Shape, channels_of, one_channel
 from gamlp.models.sign import SIGN
 
 
-class NARS(nn.Module):
+class NARS(Model):
     """Neighbour averaging over relation subgraphs: logits = SIGN(Σ_c w[c, k] ∘ X_c^(k), k = 0..K).
 
     >>> import torch
@@ -58,7 +58,3 @@ class NARS(nn.Module):
     def subset_sizes(self, x: Tensor, y: Tensor | None = None) -> tuple[Tensor | None, Tensor | None]:
         """How much each channel says at each hop, `[C, hops]`; None where there is one."""
         return None if self.mixing is None else self.mixing.sizes(x), None
-
-    def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
-        """None: hops are mixed by matrices."""
-        return HopWeights(None)

@@ -1,7 +1,8 @@
-"""Models by name, and your own by import path."""
+"""Models by name, those that other packages bring, and your own by import path; what each of them reads."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib
 import inspect
@@ -10,15 +11,17 @@ from typing import Any
 from torch import nn
 
 from gamlp.errors import GamlpError
+from gamlp.io import find_plugins, load_plugin
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.gbp import GBP
+from gamlp.models.mlp import MLPOptions
 from gamlp.models.nars import NARS
-from gamlp.models.plain_mlp import PlainMLP
 from gamlp.models.s2gc import S2GC
 from gamlp.models.sagn import SAGN
-from gamlp.models.sgc import SGC
+from gamlp.models.sgc import SGC, PlainMLP
 from gamlp.models.shape import Shape
 from gamlp.models.sign import SIGN, SIGNXL
+from gamlp.recipe import Recipe
 
 MODELS: dict[str, type[nn.Module]] = {
     "gamlp": GAMLP,
@@ -33,43 +36,80 @@ MODELS: dict[str, type[nn.Module]] = {
 }
 
 
+GROUP = "gamlp.models"  # the entry points by which other packages bring models
+
+
 def is_own(name: str) -> bool:
     """Whether a model's name is an import path, `package.module:Class`."""
     return ":" in name
 
 
-def build(name: str, shape: Shape, settings: dict[str, Any], *, mentioned: set[str] | None = None) -> nn.Module:
-    """A model of the recipe's settings. `said` are those a person wrote: one the model does not know is refused."""
-    made = _import(name) if is_own(name) else _known(name)
-    if is_own(name):
-        try:
-            model = made(shape, **settings)
-        except TypeError as error:
-            raise GamlpError(
-                f"model '{name}' cannot be made: {error}", hint="see model.options of the recipe"
-            ) from error
-        if not isinstance(model, nn.Module):
-            raise GamlpError(f"model '{name}' is no torch.nn.Module", hint="give a class of modules")
-        return model
-    accepted = set(inspect.signature(made).parameters) - {"shape"}
-    if foreign := sorted((mentioned or set()) - accepted - {"name"}):
+def is_model(name: str) -> bool:
+    """Whether there is a model on hops of this name; an import path is taken for one. Nothing is imported."""
+    return is_own(name) or name in MODELS or name in find_plugins(GROUP, MODELS)
+
+
+def labels_used(recipe: Recipe) -> bool:
+    """Whether the label branch is on: β above 0 in a model that reads labels, and some hop of labels to read."""
+    some = recipe.propagation.label_hops > 0 or recipe.model.label_zero
+    return recipe.model.beta > 0 and some and _reads(recipe, "labels")
+
+
+def check_operators(recipe: Recipe) -> None:
+    """Refuse further operators for a model that would leave all but the first aside."""
+    if recipe.propagation.also_r and not _reads(recipe, "operators"):
         raise GamlpError(
-            f"model '{name}' has no setting 'model.{foreign[0]}'", hint=f"it has {', '.join(sorted(accepted))}"
+            f"model '{recipe.model.name}' reads one operator: leave 'propagation.also_r' empty, or use sign-xl"
         )
+
+
+def _reads(recipe: Recipe, what: str) -> bool:
+    """What the model's class says; one that says nothing reads all, a method that is no model on hops reads none."""
+    return is_model(recipe.model.name) and bool(getattr(_class_of(recipe.model.name), f"reads_{what}", True))
+
+
+def build(name: str, shape: Shape, settings: dict[str, Any], *, mentioned: set[str] | None = None) -> nn.Module:
+    """A model of the recipe's settings. Of those a person `mentioned`, one that the model does not know is refused."""
+    made = _class_of(name)
+    if not is_own(name):
+        accepted = _accepted(made)
+        if foreign := sorted((mentioned or set()) - accepted - {"name"}):
+            raise GamlpError(
+                f"model '{name}' has no setting 'model.{foreign[0]}'", hint=f"it has {', '.join(sorted(accepted))}"
+            )
+        settings = {key: value for key, value in settings.items() if key in accepted}
     try:
-        return made(shape, **{key: value for key, value in settings.items() if key in accepted})
+        model = made(shape, **settings)
     except (TypeError, ValueError) as error:  # an option that the recipe could not check
         raise GamlpError(f"model '{name}' cannot be made: {error}", hint="see model.options of the recipe") from error
+    if not isinstance(model, nn.Module):
+        raise GamlpError(f"model '{name}' is no torch.nn.Module", hint="give a class of modules")
+    return model
 
 
-def _known(name: str) -> type[nn.Module]:
+def _accepted(made: Any) -> set[str]:
+    """Names of the settings that a model takes; `**options` are those of its MLP."""
+    named = inspect.signature(made).parameters.values()
+    accepted = {one.name for one in named if one.kind is not inspect.Parameter.VAR_KEYWORD} - {"shape"}
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in named):
+        accepted |= {field.name for field in dataclasses.fields(MLPOptions)}
+    return accepted
+
+
+def _class_of(name: str) -> Any:
+    if is_own(name):
+        return _import(name)
     if name in MODELS:
         return MODELS[name]
-    near = difflib.get_close_matches(name, MODELS, 1)
+    brought = find_plugins(GROUP, MODELS)
+    if name in brought:
+        return load_plugin(brought[name])
+    known = [*MODELS, *brought]
+    near = difflib.get_close_matches(name, known, 1)
     suggestion = f": did you mean '{near[0]}'?" if near else ""
     raise GamlpError(
         f"there is no model '{name}'{suggestion}",
-        hint=f"choose from {', '.join(MODELS)}, or name your own as package.module:Class",
+        hint=f"choose from {', '.join(known)}, or name your own as package.module:Class",
     )
 
 

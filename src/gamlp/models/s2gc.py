@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gamlp.models.fixed import FixedMixture
+from gamlp.models.mlp import MLPOptions
 from gamlp.models.shape import Shape
 
 
@@ -13,30 +16,10 @@ class S2GC(FixedMixture):
     (0.2, 0.4, 0.4)
     """
 
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        alpha: float = 0.05,
-        hidden: int = 256,
-        layers: int = 1,
-        input_dropout: float = 0.0,
-        dropout: float = 0.5,
-        batch_norm: bool = False,
-        initial_residual: float = 0.0,
-    ) -> None:
+    def __init__(self, shape: Shape, *, alpha: float = 0.05, **options: Any) -> None:
         if not 0 <= alpha <= 1:
             raise ValueError(f"S²GC's alpha is a share from 0 to 1, not {alpha}")
-        super().__init__(
-            shape,
-            mean_weights(shape.hops, alpha),
-            hidden=hidden,
-            layers=layers,
-            input_dropout=input_dropout,
-            dropout=dropout,
-            batch_norm=batch_norm,
-            initial_residual=initial_residual,
-        )
+        super().__init__(shape, mean_weights(shape.hops, alpha), MLPOptions(**{"layers": 1, **options}))
 
 
 def mean_weights(hops: int, alpha: float) -> list[float]:

@@ -8,10 +8,10 @@ from torch.nn import functional
 
 from gamlp.models.attention import LEAK
 from gamlp.models.mlp import MLP, dropout, relu_dropout
-from gamlp.models.shape import Branches, HopWeights, Shape, one_channel
+from gamlp.models.shape import Branches, HopWeights, Model, Shape, one_channel
 
 
-class SAGN(nn.Module):
+class SAGN(Model):
     """Scalable and adaptive graph network: attention over hops with several heads, each hop compared with hop 0.
 
         a_k = softmax_k(leaky_relu(s_1·H_k + s_2·H_0)), head by head; heads side by side.
@@ -22,6 +22,8 @@ class SAGN(nn.Module):
     >>> model(torch.zeros(5, 1, 3, 4)).shape
     torch.Size([5, 3])
     """
+
+    reads_labels = True
 
     def __init__(
         self,

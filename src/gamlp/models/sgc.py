@@ -1,14 +1,16 @@
-"""SGC (Wu et al., 2019) with an MLP: logits = MLP(X^(K)). With no hops, a plain MLP."""
+"""SGC (Wu et al., 2019) with an MLP: logits = MLP(X^(K)). And a plain MLP, which reads X^(0)."""
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from typing import Any
 
-from gamlp.models.mlp import MLP, dropout
-from gamlp.models.shape import Branches, HopWeights, Shape, one_channel
+from torch import Tensor
+
+from gamlp.models.mlp import MLPOptions, dropout
+from gamlp.models.shape import Branches, HopWeights, Model, Shape, one_channel
 
 
-class SGC(nn.Module):
+class SGC(Model):
     """Only the last hop is read.
 
     >>> import torch
@@ -18,22 +20,12 @@ class SGC(nn.Module):
 
     hop = -1  # the one that is read
 
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        hidden: int = 256,
-        layers: int = 3,
-        input_dropout: float = 0.0,
-        dropout: float = 0.5,
-        batch_norm: bool = False,
-        initial_residual: float = 0.0,
-    ) -> None:
+    def __init__(self, shape: Shape, **options: Any) -> None:
         super().__init__()
         one_channel(shape, type(self).__name__)
-        self.input_dropout = input_dropout
-        options = {"dropout": dropout, "batch_norm": batch_norm, "initial_residual": initial_residual}
-        self.mlp = MLP(shape.features, hidden, shape.classes, layers, **options)  # type: ignore[arg-type]
+        read = MLPOptions(**options)
+        self.input_dropout = read.input_dropout
+        self.mlp = read.mlp(shape.features, shape.classes)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
@@ -50,3 +42,14 @@ class SGC(nn.Module):
         weights = x.new_zeros(x.shape[0], x.shape[2])
         weights[:, self.hop] = 1
         return HopWeights(weights)
+
+
+class PlainMLP(SGC):
+    """Only hop 0, a node's own features, is read: what the graph adds is what others are better by.
+
+    >>> import torch
+    >>> PlainMLP(Shape(features=4, classes=3, hops=2), hidden=8)(torch.zeros(5, 1, 3, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    hop = 0

@@ -1,11 +1,11 @@
-"""What a model is built for, and what it tells of itself."""
+"""What a model is: what it is built for, what it reads, what it tells of itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,20 @@ class Branches:
     features: Tensor
     labels: Tensor | None = None
     each_hop: Tensor | None = None
+
+
+class Model(nn.Module):
+    """A model over hops: `forward(x, y)` gives logits `[b, classes]`. What it reads is said by its class.
+
+    A module of your own, or a plug-in's, need not be one: it reads all there is unless its class says otherwise.
+    """
+
+    reads_labels = False  # whether there is a label branch, on where the recipe's β is above 0
+    reads_operators = False  # whether the channels of x may be of several operators (propagation.also_r)
+
+    def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
+        """Every node's weights over hops; none where hops are mixed by matrices."""
+        return HopWeights(None)
 
 
 def one_channel(shape: Shape, name: str) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gamlp.models.mlp import MLP, HopMLP, dropout
-from gamlp.models.shape import HopWeights, Shape, one_channel
+from gamlp.models.mlp import HopMLP, MLPOptions, dropout
+from gamlp.models.shape import Model, Shape, one_channel
 
 
-class SIGN(nn.Module):
+class SIGN(Model):
     """A linear map of its own for every hop, then all of them side by side; no weights over hops.
 
     Of a graph of several relations, a map for every hop of every channel.
@@ -19,35 +21,16 @@ class SIGN(nn.Module):
     torch.Size([5, 3])
     """
 
-    several = False  # whether more than one channel is read
-
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        hidden: int = 256,
-        layers: int = 3,
-        input_dropout: float = 0.0,
-        dropout: float = 0.5,
-        batch_norm: bool = False,
-        initial_residual: float = 0.0,
-    ) -> None:
+    def __init__(self, shape: Shape, **options: Any) -> None:
         super().__init__()
-        if not self.several and not shape.parts:
+        if not self.reads_operators and not shape.parts:
             one_channel(shape, "SIGN")
-        self.input_dropout = input_dropout
+        read = MLPOptions(**options)
+        self.input_dropout = read.input_dropout
         self.typed = bool(shape.parts)
         count = shape.channels * (shape.hops + 1) if self.typed else 1 + shape.channels * shape.hops
-        self.hops = HopMLP(count, shape.features, hidden, dropout=dropout, batch_norm=batch_norm)
-        self.mlp = MLP(
-            count * hidden,
-            hidden,
-            shape.classes,
-            layers,
-            dropout=dropout,
-            batch_norm=batch_norm,
-            initial_residual=initial_residual,
-        )
+        self.hops = HopMLP(count, shape.features, read.hidden, dropout=read.dropout, batch_norm=read.batch_norm)
+        self.mlp = read.mlp(count * read.hidden, shape.classes)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
@@ -56,10 +39,6 @@ class SIGN(nn.Module):
             read = torch.cat([read, x[:, 1:, 1:].flatten(1, 2)], 1)
         logits: Tensor = self.mlp(self.hops(dropout(read, self.input_dropout, self.training)).flatten(1))
         return logits
-
-    def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
-        """None: hops are mixed by matrices."""
-        return HopWeights(None)
 
 
 class SIGNXL(SIGN):
@@ -71,4 +50,4 @@ class SIGNXL(SIGN):
     torch.Size([5, 3])
     """
 
-    several = True
+    reads_operators = True

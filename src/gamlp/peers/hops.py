@@ -13,6 +13,7 @@ import torch
 from gamlp.arrays import Array
 from gamlp.graph import Graph, digest, fingerprint
 from gamlp.io import PeakMemory, locked, write_json
+from gamlp.models import labels_used
 from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
@@ -73,7 +74,7 @@ def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prep
         prepared = prepare_split(
             task.graph, recipe, features, folder, rows=rows, resources=workspace.resources, progress=workspace.progress
         )
-        second = _took(folder, time.monotonic() - begun) if recipe.labels_used else 0.0
+        second = _took(folder, time.monotonic() - begun) if labels_used(recipe) else 0.0
     return prepared, made + first + second
 
 

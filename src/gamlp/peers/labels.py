@@ -13,6 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph
 from gamlp.io import PeakMemory
+from gamlp.models import labels_used
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
 from gamlp.peers.hops import prepare_task, probabilities_of, scores_of, store_probabilities
 from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagation
@@ -106,7 +107,7 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) ->
     validation rows is kept.
     """
     _refuse_other_graphs(task, recipe, "label reuse")
-    if not recipe.labels_used:
+    if not labels_used(recipe):
         raise GamlpError(
             f"'{recipe.model.name}' reads no labels that could be reused", hint="use gamlp or sagn with model.beta > 0"
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.models.registry import is_own
+from gamlp.models import check_operators, is_model
 from gamlp.peers.contract import Peer, Report, Task, Workspace
 from gamlp.peers.hops import run_on_hops
 from gamlp.peers.labels import propagate_labels, reuse_labels, smoothed
@@ -102,11 +102,11 @@ METHODS: dict[str, Peer] = {
 
 
 def method(name: str) -> Peer:
-    """By name; an own module is a peer on hops."""
-    if is_own(name):
-        return _hops(name, name, "your own")
+    """By name; your own module, or a model that another package brings, is a peer on hops."""
     if name in METHODS:
         return METHODS[name]
+    if is_model(name):
+        return _hops(name, name, "your own")
     near = difflib.get_close_matches(name, METHODS, 1)
     raise GamlpError(
         f"there is no method '{name}'" + (f": did you mean '{near[0]}'?" if near else ""),
@@ -139,6 +139,7 @@ def _shipped_for(name: str, dataset: str | None) -> str | None:
 
 def peer_of(recipe: Recipe) -> Peer:
     """The recipe's peer, with label reuse and Correct & Smooth around it where the recipe asks for them."""
+    check_operators(recipe)
     peer = method(recipe.model.name)
     if recipe.training.reuse:
         if peer.run_with_reuse is None:

@@ -16,7 +16,7 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, induce
 from gamlp.io import PeakMemory
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
 from gamlp.peers.tensors import (
     UNKNOWN,

@@ -26,8 +26,6 @@ from gamlp.recipe.settings_file import load_yaml, read_yaml
 
 OLD_KEYS = {"relations.apart": "relations.separate_types"}  # former spellings, still read
 _GENERAL = "general"  # the folder of recipes that are of no dataset
-_LABEL_READERS = ("gamlp", "sagn")  # and any module of your own
-_CHANNEL_READERS = ("sign-xl",)  # the same
 
 
 class Recipe(Section):
@@ -50,10 +48,6 @@ class Recipe(Section):
     def _fits_together(self) -> Recipe:
         if self.model.batch_norm and self.training.batch_size == 1:
             raise ValueError("'model.batch_norm' needs batches of at least two rows: raise 'training.batch_size'")
-        if self.propagation.also_r and self.model.name not in _CHANNEL_READERS and ":" not in self.model.name:
-            raise ValueError(
-                f"model '{self.model.name}' reads one operator: leave 'propagation.also_r' empty, or use sign-xl"
-            )
         return self
 
     def __getitem__(self, key: str) -> Any:
@@ -62,13 +56,6 @@ class Recipe(Section):
         for part in OLD_KEYS.get(key, key).split("."):
             value = getattr(value, part)
         return value
-
-    @property
-    def labels_used(self) -> bool:
-        """Whether the label branch is on: β above 0 in a model that has one, and some hop of labels to read."""
-        some = self.propagation.label_hops > 0 or self.model.label_zero
-        reads = self.model.name in _LABEL_READERS or ":" in self.model.name
-        return self.model.beta > 0 and reads and some
 
     @classmethod
     def of(cls, source: Recipe | str | Path | dict[str, Any] | None = None) -> Recipe:

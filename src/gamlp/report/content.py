@@ -14,7 +14,7 @@ import torch
 from gamlp.arrays import Array
 from gamlp.explanation import WeightsByDegree, grouped_hops, weights_of_rows
 from gamlp.graph import Graph
-from gamlp.models.shape import HopWeights
+from gamlp.models import HopWeights
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.report.observed import Frame, Observed, Tally, degrees_of

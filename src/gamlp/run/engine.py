@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.ingest import IngestOptions, IngestReport, ingest
+from gamlp.graph.ingest import IngestOptions, IngestReport, TablePlaces, ingest
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, LocalPropagator, Plan
@@ -47,7 +47,14 @@ class Engine(Protocol):
 
     one_machine: bool
 
-    def ingest(self, options: IngestOptions, progress: Progress = silent) -> IngestReport:
+    def ingest(
+        self,
+        edges: TablePlaces,
+        nodes: TablePlaces,
+        out: str | Path,
+        options: IngestOptions | None = None,
+        progress: Progress = silent,
+    ) -> IngestReport:
         """Tables → a graph folder."""
 
     def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
@@ -96,8 +103,15 @@ class LocalEngine:
             name = next(iter(self.resources.settings)).replace("_", "-")
             raise GamlpError(f"--{name} is for Spark", hint="say --engine spark too")
 
-    def ingest(self, options: IngestOptions, progress: Progress = silent) -> IngestReport:
-        return ingest(replace(options, memory=options.memory or self.resources.memory), progress)
+    def ingest(
+        self,
+        edges: TablePlaces,
+        nodes: TablePlaces,
+        out: str | Path,
+        options: IngestOptions | None = None,
+        progress: Progress = silent,
+    ) -> IngestReport:
+        return ingest(edges, nodes, out, options, memory=self.resources.memory, progress=progress)
 
     def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
         return self._propagator().propagate(graph, plan, store, progress)

@@ -9,6 +9,7 @@ from pathlib import Path
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.io import Place
+from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan, Propagator, Statistics, feature_statistics
 from gamlp.recipe import Recipe
@@ -87,7 +88,7 @@ def _prepare_two(
     assert labels is not None
     valid_graph = with_classes(valid_graph, labels.classes)
     check_width(valid_graph, width_of(graph))
-    if recipe.labels_used and not valid_graph.trainable:
+    if labels_used(recipe) and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (docs/method.md, section 5).
         recipe = recipe.changed({"model.beta": 0.0})
     if recipe.training.setting == "inductive" and graph.nodes.split is not None:
@@ -154,7 +155,7 @@ def hops_for(
     check_made(graph, bundle)
     graph = with_features(graph, bundle.recipe, folder, progress)
     check_fits(graph, bundle)
-    if bundle.recipe.labels_used and not graph.trainable:
+    if labels_used(bundle.recipe) and not graph.trainable:
         raise GamlpError(
             f"the model listens to known labels, and graph '{graph.name}' has no training rows",
             hint="give the graph labels with split 'train', or train with model.beta 0",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gamlp.errors import GamlpError
-from gamlp.io.plugins import load_plugin, plugins
+from gamlp.io import find_plugins, load_plugin
 
 if TYPE_CHECKING:
     from gamlp.run.engine import Engine
@@ -47,7 +47,7 @@ LOCAL = Resources()
 
 def engine_names() -> list[str]:
     """Engines of gamlp and of plug-ins."""
-    return [*ENGINES, *plugins(_GROUP, ENGINES)]
+    return [*ENGINES, *find_plugins(_GROUP, ENGINES)]
 
 
 def find_engine(name: str) -> Any:
@@ -55,7 +55,7 @@ def find_engine(name: str) -> Any:
     if name in ENGINES:
         module, _, symbol = ENGINES[name].partition(":")
         return getattr(importlib.import_module(module), symbol)
-    brought = plugins(_GROUP, ENGINES)
+    brought = find_plugins(_GROUP, ENGINES)
     if name in brought:
         return load_plugin(brought[name])
     near = difflib.get_close_matches(name, engine_names(), 1)

@@ -8,8 +8,9 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.datasets import DATASETS, data_folder, open_or_load
+from gamlp.graph.datasets import data_folder, find_dataset, is_dataset, open_or_load
 from gamlp.io import Place, is_url
+from gamlp.models import check_operators, labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped_names
@@ -39,12 +40,13 @@ def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, p
     if (found / "store.json").exists() or (found / "plan.json").exists():
         store = HopStore.open(found)
         behind = store.manifest.graph_folder
-        known = store.manifest.graph if behind is None and store.manifest.graph in DATASETS else behind
+        known = store.manifest.graph if behind is None and is_dataset(store.manifest.graph) else behind
         return Source(place, None if known is None else Origin(graph=known), store=store)
     graph = open_or_load(place, data_dir, seed, progress)
     if is_url(place) or Path(place).is_dir():
         return Source(place, Origin(graph=found.resolved().url), graph)
-    raw = data_folder(data_dir) if DATASETS[place].raw else None
+    dataset = find_dataset(place)
+    raw = data_folder(data_dir) if dataset.raw or dataset.plugin is not None else None
     return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
 
 
@@ -79,7 +81,7 @@ def resolve_recipe(source: Source, recipe: Recipe, valid: Graph | None = None) -
         recipe = _as_stored(recipe, source.store)
     else:
         recipe, notes = resolve_relations(source.opened, recipe)
-    if valid is not None and recipe.labels_used and not valid.trainable:
+    if valid is not None and labels_used(recipe) and not valid.trainable:
         recipe = recipe.changed({"model.beta": 0.0})
         notes.append(
             f"the label branch is off (model.beta 0): graph '{valid.name}' has no training labels to listen to"
@@ -88,7 +90,8 @@ def resolve_recipe(source: Source, recipe: Recipe, valid: Graph | None = None) -
 
 
 def check_one_model(recipe: Recipe) -> None:
-    """Refuse what is done around a model by a method of gamlp.bench, and by no saved model."""
+    """Refuse what is done around a model by a peer, and by no saved model; and hops that the model would not read."""
+    check_operators(recipe)
     for asked, what, method in (
         (recipe.smoothing is not None, "Correct & Smooth ('smoothing')", "correct-and-smooth"),
         (recipe.training.reuse > 0, "label reuse ('training.reuse')", "label-reuse"),

@@ -31,17 +31,9 @@ class Tables:
 
     def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> None:
         """Their graph."""
-        how = IngestOptions(
-            self.edges,
-            self.nodes,
-            folder,
-            memory=resources.memory,
-            name=name,
-            relation_ends=self.relation_ends,
-            target=self.target,
-        )
+        how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target)
         with closing(resources.open_engine()) as engine:
-            engine.ingest(how, progress)
+            engine.ingest(self.edges, self.nodes, folder, how, progress)
 
     def identity(self) -> list[Any]:
         """What tells these tables from others, and from themselves after a change."""

@@ -1,4 +1,4 @@
-"""GAMLP for people who live in Spark: an estimator over DataFrames, and predictions as one.
+"""All that knows Spark: an estimator over DataFrames, predictions as one, and the engine `spark`.
 
 from gamlp.spark import GAMLPClassifier
 
@@ -9,21 +9,36 @@ model.transform(nodes, edges).select("id", "prediction", "probability").show()
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gamlp.spark.engine import SparkEngine
+    from gamlp.spark.estimator import GAMLPClassificationModel, GAMLPClassifier
+    from gamlp.spark.prediction import predictions, write_spark_predictions
+    from gamlp.spark.sessions import SparkSettings, session
 
 _PLACES = {
-    "GAMLPClassifier": "gamlp.spark.estimator",
-    "GAMLPClassificationModel": "gamlp.spark.estimator",
-    "predictions": "gamlp.spark.prediction",
-    "write_spark_predictions": "gamlp.spark.writing",
+    "GAMLPClassifier": "gamlp.spark.estimator",  # fit(nodes, edges), in Spark ML's manner
+    "GAMLPClassificationModel": "gamlp.spark.estimator",  # what it fits
+    "SparkEngine": "gamlp.spark.engine",  # every step of a run on Spark
+    "SparkSettings": "gamlp.spark.sessions",  # which Spark, with which options
+    "session": "gamlp.spark.sessions",  # the active session, or a new one that ends with the block
+    "predictions": "gamlp.spark.prediction",  # a bundle and its hops → a DataFrame
+    "write_spark_predictions": "gamlp.spark.prediction",  # the same as a folder of Parquet or CSV
 }
-
-
-__all__ = ["GAMLPClassificationModel", "GAMLPClassifier", "predictions", "write_spark_predictions"]
+__all__ = [
+    "GAMLPClassificationModel",
+    "GAMLPClassifier",
+    "SparkEngine",
+    "SparkSettings",
+    "predictions",
+    "session",
+    "write_spark_predictions",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when it is asked for: tasks that predict need no estimator, and no pyspark.ml."""
+    """Imported when it is asked for: tasks pass through this door, and most need neither pyspark.ml nor torch."""
     if name not in _PLACES:
         raise AttributeError(f"module '{__name__}' has no '{name}'")
     return getattr(import_module(_PLACES[name]), name)

@@ -11,17 +11,17 @@ from pathlib import Path
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.ingest import IngestOptions, IngestReport
+from gamlp.graph.ingest import IngestOptions, IngestReport, TablePlaces
 from gamlp.io import Place, Workers
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
 from gamlp.propagation.blocks import BlockPropagator
 from gamlp.run import Opening, Resources, Written
-from gamlp.spark.ingest.ingest import ingest_on_spark
-from gamlp.spark.session import SparkSettings, keeping, session
+from gamlp.spark.ingest import read_tables, spark_graph
+from gamlp.spark.prediction import check_out, write_spark_predictions
+from gamlp.spark.sessions import SparkSettings, keeping, session
 from gamlp.spark.tasks import run_tasks, slots
 from gamlp.spark.training import launch_spark
-from gamlp.spark.writing import check_out, write_spark_predictions
 from gamlp.training.loop import Fitted, Observe
 from gamlp.training.ranks.job import fitted_of, shared_job
 from gamlp.training.rows import Prepared
@@ -67,8 +67,17 @@ class SparkEngine:
         self._open = ExitStack()
         self._open.enter_context(keeping())
 
-    def ingest(self, options: IngestOptions, progress: Progress = silent) -> IngestReport:
-        return ingest_on_spark(self._settings, options, self._blocks, progress)
+    def ingest(
+        self,
+        edges: TablePlaces,
+        nodes: TablePlaces,
+        out: str | Path,
+        options: IngestOptions | None = None,
+        progress: Progress = silent,
+    ) -> IngestReport:
+        with session(self._settings) as spark:
+            tables = read_tables(spark, edges), read_tables(spark, nodes)
+            return spark_graph(spark, *tables, out, options, blocks=self._blocks, progress=progress)
 
     def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
         return self._propagator().propagate(graph, plan, store, progress)

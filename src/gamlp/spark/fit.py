@@ -16,14 +16,15 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, fingerprint
 from gamlp.io import Place
+from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run import Resources, check_one_model, evaluate_rows, hops_for, prepare, propagate
-from gamlp.spark.ingest.build import spark_graph
+from gamlp.spark.ingest import spark_graph
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded
-from gamlp.spark.session import is_here
+from gamlp.spark.sessions import is_here
 from gamlp.spark.tasks import run_tasks
 from gamlp.training.bundle import Bundle
 from gamlp.training.checks import check_trainable, check_width, with_classes
@@ -45,7 +46,7 @@ class Home:
         place = Place.of(self.place) / "hops"
         if bundle.recipe.propagation.rows != "all" or fingerprint.inputs(graph) != self.nodes:
             return None
-        if graph.trainable and bundle.recipe.labels_used and fingerprint.training_labels(graph) != self.labels:
+        if graph.trainable and labels_used(bundle.recipe) and fingerprint.training_labels(graph) != self.labels:
             return None
         return HopStore.open(place, copies=False) if (place / "store.json").exists() else None
 
@@ -98,7 +99,7 @@ def build(
 ) -> Graph:
     """The graph of two DataFrames, written by tasks."""
     options = params.graph_options(nodes.columns, fit=fit, name="nodes")
-    spark_graph(spark, edges, nodes, place, options, progress)
+    spark_graph(spark, edges, nodes, place, options, blocks=params.getBlocks(), progress=progress)
     return Graph.open(place)
 
 

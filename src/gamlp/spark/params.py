@@ -16,10 +16,9 @@ from pyspark.ml.param.shared import (
 )
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest import EdgeNames, NodeNames
+from gamlp.graph.ingest import EdgeNames, IngestOptions, NodeNames
 from gamlp.io import parse_size
 from gamlp.recipe import Recipe, shipped_names
-from gamlp.spark.ingest.build import SparkGraphOptions
 
 Self = TypeVar("Self", bound="GAMLPParams")
 
@@ -107,7 +106,7 @@ class GAMLPParams(
         param = self.getParam(name)
         return self.getOrDefault(param) if self.isDefined(param) else None
 
-    def graph_options(self, columns: list[str], *, fit: bool, name: str) -> SparkGraphOptions:
+    def graph_options(self, columns: list[str], *, fit: bool, name: str) -> IngestOptions:
         """How tables are read. Labels and split are needed for `fit` alone, the split only where it was named."""
         label, split = self.getLabelCol(), self.getSplitCol()
         nodes = NodeNames(
@@ -117,7 +116,7 @@ class GAMLPParams(
             features=self.getFeaturesCol(),
         )
         edges = EdgeNames(self.getSrcCol(), self.getDstCol(), self._given("weightCol") or "", "")
-        return SparkGraphOptions(
+        return IngestOptions(
             edge_names=edges,
             node_names=nodes,
             directed=self.getDirected(),
@@ -125,7 +124,6 @@ class GAMLPParams(
             on_bad=self.getOnBad(),
             seed=self.getSeed(),
             name=name,
-            blocks=self.getBlocks(),
         )
 
     def getIdCol(self) -> str:

@@ -16,8 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from gamlp.errors import GamlpError
-from gamlp.models.registry import build, is_own
-from gamlp.models.shape import Part, Shape
+from gamlp.models import Part, Shape, build, is_own, labels_used
 from gamlp.recipe import Recipe
 from gamlp.training.checkpoint import Weights, save_tensors, with_digest, without_digest
 from gamlp.training.scores import best_of
@@ -176,7 +175,7 @@ def _made(recipe: Recipe, shape: Shape) -> nn.Module:
     if is_own(settings.name):
         return build(settings.name, shape, settings.options)
     options = settings.model_dump(exclude={"name", "options"})
-    if not recipe.labels_used:
+    if not labels_used(recipe):
         options["beta"] = 0.0
     # A default that is written out, as in a run's recipe.yaml, is no wish; nor is β = 0 of a model without labels.
     usual = type(settings)()

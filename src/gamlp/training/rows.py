@@ -8,7 +8,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.models.shape import Part, Shape
+from gamlp.models import Part, Shape, check_operators, labels_used
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan, Statistics
 from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
@@ -33,6 +33,7 @@ class Prepared:
 
 def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: bool | None = None) -> Plan:
     """What a recipe asks to be propagated."""
+    check_operators(recipe)
     wanted = recipe.propagation
     features = FeatureSignal(
         hops=wanted.hops,
@@ -53,7 +54,7 @@ def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: boo
     subsets = recipe.relations.subsets
     return Plan(
         features=features,
-        labels=label_signal if (recipe.labels_used if labels is None else labels) else None,
+        labels=label_signal if (labels_used(recipe) if labels is None else labels) else None,
         rows=wanted.rows,
         subsets=subsets if isinstance(subsets, tuple) else None,
         separate_types=isinstance(subsets, tuple) and recipe.relations.separate_types == "yes",
@@ -97,7 +98,7 @@ def rows_of(store: HopStore, recipe: Recipe, rows: Array, features_from: HopStor
     """Chosen rows, as a trained model reads them: label hops from all training labels."""
     features = plan_of(recipe, labels=False).features
     assert features is not None
-    label_hops = recipe.propagation.label_hops if recipe.labels_used else None
+    label_hops = recipe.propagation.label_hops if labels_used(recipe) else None
     views = views_of(recipe)
     if views is None:
         names = tuple(features.names)
@@ -118,14 +119,14 @@ def role_rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
 
 def to_train_on(rows: HopRows, recipe: Recipe) -> HopRows:
     """Cross-fitted, and some views a step, where the recipe says so."""
-    crossfit = recipe.labels_used and recipe.propagation.folds > 1
+    crossfit = labels_used(recipe) and recipe.propagation.folds > 1
     return replace(rows, crossfit=crossfit, sample=recipe.training.subset_sample if rows.views != ("",) else 0)
 
 
 def shape_of(store: HopStore, recipe: Recipe) -> Shape:
     labels = store.labels
     assert labels is not None
-    label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
+    label_hops = recipe.propagation.label_hops if labels_used(recipe) else 0
     signals, views = store.manifest.signals, views_of(recipe)
     hops, classes = recipe.propagation.hops, len(labels.classes)
     if views is None:
@@ -134,7 +135,7 @@ def shape_of(store: HopStore, recipe: Recipe) -> Shape:
     channels = store.channels(views, separate_types=recipe.relations.separate_types == "yes")
     parts = tuple(Part(channel.view, channel.node_type, signals[channel.signal].width) for channel in channels)
     width = max(part.width for part in parts)
-    return Shape(width, classes, hops, label_hops, len(parts), parts, views if recipe.labels_used else ())
+    return Shape(width, classes, hops, label_hops, len(parts), parts, views if labels_used(recipe) else ())
 
 
 def without_folds(plan: Plan) -> Plan:

@@ -8,7 +8,7 @@ from pathlib import Path
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest, fingerprint, view_name, view_of
 from gamlp.io import Place
-from gamlp.models.shape import Part, Shape
+from gamlp.models import Part, Shape, labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import Reach, choose_subsets
 from gamlp.recipe import Recipe
@@ -31,7 +31,7 @@ def resolve_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
         )
     wanted = recipe.propagation
     label_r = wanted.r if wanted.label_r is None else wanted.label_r
-    reach = Reach(wanted.hops, wanted.label_hops if recipe.labels_used else 0, max(wanted.r, label_r) > 0)
+    reach = Reach(wanted.hops, wanted.label_hops if labels_used(recipe) else 0, max(wanted.r, label_r) > 0)
     chosen = choose_subsets(graph, recipe.relations, reach)
     subsets = [list(view_of(graph, subset).relation_pairs) for subset in chosen.subsets]
     changes = {"relations.subsets": subsets, "relations.separate_types": _separate_types(graph, recipe)}
@@ -98,7 +98,7 @@ def expected_shape(graph: Graph, recipe: Recipe) -> Shape:
     """What a model will be built for, known before anything is propagated; widths that are to be made are guessed."""
     labels = graph.nodes.labels
     assert labels is not None
-    label_hops = recipe.propagation.label_hops if recipe.labels_used else 0
+    label_hops = recipe.propagation.label_hops if labels_used(recipe) else 0
     channels = 1 + len(recipe.propagation.also_r)
     features = graph.nodes.features
     width = 1 if features is None else features.width

@@ -14,7 +14,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.ingest.build import IngestOptions, ingest
+from gamlp.graph.ingest.build import ingest
 
 EDGE = "src,dst\n1,2\n"
 INTS = "id,x,label,split\n1,1,a,train\n2,2,b,train\n3,3,a,test\n"
@@ -319,7 +319,7 @@ def test_no_space_left(small_disk: Path, tmp_path: Path, large: str):
     ends = np.random.default_rng(0).integers(0, count, (2, some))
     pq.write_table(pa.table({"src": ends[0], "dst": ends[1]}), edges)
     with pytest.raises(GamlpError, match="no space left on the device; free some space"):
-        ingest(IngestOptions(edges, nodes, small_disk / "graph"))
+        ingest(edges, nodes, small_disk / "graph")
     assert list(small_disk.iterdir()) == []
 
 

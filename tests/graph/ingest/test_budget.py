@@ -75,7 +75,7 @@ def test_batches_of_any_size_give_the_same_nodes(build, tmp_path):
 _MEASURED = """
 import json, re, sys, threading, time
 from pathlib import Path
-from gamlp.graph.ingest.build import IngestOptions, ingest
+from gamlp.graph.ingest.build import ingest
 
 peak = 0
 def watch():
@@ -87,7 +87,7 @@ def watch():
 
 threading.Thread(target=watch, daemon=True).start()
 edges, nodes, out, memory = sys.argv[1:]
-report = ingest(IngestOptions(Path(edges), Path(nodes), Path(out), memory=int(memory)))
+report = ingest(edges, nodes, out, memory=int(memory))
 print(json.dumps({"peak": peak, "seconds": report.seconds, "read": report.edges_read}))
 """
 

@@ -68,9 +68,8 @@ def test_any_graph(graph, weighted, directed, memory, ending):
         place = Path(folder)
         write(pa.table({"id": ids, "label": pa.array(labels, pa.string())}), place / f"n.{ending}")
         write(pa.table(columns), place / f"e.{ending}")
-        report = ingest(
-            IngestOptions(place / f"e.{ending}", place / f"n.{ending}", place / "g", directed=directed, memory=memory)
-        )
+        how = IngestOptions(directed=directed)
+        report = ingest(place / f"e.{ending}", place / f"n.{ending}", place / "g", how, memory=memory)
         built = Graph.open(place / "g")
         expected = oracle(ids, edges, weighted, directed)
         assert stored(built, ids) == expected

@@ -108,12 +108,8 @@ def test_any_types_and_relations(world, weighted, directed, memory, ending):
             if weighted:
                 columns["weight"] = pa.array([edge[2] for edge in edges[name]], pa.float32())
             tables[name] = write(columns, place / f"{name}.{ending}")
-        report = ingest(
-            IngestOptions(
-                tables, nodes, place / "g", directed=directed, memory=memory,
-                relation_ends=RELATION_ENDS, target="paper",
-            )
-        )  # fmt: skip
+        how = IngestOptions(directed=directed, relation_ends=RELATION_ENDS, target="paper")
+        report = ingest(tables, nodes, place / "g", how, memory=memory)
         graph = Graph.open(place / "g")
         wanted = expected(ids, edges, weighted, directed)
         assert stored(graph) == wanted
@@ -212,19 +208,17 @@ def large(tmp_path_factory):
     return place
 
 
-def options(place: Path, out: Path, **more):
+def build(place: Path, out: Path, edges=None, memory=None, **more):
     nodes = {node_type: place / f"{node_type}.parquet" for node_type in TYPES}
-    edges = {name: place / f"{name}.parquet" for name in RELATION_ENDS}
-    return IngestOptions(
-        **({"edges": edges, "nodes": nodes, "out": out, "joins": RELATION_ENDS, "target": "paper"} | more)
-    )
+    edges = edges or {name: place / f"{name}.parquet" for name in RELATION_ENDS}
+    ingest(edges, nodes, out, IngestOptions(relation_ends=RELATION_ENDS, target="paper", **more), memory=memory)
 
 
 def test_bytes_do_not_depend_on_the_budget(large, tmp_path, monkeypatch):
     monkeypatch.setattr("gamlp.graph.ingest.build._SMALLEST_SHARE", 1 << 15)  # the hub alone is larger
     graphs = []
     for memory in (1 << 30, 1 << 20, 1):
-        ingest(options(large, tmp_path / f"{memory}", memory=memory))
+        build(large, tmp_path / f"{memory}", memory=memory)
         graphs.append(Graph.open(tmp_path / f"{memory}"))
     assert len(graphs[0].relations["rev-writes"].blocks) == 1 and len(graphs[2].relations["rev-writes"].blocks) > 20
     whole = parts(graphs[0])
@@ -237,7 +231,7 @@ def test_bytes_do_not_depend_on_the_budget(large, tmp_path, monkeypatch):
 def test_a_reverse_is_the_transpose_to_the_bit(large, tmp_path):
     from scipy.sparse import csr_matrix
 
-    ingest(options(large, tmp_path / "g"))
+    build(large, tmp_path / "g")
     graph = Graph.open(tmp_path / "g")
 
     def matrix(name: str):
@@ -261,9 +255,9 @@ def test_a_relation_column_equals_separate_tables(large, tmp_path):
         some = mixed.filter(pa.compute.equal(mixed["kind"], name)).drop(["kind"])
         pq.write_table(some, tmp_path / f"{name}.parquet")
         separate[name] = tmp_path / f"{name}.parquet"
-    ingest(options(large, tmp_path / "tables" / "g", edges=separate, memory=1 << 30))
+    build(large, tmp_path / "tables" / "g", edges=separate, memory=1 << 30)
     column = EdgeNames(relation="kind")
-    ingest(options(large, tmp_path / "column" / "g", edges=large / "mixed.parquet", edge_names=column, memory=1 << 30))
+    build(large, tmp_path / "column" / "g", edges=large / "mixed.parquet", edge_names=column, memory=1 << 30)
     made = [
         sorted(path for path in (tmp_path / how / "g").rglob("*") if path.is_file()) for how in ("tables", "column")
     ]
@@ -276,7 +270,7 @@ def test_a_relation_column_equals_separate_tables(large, tmp_path):
 
 
 def test_rows_in_any_order_give_the_same_graph(large, tmp_path):
-    ingest(options(large, tmp_path / "one"))
+    build(large, tmp_path / "one")
     rng = np.random.default_rng(1)
     shuffled = {}
     for name in RELATION_ENDS:
@@ -284,7 +278,7 @@ def test_rows_in_any_order_give_the_same_graph(large, tmp_path):
         pq.write_table(table.take(rng.permutation(len(table))), tmp_path / f"{name}.parquet")
         shuffled[name] = tmp_path / f"{name}.parquet"
     unweighted = EdgeNames(weight="")
-    ingest(options(large, tmp_path / "other", edges=shuffled, edge_names=unweighted))
+    build(large, tmp_path / "other", edges=shuffled, edge_names=unweighted)
     one, other = parts(Graph.open(tmp_path / "one")), parts(Graph.open(tmp_path / "other"))
     for name, (degrees, neighbours, _) in one.items():
         assert np.array_equal(degrees, other[name][0]) and np.array_equal(neighbours, other[name][1])
@@ -293,8 +287,8 @@ def test_rows_in_any_order_give_the_same_graph(large, tmp_path):
 def test_one_type_needs_no_joins(large, tmp_path):
     """Several tables of one type; relations inside a type go both ways."""
     nodes, cites = large / "paper.parquet", large / "cites.parquet"
-    ingest(IngestOptions({"cites": cites, "likes": cites}, nodes, tmp_path / "g"))
-    ingest(IngestOptions(cites, nodes, tmp_path / "plain"))
+    ingest({"cites": cites, "likes": cites}, nodes, tmp_path / "g")
+    ingest(cites, nodes, tmp_path / "plain")
     graph, plain = Graph.open(tmp_path / "g"), Graph.open(tmp_path / "plain")
     assert (graph.target, list(graph.relations)) == ("node", ["cites", "likes"])
     for one, other in zip(parts(graph)["likes"], parts(plain)["edge"]):

@@ -41,16 +41,16 @@ RELATION_ENDS = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "ap
             "types paper and author have a column of labels; say whose labels are asked for with --target",
         ),
         ({"node_names": NodeNames(label="class")}, "no type of nodes has a column of labels; .* --target"),
-        ({"joins": {"writes": ("author", "paper")}}, "no --join says which types relation 'cites' joins"),
+        ({"relation_ends": {"writes": ("author", "paper")}}, "no --join says which types relation 'cites' joins"),
         (
-            {"joins": RELATION_ENDS | {"writes": ("editor", "paper")}},
+            {"relation_ends": RELATION_ENDS | {"writes": ("editor", "paper")}},
             "--join writes=editor:paper: there are no nodes of type 'ed",
         ),
         (
-            {"joins": RELATION_ENDS | {"rev-writes": ("paper", "author")}},
+            {"relation_ends": RELATION_ENDS | {"rev-writes": ("paper", "author")}},
             "'rev-writes' is called as the reverse of 'writes'",
         ),
-        ({"joins": RELATION_ENDS | {"a/b": ("paper", "author")}}, "'a/b' cannot name a node type or relation"),
+        ({"relation_ends": RELATION_ENDS | {"a/b": ("paper", "author")}}, "'a/b' cannot name a node type or relation"),
         ({"node_names": NodeNames(features="x.npy")}, "'x.npy' cannot be the features of several types"),
         ({"names_of": {"editor": NodeNames()}}, "column names for 'editor', of which there is no table"),
         ({"edge_names_of": {"edits": EdgeNames()}}, "column names for 'edits', of which there is no table"),
@@ -68,7 +68,7 @@ def test_names_that_cannot_be_folders_are_refused(name, library, tmp_path):
     edges = {relation: tmp_path / f"{relation}.csv" for relation in RELATION_ENDS}
     for changed in (
         {"nodes": nodes | {name: tmp_path / "venues.csv"}},
-        {"edges": edges | {name: tmp_path / "cites.csv"}, "joins": RELATION_ENDS | {name: ("paper", "paper")}},
+        {"edges": edges | {name: tmp_path / "cites.csv"}, "relation_ends": RELATION_ENDS | {name: ("paper", "paper")}},
     ):
         with pytest.raises(GamlpError, match="cannot name a node type or relation"):
             library(**changed)

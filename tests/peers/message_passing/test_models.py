@@ -14,7 +14,7 @@ from torch import Tensor
 pytest.importorskip("torch_geometric")
 
 from gamlp.errors import GamlpError
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers import message_passing as peers
 from gamlp.peers.tensors import UNKNOWN, GraphRows, GraphTensors
 from gamlp.recipe import Recipe

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels, Split
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers import whole_graph
 from gamlp.peers.contract import Task, Workspace
 from gamlp.peers.registry import METHODS, recipe_for

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.graph.datasets.loading import load
-from gamlp.models.gamlp import GAMLP
-from gamlp.models.shape import Shape
+from gamlp.models import GAMLP, Shape
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare

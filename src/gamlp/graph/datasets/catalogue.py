@@ -5,9 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from gamlp.errors import GamlpError
+from gamlp.io import find_plugins
+
+GROUP = "gamlp.datasets"  # the entry points by which other packages bring datasets
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,14 @@ class Download:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One name. `reader` is a key of `gamlp.graph.datasets.loading.READERS`; folders are below the data folder."""
+    """One name. `reader` is a key of `gamlp.graph.datasets.loading.READERS`; folders are below the data folder.
+
+    `plugin` names what another package brings, `load(data_dir, seed) → Graph`; its counts are not known before.
+    """
 
     name: str
     source: str
-    counts: Counts
+    counts: Counts | None
     split: str
     reader: str
     folders: tuple[str, ...] = ()
@@ -47,6 +54,7 @@ class Dataset:
     per_class: tuple[int, int] | None = None
     valid_share: float | None = None
     download: Download | None = None
+    plugin: EntryPoint | None = None
 
     @property
     def raw(self) -> bool:
@@ -284,10 +292,26 @@ DATASETS: dict[str, Dataset] = {
 }
 
 
-def find(name: str) -> Dataset:
+def all_datasets() -> dict[str, Dataset]:
+    """By name: those of the catalogue, then those that other packages bring."""
+    found = dict(DATASETS)
+    for name, plugin in find_plugins(GROUP, DATASETS).items():
+        package = "plug-in" if plugin.dist is None else plugin.dist.name
+        found[name] = Dataset(name, package, None, "its own", "plug-in", plugin=plugin)
+    return found
+
+
+def is_dataset(name: str) -> bool:
+    return name in DATASETS or name in find_plugins(GROUP, DATASETS)
+
+
+def find_dataset(name: str) -> Dataset:
     """The dataset of this name; another name is refused with the nearest ones."""
     if (dataset := DATASETS.get(name.lower())) is not None:
         return dataset
-    near = difflib.get_close_matches(name.lower(), DATASETS, n=3, cutoff=0.5)
+    known = all_datasets()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}" if near else "gamlp datasets lists the names"
     raise GamlpError(f"'{name}' is neither a dataset nor a graph folder", hint=hint)

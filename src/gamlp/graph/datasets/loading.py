@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +16,14 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets import download, hgb, npz, ogb, planetoid, sampled, twitch
-from gamlp.graph.datasets.catalogue import DATASETS, Counts, Dataset, find
+from gamlp.graph.datasets.catalogue import Counts, Dataset, all_datasets, find_dataset
 from gamlp.graph.datasets.conversion import Conversion
 from gamlp.graph.datasets.synthetic import communities, mag_like, short_video
 from gamlp.graph.folder import open_graph, writing
 from gamlp.graph.graph import ROLES, Graph, Labels, Split
 from gamlp.graph.manifest import digest
 from gamlp.graph.splits import per_class_split
-from gamlp.io import disk_full_as_error, is_url
+from gamlp.io import disk_full_as_error, is_url, load_plugin
 from gamlp.progress import Progress, silent
 
 _NEIGHBOURS = 10
@@ -148,7 +149,9 @@ def load(
     >>> load("karate").nodes.count
     34
     """
-    dataset = find(name)
+    dataset = find_dataset(name)
+    if dataset.plugin is not None:
+        return _brought(dataset.plugin, data_dir, seed)
     if build := BUNDLED.get(dataset.reader):
         return build()
     if not dataset.raw:
@@ -183,7 +186,17 @@ def open_or_load(
 
 def presence(data_dir: str | Path | None = None) -> list[Presence]:
     """Every dataset, and whether its files are here."""
-    return [_look(dataset, data_dir) for dataset in DATASETS.values()]
+    return [_look(dataset, data_dir) for dataset in all_datasets().values()]
+
+
+def _brought(plugin: EntryPoint, data_dir: str | Path | None, seed: int) -> Graph:
+    graph = load_plugin(plugin)(data_dir=data_folder(data_dir), seed=seed)
+    if not isinstance(graph, Graph):
+        raise GamlpError(
+            f"the plug-in '{plugin.name}' gives no graph but a {type(graph).__name__}",
+            hint="let it return a gamlp.Graph",
+        )
+    return graph
 
 
 def _look(dataset: Dataset, data_dir: str | Path | None) -> Presence:
@@ -260,6 +273,7 @@ def _with_split(graph: Graph, dataset: Dataset, seed: int) -> Graph:
 
 def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:
     counts = dataset.counts
+    assert counts is not None
     key = digest([_READINGS.get(dataset.reader, 1), dataclasses.asdict(counts), seed])
     folder = cache_folder() / "graphs" / f"{dataset.name}-{key}"
     if folder.is_dir():

@@ -3,7 +3,7 @@
 from gamlp.graph.ingest.buckets import Buckets, bucket_count  # edges of any number, sorted in a memory budget
 from gamlp.graph.ingest.build import (
     IngestOptions,  # how tables are read, on every engine
-    Tables,  # the place of one table, or of several by what they hold
+    TablePlaces,  # the place of one table, or of several by what they hold
     ingest,  # tables → a graph folder, on this machine
     resolve_relation_ends,  # which types the relations of tables join
     type_tables,  # node tables by type, and the target
@@ -52,7 +52,7 @@ from gamlp.graph.ingest.tables import Batch  # rows of a table with their place 
 
 __all__ = [
     "MOST_CLASSES", "MOST_RELATIONS", "BadRows", "Batch", "Buckets", "Column", "ColumnFeatures", "EdgeNames", "IdMap",
-    "IngestOptions", "IngestReport", "LabelColumn", "NodeNames", "OnBad", "RandomSplit", "Rows", "Tables",
+    "IngestOptions", "IngestReport", "LabelColumn", "NodeNames", "OnBad", "RandomSplit", "Rows", "TablePlaces",
     "as_integers", "as_text", "bucket_count", "check_ids", "choose", "class_numbers", "feature_names", "ingest",
     "is_null", "numbers", "plain", "read_relations", "read_weights", "refuse_undeclared", "refuse_unknown",
     "resolve_relation_ends", "shown", "split_roles", "stranger", "too_heavy", "too_many_classes", "too_many_relations",

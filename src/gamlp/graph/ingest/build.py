@@ -121,7 +121,7 @@ def _both(one: Spilled) -> list[Buckets]:
     return [one.forward] if one.backward is None else [one.forward, one.backward]
 
 
-Tables = str | Path | Mapping[str, str | Path]  # one table, or several by what they hold
+TablePlaces = str | Path | Mapping[str, str | Path]  # one table, or several by what they hold
 _ENDS_HINT = "add --join NAME=SOURCE:TARGET"
 
 
@@ -244,20 +244,16 @@ _SMALLEST_BATCH, _LARGEST_BATCH, _LARGEST_HASHED = 1 << 18, 8 << 20, 256 << 20
 
 @dataclass(frozen=True)
 class IngestOptions:
-    """What to read, how, and where to write it.
+    """How tables are read, on every engine.
 
-    Several node types: `nodes` by type, `edges` by relation (or one table with a column of relations), `joins` the
-    types (source, target) of every relation. Column names of some tables may differ: `names_of`, `edge_names_of`.
+    `joins`: the types (source, target) of every relation, where there are several node types. Column names of some
+    tables may differ: `names_of`, `edge_names_of`.
     """
 
-    edges: Tables
-    nodes: Tables
-    out: str | Path
     edge_names: EdgeNames = field(default_factory=EdgeNames)
     node_names: NodeNames = field(default_factory=NodeNames)
     directed: bool = False
     dtype: FloatName = "float32"
-    memory: int | None = None  # bytes; None: half of what is available
     on_bad: OnBad = "stop"
     fractions: Sequence[float] = (0.6, 0.2, 0.2)
     stratified: bool = True
@@ -269,39 +265,49 @@ class IngestOptions:
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
 
 
-def _as_paths(tables: Tables) -> Path | dict[str, Path]:
+def _as_paths(tables: TablePlaces) -> Path | dict[str, Path]:
     """One table's place, or several tables' by name, on this machine."""
     return {name: Path(place) for name, place in tables.items()} if isinstance(tables, Mapping) else Path(tables)
 
 
-def ingest(options: IngestOptions, progress: Progress = silent) -> IngestReport:
-    """Build a graph folder; nothing is left behind when something is wrong."""
+def ingest(
+    edges: TablePlaces,
+    nodes: TablePlaces,
+    out: str | Path,
+    options: IngestOptions | None = None,
+    *,
+    memory: int | None = None,
+    progress: Progress = silent,
+) -> IngestReport:
+    """Build a graph folder; nothing is left behind when something is wrong.
+
+    Several node types: `nodes` by type, `edges` by relation (or one table with a column of relations). `memory`:
+    bytes, None for half of what is available.
+    """
     began = time.monotonic()
+    options, out = options or IngestOptions(), Path(out)
     check_fractions(options.fractions)
-    memory = options.memory or available_memory() // 2
+    memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
-    types, target = type_tables(_as_paths(options.nodes), options.node_names, options.names_of, options.target)
+    types, target = type_tables(_as_paths(nodes), options.node_names, options.names_of, options.target)
     given = RelationEnds(options.relation_ends, directed=options.directed)
-    edges, relation_ends = edge_tables(
-        _as_paths(options.edges), options.edge_names, options.edge_names_of, given, types
-    )
+    by_relation, relation_ends = edge_tables(_as_paths(edges), options.edge_names, options.edge_names_of, given, types)
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
-    nodes = {
+    by_type = {
         node_type: NodesTable(one.table, one.names, bad, size, progress, node_type) for node_type, one in types.items()
     }
-    out = Path(options.out)
     with writing(out, options.name or out.name, target=target) as writer:
-        report = IngestReport(str(options.out), 0, target=target)
-        ids, counts = _read_nodes(options, nodes, writer, report)
+        report = IngestReport(str(out), 0, target=target)
+        ids, counts = _read_nodes(options, by_type, writer, report)
         if any(known.by_hash for known in ids.values()):
             size = min(max(memory // 8, _SMALLEST_BATCH), _LARGEST_HASHED)
         relations = Relations(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE))
-        _read_edges(edges, relation_ends, ids, relations, bad, size, report, progress)
+        _read_edges(by_relation, relation_ends, ids, relations, bad, size, report, progress)
         ids.clear()  # its memory is for sorting now
         pa.default_memory_pool().release_unused()
         relations.write(report, progress)
         report.bad_rows = dict(bad.counts)
-        writer.source = report.source(_file_names(options.edges), _file_names(options.nodes), options.seed)
+        writer.source = report.source(_file_names(edges), _file_names(nodes), options.seed)
     report.seconds = round(time.monotonic() - began, 3)
     return report
 
@@ -356,6 +362,6 @@ def _read_edges(
             report.warn(f"relation '{name}' has no edges")
 
 
-def _file_names(tables: Tables) -> str | dict[str, str]:
+def _file_names(tables: TablePlaces) -> str | dict[str, str]:
     paths = _as_paths(tables)
     return {name: path.name for name, path in paths.items()} if isinstance(paths, Mapping) else paths.name

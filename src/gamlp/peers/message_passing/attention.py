@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import Attention, InitialisedLinear, Transformer, dropout
 from gamlp.peers.message_passing.sparse import adjacency, features_of

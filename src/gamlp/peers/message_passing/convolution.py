@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch_geometric.nn import JumpingKnowledge
 
 from gamlp.errors import GamlpError
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import Convolution, InitialisedLinear, Mean, Softmaxed, dropout
 from gamlp.peers.message_passing.sparse import adjacency, features_of

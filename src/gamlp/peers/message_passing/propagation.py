@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import InitialisedLinear, dropout
 from gamlp.peers.message_passing.sparse import Matrix, adjacency, features_of

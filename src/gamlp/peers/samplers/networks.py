@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gamlp.models.shape import Shape
+from gamlp.models import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.samplers.clusters import CLUSTERS
 from gamlp.peers.samplers.neighbours import SampledPart, incoming, whole_neighbourhood

@@ -27,10 +27,8 @@ from gamlp.graph import (
     check_fractions,
 )
 from gamlp.graph.ingest import (
-    EdgeNames,
+    IngestOptions,
     IngestReport,
-    NodeNames,
-    OnBad,
     RandomSplit,
     class_numbers,
     resolve_relation_ends,
@@ -40,8 +38,7 @@ from gamlp.graph.ingest import (
 from gamlp.io import Place
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
-from gamlp.spark.ingest.answer_files import TargetFiles
-from gamlp.spark.ingest.block_files import NodeBlocks, Rows
+from gamlp.spark.ingest.block_files import NodeBlocks, Rows, TargetFiles
 from gamlp.spark.ingest.edges import EdgeBuild, EdgeTable, Relations, TypeRows
 from gamlp.spark.ingest.node_checks import NodeChecks
 from gamlp.spark.ingest.nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes
@@ -122,32 +119,14 @@ BLOCK_BYTES = 256 << 20
 _ENTRY = 16  # bytes of an entry while a block is sorted
 
 
-@dataclass(frozen=True)
-class SparkGraphOptions:
-    """How tables are read; see `gamlp.graph.ingest.build.IngestOptions`. `blocks`: of rows; None: by their sizes."""
-
-    edge_names: EdgeNames = field(default_factory=EdgeNames)
-    node_names: NodeNames = field(default_factory=NodeNames)
-    directed: bool = False
-    dtype: FloatName = "float32"
-    on_bad: OnBad = "stop"
-    fractions: Sequence[float] = (0.6, 0.2, 0.2)
-    stratified: bool = True
-    seed: int = 0
-    name: str | None = None  # None: that of the folder
-    blocks: int | None = None
-    relation_ends: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    target: str | None = None
-    names_of: Mapping[str, NodeNames] = field(default_factory=dict)
-    edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
-
-
 def spark_graph(
     spark: Any,
     edges: Any,
     nodes: Any,
     out: str | Path | Place,
-    options: SparkGraphOptions | None = None,
+    options: IngestOptions | None = None,
+    *,
+    blocks: int | None = None,
     progress: Progress = silent,
 ) -> IngestReport:
     """Build a graph folder from DataFrames `edges(src, dst[, weight][, relation])` and `nodes(id, …)`, or tables
@@ -157,13 +136,13 @@ def spark_graph(
     Rows are numbered by ascending id, integers by value and strings by their UTF-8 bytes, so that the result does
     not depend on how Spark partitions. Of several nodes with one id (`on_bad="skip"`) the one with the smallest
     content stays; weights of a repeated edge add up from the smallest. A random split is made in one task over the
-    labels, and is that of `gamlp ingest`. Without `blocks` edges are counted first, to choose how many there are.
+    labels, and is that of `gamlp ingest`. `blocks`: of rows; without it edges are counted first, to choose how many.
     """
     began = time.monotonic()
-    options = options or SparkGraphOptions()
+    options = options or IngestOptions()
     check_fractions(options.fractions)
     place = Place.of(out).resolved()
-    made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, progress)
+    made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, blocks, progress)
     with spark_failure_as_error(), building(place) as folder:
         report = made.run(folder, place)
     report.seconds = round(time.monotonic() - began, 3)
@@ -184,7 +163,8 @@ class _Build:
     spark: Any
     edges: Any
     nodes: Any
-    options: SparkGraphOptions
+    options: IngestOptions
+    blocks: int | None
     progress: Progress
     _counted: dict[int, int] = field(default_factory=dict)
 
@@ -248,7 +228,7 @@ class _Build:
 
     def _rows(self, count: int, width: int | None, entries: Any) -> Rows:
         """Blocks of equal size, so many that one fits a task."""
-        wanted = self.options.blocks
+        wanted = self.blocks
         if wanted is None:
             item = 4 if self.options.dtype == "float32" else 2
             need = max(entries() * _ENTRY, count * (width or 0) * item)

@@ -33,8 +33,7 @@ from gamlp.graph.ingest import (
     stranger,
     too_many_relations,
 )
-from gamlp.spark.ingest.node_checks import note_batch, without_ragged
-from gamlp.spark.ingest.notes import NotedRows, Notes, id_key
+from gamlp.spark.ingest.notes import NotedRows, Notes, id_key, note_batch, without_ragged
 
 PACKS = pa.schema(
     [

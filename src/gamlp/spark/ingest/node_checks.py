@@ -29,7 +29,7 @@ from gamlp.graph.ingest import (
     trimmed,
 )
 from gamlp.kernel import FloatName, cannot_hold, store_as, too_large
-from gamlp.spark.ingest.notes import NotedRows, Notes, id_key
+from gamlp.spark.ingest.notes import NotedRows, Notes, id_key, note_batch, without_ragged
 
 _MOST_BYTES = 1 << 30  # of features in a batch: Arrow counts the bytes of a column by 32 bits
 
@@ -155,29 +155,3 @@ def _as_binary(stored: Array) -> Any:
     offsets = np.arange(len(stored) + 1, dtype=np.int32) * np.int32(row)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(stored)]
     return pa.Array.from_buffers(pa.binary(), len(stored), buffers)
-
-
-def without_ragged(batch: Any, ragged: str | None, notes: Notes, on_bad: OnBad) -> Any:
-    """Rows of a CSV that have the right number of columns."""
-    if ragged is None:
-        return batch
-    column = batch.column(ragged)
-    wrong = ~is_null(column)
-    if not wrong.any():
-        return batch
-
-    def name(row: int) -> tuple[list[Any], str]:
-        return id_key(column[row].as_py()), ""
-
-    rows = NotedRows(batch, "", notes, on_bad, name)
-    rows.refuse(
-        "wrong number of columns", wrong, "", lambda i: f"a row with a wrong number of columns: {shown(column, i)}"
-    )
-    return batch.filter(pa.array(~wrong))
-
-
-def note_batch(schema: pa.Schema, notes: Notes) -> Any:
-    """One row of nothing but notes."""
-    columns = [pa.nulls(1, field.type) for field in schema]
-    columns[schema.get_field_index("note")] = pa.array([notes.json()])
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest import BadRows, Batch, OnBad, Rows
+from gamlp.graph.ingest import BadRows, Batch, OnBad, Rows, is_null, shown
 
 Key = list[Any]  # compares as ids are ordered: integers, then texts
 Finding = tuple[Key, dict[str, Any]]  # of which row, and the parts of its sentence
@@ -126,3 +127,29 @@ def id_key(value: int | str | None) -> Key:
     digits = value[1:] if value.startswith("-") else value
     plain = digits.isascii() and digits.isdigit() and len(digits) < 20
     return [1, int(value), value] if plain else [2, 0, value]
+
+
+def without_ragged(batch: Any, ragged: str | None, notes: Notes, on_bad: OnBad) -> Any:
+    """Rows of a CSV that have the right number of columns."""
+    if ragged is None:
+        return batch
+    column = batch.column(ragged)
+    wrong = ~is_null(column)
+    if not wrong.any():
+        return batch
+
+    def name(row: int) -> tuple[list[Any], str]:
+        return id_key(column[row].as_py()), ""
+
+    rows = NotedRows(batch, "", notes, on_bad, name)
+    rows.refuse(
+        "wrong number of columns", wrong, "", lambda i: f"a row with a wrong number of columns: {shown(column, i)}"
+    )
+    return batch.filter(pa.array(~wrong))
+
+
+def note_batch(schema: pa.Schema, notes: Notes) -> Any:
+    """One row of nothing but notes."""
+    columns = [pa.nulls(1, field.type) for field in schema]
+    columns[schema.get_field_index("note")] = pa.array([notes.json()])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
+from gamlp.graph.ingest import TablePlaces
 from gamlp.io import is_url
 from gamlp.spark.tasks import spark_failure_as_error
 
@@ -107,6 +108,13 @@ def read_table(spark: Any, place: str | Path) -> SparkTable:
         except Exception as error:
             raise _unreadable(error, text, kind) from error
         return SparkTable(frame, text)
+
+
+def read_tables(spark: Any, places: TablePlaces) -> Any:
+    """One table, or several by what they hold."""
+    if isinstance(places, Mapping):
+        return {name: read_table(spark, place) for name, place in places.items()}
+    return read_table(spark, places)
 
 
 def _kind(text: str) -> str | None:

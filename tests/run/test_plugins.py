@@ -135,7 +135,7 @@ def test_a_model_says_what_it_reads(target: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(GamlpError, match="did you mean 'tiny-mean'"):
         build("tiny-meen", Shape(2, 2, 1), {})
     with pytest.raises(GamlpError, match=r"'tiny-mean' has no setting 'model.attention'; it has hidden, scale"):
-        build("tiny-mean", Shape(2, 2, 1), {"attention": "jk"}, said={"attention"})
+        build("tiny-mean", Shape(2, 2, 1), {"attention": "jk"}, mentioned={"attention"})
 
 
 def test_built_in_names_win_and_a_broken_plugin_is_one_sentence(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport, TablePlaces, ingest
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, LocalPropagator, Plan
 from gamlp.run.resources import Resources

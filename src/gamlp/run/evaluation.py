@@ -10,9 +10,9 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explanation.weights import WeightsByDegree
+from gamlp.explanation import WeightsByDegree
 from gamlp.graph import Graph
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.report import Observed, write_report

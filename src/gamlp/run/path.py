@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gamlp.explanation.weights import WeightsByDegree
+from gamlp.explanation import WeightsByDegree
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.report import Observed, listening, write_report
 from gamlp.run.evaluation import evaluate, evaluate_rows
 from gamlp.run.prediction_table import Written

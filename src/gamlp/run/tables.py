@@ -11,7 +11,7 @@ from typing import Any
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions
-from gamlp.io.files import write_json
+from gamlp.io import write_json
 from gamlp.progress import Progress, silent
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source

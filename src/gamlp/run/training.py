@@ -12,9 +12,9 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io.memory import PeakMemory
+from gamlp.io import PeakMemory
 from gamlp.progress import Progress, silent
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source, as_source, default_recipe, resolve_recipe

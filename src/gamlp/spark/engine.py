@@ -12,8 +12,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport, TablePlaces
-from gamlp.io import Workers
-from gamlp.io.place import Place
+from gamlp.io import Place, Workers
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
 from gamlp.propagation.blocks import BlockPropagator

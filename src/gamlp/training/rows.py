@@ -10,7 +10,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.models import Part, Shape, check_operators, labels_used
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan, Statistics
-from gamlp.recipe.recipe import Recipe
+from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
 from gamlp.training.checks import check_store, check_targets
 from gamlp.training.typed import views_of

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gamlp.io.place import Place
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.training.bundle import Bundle, best_seed, make_model
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit

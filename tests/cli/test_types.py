@@ -100,7 +100,8 @@ def test_propagate_settles_subsets_as_run_does_and_its_store_trains_by_itself(ca
 
 
 def test_propagate_takes_a_list_a_sample_and_types_apart(call: Call, graph: Graph) -> None:
-    line = f"propagate graph --out listed --hops 1 --label-hops 0 --subset {CITES} --subset {TOPIC}+{CITES} --apart yes"
+    line = f"propagate graph --out listed --hops 1 --label-hops 0 --subset {CITES} --subset {TOPIC}+{CITES}"
+    line += " --set relations.separate_types=yes"
     ended = call(line)
     assert ended.code == 0, ended.err
     assert set(HopStore.open(Path("listed")).signals) == {
@@ -111,8 +112,9 @@ def test_propagate_takes_a_list_a_sample_and_types_apart(call: Call, graph: Grap
     views = []
     for seed in (1, 1, 2):
         out = f"sample{len(views)}"
-        line = f"propagate graph --out {out} --hops 2 --label-hops 0 --subsets sample --subset-count 4 --apart no"
-        ended = call(f"{line} --subset-seed {seed}")
+        line = f"propagate graph --out {out} --hops 2 --label-hops 0 --set relations.subsets=sample"
+        line += " --set relations.count=4 --set relations.separate_types=no"
+        ended = call(f"{line} --set relations.seed={seed}")
         assert ended.code == 0, ended.err
         views.append(sorted(HopStore.open(Path(out)).manifest.views))
         assert all(name.count("@") == 1 for name in HopStore.open(Path(out)).signals)
@@ -121,11 +123,12 @@ def test_propagate_takes_a_list_a_sample_and_types_apart(call: Call, graph: Grap
 
 def test_propagate_makes_features_where_there_are_none(call: Call) -> None:
     assert call(f"{MADE} --features paper").code == 0
-    ended = call(f"propagate graph --out mean --hops 1 --label-hops 0 --subset {WRITES} --missing mean --apart yes")
+    apart = f"--hops 1 --label-hops 0 --subset {WRITES} --set relations.separate_types=yes"
+    ended = call(f"propagate graph --out mean {apart} --set relations.missing=mean")
     assert ended.code == 0, ended.err
     assert set(HopStore.open(Path("mean")).signals) == {f"features@{WRITES}@paper", f"features@{WRITES}@author"}
     assert list(Path("graph/made").glob("author-*.npy")), "kept with the graph"
-    ended = call(f"propagate graph --out none --hops 1 --label-hops 0 --subset {WRITES} --missing none --apart yes")
+    ended = call(f"propagate graph --out none {apart} --set relations.missing=none")
     assert ended.code == 0, ended.err
     assert set(HopStore.open(Path("none")).signals) == {f"features@{WRITES}@paper"}
 
@@ -133,10 +136,9 @@ def test_propagate_makes_features_where_there_are_none(call: Call) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (f"propagate graph --out hops --subsets all --subset {CITES}", "give --subsets or --subset, not both"),
         ("propagate graph --out hops --subset paper-cites-papers", "did you mean 'paper-cites-paper'"),
         ("propagate graph --out hops --subset author-affiliated_with-institution", "does not touch paper"),
-        ("propagate karate --out hops --subset-count 3", "has one relation, and count were given for several"),
+        ("propagate karate --out hops --set relations.count=3", "has one relation, and count were given for several"),
         ("run karate --out hops --set relations.subsets=[[edge]]", "the recipe lists subsets of several"),
         ("run graph --out hops --model sgc --set training.epochs=2", "reads one channel"),
         ("run graph --out hops --set training.setting=inductive", "inductive setting reads graphs of one relation"),

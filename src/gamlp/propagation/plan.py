@@ -16,6 +16,7 @@ from gamlp.io import Place
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
 from gamlp.propagation.operator import Operator
+from gamlp.recipe import Recipe
 
 if TYPE_CHECKING:
     from gamlp.propagation.store.store import HopStore
@@ -92,6 +93,35 @@ class Plan(_Frozen):
     rows: str = "all"
     subsets: tuple[tuple[str, ...], ...] | None = None
     separate_types: bool = False
+
+    @classmethod
+    def of(cls, recipe: Recipe, statistics: Statistics | None = None, *, labels: bool = True) -> Plan:
+        """What a recipe asks to be propagated."""
+        wanted = recipe.propagation
+        features = FeatureSignal(
+            hops=wanted.hops,
+            operator=Operator(r=wanted.r, loops=wanted.loops),
+            scaling=wanted.scaling,
+            dtype=wanted.dtype,
+            statistics=statistics,
+            also=tuple(Operator(r=r, loops=wanted.loops) for r in wanted.also_r),
+        )
+        r = wanted.r if wanted.label_r is None else wanted.label_r
+        label_signal = LabelSignal(
+            hops=wanted.label_hops,
+            operator=Operator(r=r, loops=wanted.loops),
+            dtype=wanted.dtype,
+            folds=wanted.folds,
+            fold_seed=wanted.fold_seed,
+        )
+        subsets = recipe.relations.subsets
+        return cls(
+            features=features,
+            labels=label_signal if labels else None,
+            rows=wanted.rows,
+            subsets=subsets if isinstance(subsets, tuple) else None,
+            separate_types=isinstance(subsets, tuple) and recipe.relations.separate_types == "yes",
+        )
 
     def views(self, graph: Graph) -> list[View]:
         """The graphs of one kind of node and edge that hops are computed on."""

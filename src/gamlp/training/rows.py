@@ -9,7 +9,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.models import Part, Shape, check_operators, labels_used
-from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan, Statistics
+from gamlp.propagation import HopStore, Plan, Statistics
 from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
 from gamlp.training.checks import check_store, check_targets
@@ -34,31 +34,7 @@ class Prepared:
 def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: bool | None = None) -> Plan:
     """What a recipe asks to be propagated."""
     check_operators(recipe)
-    wanted = recipe.propagation
-    features = FeatureSignal(
-        hops=wanted.hops,
-        operator=Operator(r=wanted.r, loops=wanted.loops),
-        scaling=wanted.scaling,
-        dtype=wanted.dtype,
-        statistics=statistics,
-        also=tuple(Operator(r=r, loops=wanted.loops) for r in wanted.also_r),
-    )
-    r = wanted.r if wanted.label_r is None else wanted.label_r
-    label_signal = LabelSignal(
-        hops=wanted.label_hops,
-        operator=Operator(r=r, loops=wanted.loops),
-        dtype=wanted.dtype,
-        folds=wanted.folds,
-        fold_seed=wanted.fold_seed,
-    )
-    subsets = recipe.relations.subsets
-    return Plan(
-        features=features,
-        labels=label_signal if (labels_used(recipe) if labels is None else labels) else None,
-        rows=wanted.rows,
-        subsets=subsets if isinstance(subsets, tuple) else None,
-        separate_types=isinstance(subsets, tuple) and recipe.relations.separate_types == "yes",
-    )
+    return Plan.of(recipe, statistics, labels=labels_used(recipe) if labels is None else labels)
 
 
 def from_store(store: HopStore, recipe: Recipe) -> Prepared:

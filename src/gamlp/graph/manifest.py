@@ -21,12 +21,12 @@ FileName = Annotated[str, StringConstraints(pattern=f"^{_PART}$")]
 FilePath = Annotated[str, StringConstraints(pattern=f"^{_PART}(/{_PART})*$")]
 
 
-class _Strict(BaseModel):
+class _ManifestEntry(BaseModel):
     # Some fields keep an older name in the file.
     model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
 
-class FeaturesEntry(_Strict):
+class FeaturesEntry(_ManifestEntry):
     """In one file; with `shards` in several, as Spark writes them: `shards[i]` is the first row after file i."""
 
     width: NonNegativeInt
@@ -34,12 +34,12 @@ class FeaturesEntry(_Strict):
     shards: list[NonNegativeInt] | None = None
 
 
-class LabelsEntry(_Strict):
+class LabelsEntry(_ManifestEntry):
     multi_label: bool = Field(validation_alias="many", serialization_alias="many")
     classes: list[str]
 
 
-class NodesEntry(_Strict):
+class NodesEntry(_ManifestEntry):
     count: NonNegativeInt
     ids: Literal["range", "integers", "strings"] = "range"
     features: FeaturesEntry | None = None
@@ -47,13 +47,13 @@ class NodesEntry(_Strict):
     split: bool = False
 
 
-class BlockEntry(_Strict):
+class BlockEntry(_ManifestEntry):
     start: NonNegativeInt
     stop: NonNegativeInt
     entries: NonNegativeInt
 
 
-class RelationEntry(_Strict):
+class RelationEntry(_ManifestEntry):
     """`reverse` names the relation that holds the same edges the other way, where there is one."""
 
     source: str
@@ -64,12 +64,12 @@ class RelationEntry(_Strict):
     reverse: str | None = None
 
 
-class FileEntry(_Strict):
+class FileEntry(_ManifestEntry):
     bytes: NonNegativeInt
     crc32: int
 
 
-class GraphManifest(_Strict):
+class GraphManifest(_ManifestEntry):
     format: Literal["gamlp-graph"] = "gamlp-graph"
     version: Literal[1] = 1
     name: str

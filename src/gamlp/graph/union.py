@@ -41,7 +41,7 @@ _PARTS = "parts"  # notes of the ranges that are done
 
 
 @dataclass(frozen=True)
-class Entries:
+class RelationEntries:
     """Rows begin..end of one relation as an edge list: (row, neighbour, weight), rows counted within the type."""
 
     rows: Array
@@ -54,7 +54,9 @@ def folder_name(view: View) -> str:
     return digest(list(view.relation_pairs))
 
 
-def union_block(graph: Graph, view: View, node_type: str, begin: int, end: int, read: dict[str, Entries]) -> Block:
+def union_block(
+    graph: Graph, view: View, node_type: str, begin: int, end: int, read: dict[str, RelationEntries]
+) -> Block:
     """Rows begin..end of a type in a view: duplicates of several relations become one edge, weights add up."""
     at = view.start(node_type)
     rows, neighbours, weights = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
@@ -72,7 +74,7 @@ def union_block(graph: Graph, view: View, node_type: str, begin: int, end: int, 
     )
 
 
-def entries_of(graph: Graph, relation: Relation, begin: int, end: int) -> Entries:
+def entries_of(graph: Graph, relation: Relation, begin: int, end: int) -> RelationEntries:
     """Rows begin..end of a relation, over its blocks."""
     rows, neighbours, weights = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
     for block in relation.blocks:
@@ -92,7 +94,7 @@ def entries_of(graph: Graph, relation: Relation, begin: int, end: int) -> Entrie
             file=graph.folder,
             hint="the graph is damaged: verify it with gamlp info, and build it again",
         )
-    return Entries(np.concatenate(rows), found, np.concatenate(weights) if relation.weighted else None)
+    return RelationEntries(np.concatenate(rows), found, np.concatenate(weights) if relation.weighted else None)
 
 
 def contained(graph: Graph, small: Relation, large: Relation) -> bool:

@@ -155,7 +155,8 @@ def correct_and_smooth(
     """Probabilities `[n, c]` of Correct & Smooth (Huang et al., 2021) after those of a model, from training labels."""
     if probabilities.shape != (graph.nodes.count, len(_labels(graph).classes)):
         raise GamlpError(
-            f"predictions of shape {probabilities.shape} for the {graph.nodes.count:,} nodes of '{graph.name}'"
+            f"predictions of shape {probabilities.shape} "
+            f"are not those of the {graph.nodes.count:,} nodes of '{graph.name}'"
         )
     found = probabilities
     if settings.correct_steps:

@@ -10,7 +10,7 @@ from gamlp.graph import View
 from gamlp.io import format_size
 from gamlp.kernel import LANES
 from gamlp.propagation.operator import Operator
-from gamlp.propagation.signals import Part, Signal
+from gamlp.propagation.signals import Signal, SignalPart
 
 FIXED = 64 << 20  # buffers and bookkeeping that do not grow with the graph
 STATES = 2  # matrices: a hop reads one and writes the other
@@ -24,7 +24,7 @@ class Piece:
     """Columns `first..last` of a part, at `at..at+padded` of the state matrix."""
 
     signal: Signal
-    part: Part
+    part: SignalPart
     first: int
     last: int
     at: int

@@ -18,7 +18,7 @@ _ROLES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Part:
+class SignalPart:
     """Columns that propagate alike. Features and labels have one part; cross-fitted labels one for each fold."""
 
     index: int
@@ -39,7 +39,7 @@ class Signal:
     operator: Operator
     dtype: str
     rows: Array | None
-    parts: tuple[Part, ...]
+    parts: tuple[SignalPart, ...]
     view: View | None = None
     node_types: tuple[str, ...] = ()  # types whose features are in it
 
@@ -137,7 +137,7 @@ def feature_signal(
     key = "" if structure is None else digest([structure, contents, settings])
     values = (first or FirstValues(graph, plan)).of_features(view, node_types)
     called = view.called(name, node_types[0] if separate_types else None)
-    part = Part(0, values, rows if kept is None else kept)
+    part = SignalPart(0, values, rows if kept is None else kept)
     width = features.width
     return Signal(called, key, settings, plan.hops, width, operator, plan.dtype, rows, (part,), view, node_types)
 
@@ -185,7 +185,7 @@ def _labels(
         plan.operator,
         plan.dtype,
         rows,
-        (Part(0, values, kept),),
+        (SignalPart(0, values, kept),),
         view,
     )
     if plan.folds < 2:
@@ -194,7 +194,7 @@ def _labels(
     for fold in range(plan.folds):
         positions = np.flatnonzero(folds == fold)
         values = first.of_labels(view, Fold(train, folds, fold), soft=plan.soft)
-        parts.append(Part(fold, values, train[positions], positions))
+        parts.append(SignalPart(fold, values, train[positions], positions))
     key = digest([*source, plan.folds, plan.fold_seed])
     settings = {**common, "folds": plan.folds, "fold_seed": plan.fold_seed}
     name = view.called("crossfit")

@@ -23,7 +23,7 @@ Key = tuple[bool, frozenset[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenSubsets:
     """Subsets as sorted by the graph's links, and what was left out, in sentences."""
 
     subsets: tuple[Subset, ...]
@@ -39,14 +39,14 @@ class Reach:
     columns: bool = True
 
 
-def choose_subsets(graph: Graph, wanted: RelationsSettings, reach: Reach) -> Chosen:
+def choose_subsets(graph: Graph, wanted: RelationsSettings, reach: Reach) -> ChosenSubsets:
     """The subsets of a recipe for a graph; each touches_target the target, and no two give its rows the same hops."""
     same = _Sameness(graph, reach)
     if isinstance(wanted.subsets, tuple):
         return _listed(graph, wanted.subsets, same)
     pairs = list(graph.relation_pairs)
     if wanted.subsets == "one":
-        return Chosen((tuple(pairs),))
+        return ChosenSubsets((tuple(pairs),))
     if len(pairs) > _COUNTABLE:
         if wanted.subsets == "all":
             raise GamlpError(
@@ -61,10 +61,10 @@ def choose_subsets(graph: Graph, wanted: RelationsSettings, reach: Reach) -> Cho
         return found
     count = min(wanted.count, len(found.subsets))
     picked = np.random.default_rng(wanted.seed).choice(len(found.subsets), count, replace=False)
-    return Chosen(tuple(found.subsets[index] for index in sorted(picked)), found.notes)
+    return ChosenSubsets(tuple(found.subsets[index] for index in sorted(picked)), found.notes)
 
 
-def _listed(graph: Graph, subsets: tuple[Subset, ...], same: _Sameness) -> Chosen:
+def _listed(graph: Graph, subsets: tuple[Subset, ...], same: _Sameness) -> ChosenSubsets:
     pairs = [tuple(relation_pair_of(graph, name) for name in subset) for subset in subsets]
     for subset in pairs:
         view_of(graph, subset)  # refuses one that leaves the target aside
@@ -90,7 +90,7 @@ def _drawn(pairs: list[str], wanted: RelationsSettings) -> Iterator[Subset]:
         yield tuple(pair for pair, inside in zip(pairs, random.integers(0, 2, len(pairs))) if inside)
 
 
-def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: int | None = None) -> Chosen:
+def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: int | None = None) -> ChosenSubsets:
     """The smallest subset of every kind; those that give the same hops are told, once for each that is kept."""
     alike: dict[Key, dict[Subset, None]] = {}  # of each kind, in the order in which they came
     bare: dict[Subset, None] = {}
@@ -118,7 +118,7 @@ def _distinct(graph: Graph, subsets: Iterable[Subset], same: _Sameness, most: in
             )
     if len(notes) > _MOST_NOTES + 1:
         notes[_MOST_NOTES:] = [f"{len(notes) - _MOST_NOTES} more subsets are kept for others that give the same hops"]
-    return Chosen(tuple(kept), tuple(notes))
+    return ChosenSubsets(tuple(kept), tuple(notes))
 
 
 def _joined(subsets: Iterable[Subset]) -> str:

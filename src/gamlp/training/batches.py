@@ -40,7 +40,7 @@ class Batch:
     views: tuple[int, ...] | None = None  # x and y hold these alone; None: all
 
 
-class Source(Protocol):
+class LabelledRows(Protocol):
     """Rows with their answers, which the loop trains on or looks at."""
 
     def __len__(self) -> int: ...

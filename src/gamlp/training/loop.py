@@ -16,7 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.io import Place, keep_freed_memory
 from gamlp.progress import Progress, silent
 from gamlp.recipe import TrainingSettings
-from gamlp.training.batches import Batch, HopRows, OwnBatches, Passes, Sharded, Source, own_rows
+from gamlp.training.batches import Batch, HopRows, LabelledRows, OwnBatches, Passes, Sharded, own_rows
 from gamlp.training.checkpoint import (
     RandomStreams,
     TrainingState,
@@ -58,8 +58,8 @@ class Machine:
 
 def fit(
     make: Callable[[], nn.Module],
-    train: Source,
-    valid: Source | None,
+    train: LabelledRows,
+    valid: LabelledRows | None,
     settings: TrainingSettings,
     *,
     seed: int = 0,
@@ -82,8 +82,8 @@ class _Run:
     def __init__(
         self,
         model: nn.Module,
-        train: Source,
-        valid: Source | None,
+        train: LabelledRows,
+        valid: LabelledRows | None,
         settings: TrainingSettings,
         shuffle: torch.Generator,
         seed: int,
@@ -107,7 +107,7 @@ class _Run:
             fused=machine.device.type in ("cpu", "cuda"),
         )
 
-    def _batches(self, source: Source, sharded: Sharded, memory: int | None) -> Passes:
+    def _batches(self, source: LabelledRows, sharded: Sharded, memory: int | None) -> Passes:
         if self.world.size == 1:
             return source.batches(self.settings.batch_size, self.machine.device, memory)
         if not isinstance(source, HopRows):

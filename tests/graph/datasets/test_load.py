@@ -249,7 +249,7 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 
 
 def test_presence_tells_present_from_missing(copied: Path) -> None:
-    told = {one.dataset.name: one.told for one in presence(copied.parents[2])}
+    told = {one.dataset.name: one.status for one in presence(copied.parents[2])}
     assert told["cora"] == "present" and told["digits"] == "present"
     assert told["pubmed"].startswith("missing: put ind.pubmed.x")
     assert set(told) == set(DATASETS)

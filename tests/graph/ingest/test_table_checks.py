@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.spark.ingest.edge_checks import EdgeChecks, End, edge_entries, edge_keys, rows_of_range
+from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, edge_entries, edge_keys, rows_of_range
 from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes
 from gamlp.spark.ingest.notes import Notes, id_key
 
@@ -55,7 +55,7 @@ def check_nodes(table, on_bad="stop", parts=2, **how):
 )  # fmt: skip
 def test_bad_nodes(table, sentence):
     with pytest.raises(GamlpError) as error:
-        check_nodes(table)[1].tell("nodes", "stop")
+        check_nodes(table)[1].report("nodes", "stop")
     assert sentence in str(error.value)
 
 
@@ -110,7 +110,7 @@ def test_ragged_rows_are_bad_rows():
     assert found.column("id").to_pylist() == ["1", "3"]
     assert notes.counts == {"wrong number of columns": 1} and notes.facts["read"] == 2
     with pytest.raises(GamlpError) as error:
-        check_nodes(table, ragged="ragged")[1].tell("nodes.csv", "stop")
+        check_nodes(table, ragged="ragged")[1].report("nodes.csv", "stop")
     assert str(error.value) == "nodes.csv: a row with a wrong number of columns: 2."
 
 
@@ -118,7 +118,7 @@ def check_edges(table, on_bad="stop", nodes=4, integers=True, directed=False, si
     """({(relation, row, neighbour): weights}, notes) of edges among rows 0..nodes-1."""
     table = pa.table(table)
     extra = {name: name if name in table.column_names else None for name in ("weight", "relation")}
-    end = End(integers, nodes, size, is_range=integers)
+    end = EdgeEnd(integers, nodes, size, is_range=integers)
     checks = EdgeChecks("edges", "src", "dst", **extra, directed=directed, on_bad=on_bad, source=end, target=end)
     batches = iter(table.to_batches(max_chunksize=2))
     if integers:
@@ -183,7 +183,7 @@ def test_entries_are_both_ways_without_loops():
 )
 def test_bad_edges(table, sentence):
     with pytest.raises(GamlpError) as error:
-        check_edges(table)[1].tell("edges", "stop")
+        check_edges(table)[1].report("edges", "stop")
     assert sentence in str(error.value)
 
 

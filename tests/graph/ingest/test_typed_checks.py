@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.spark.ingest.edge_checks import Chosen, EdgeChecks, End, edge_entries, rows_of_range
+from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, rows_of_range
 from gamlp.spark.ingest.notes import Notes
 
 DECLARED = ("writes", "reviews", "cites")
-AUTHOR, PAPER = End(True, 4, 2, "author", is_range=True), End(True, 6, 4, "paper", is_range=True)
+AUTHOR, PAPER = EdgeEnd(True, 4, 2, "author", is_range=True), EdgeEnd(True, 6, 4, "paper", is_range=True)
 
 
 def read(table: dict, *readings: EdgeChecks) -> tuple[dict, Notes]:
@@ -32,8 +32,10 @@ def read(table: dict, *readings: EdgeChecks) -> tuple[dict, Notes]:
     return entries, Notes.merged(notes)
 
 
-def reading(source: End, target: End, names: tuple[str, ...], *, first: bool, directed: bool = False) -> EdgeChecks:
-    chosen = Chosen(names, DECLARED, first)
+def reading(
+    source: EdgeEnd, target: EdgeEnd, names: tuple[str, ...], *, first: bool, directed: bool = False
+) -> EdgeChecks:
+    chosen = ReadRelations(names, DECLARED, first)
     return EdgeChecks("edges", "src", "dst", None, "relation", directed, "skip", source, target, chosen=chosen)
 
 
@@ -85,5 +87,5 @@ def test_a_bad_edge_is_told(row: tuple, sentence: str) -> None:
     kind = pa.string() if isinstance(dst, str) else pa.int64()
     table = {"src": [src], "dst": pa.array([dst], kind), "relation": [relation]}
     with pytest.raises(GamlpError) as error:
-        read(table, checks)[1].tell("edges", "stop")
+        read(table, checks)[1].report("edges", "stop")
     assert sentence in str(error.value)

@@ -11,9 +11,9 @@ from gamlp.graph.ingest.build import (
 )
 from gamlp.graph.ingest.columns import (
     BadRows,  # what to do with bad rows, and how many there were
+    CheckedRows,  # the rows of a batch, and which of them are good
     Column,
     OnBad,
-    Rows,  # the rows of a batch, and which of them are good
     is_null,
     numbers,
     plain,
@@ -48,13 +48,49 @@ from gamlp.graph.ingest.nodes import (
     feature_names,
 )
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
-from gamlp.graph.ingest.tables import Batch  # rows of a table with their place in it
+from gamlp.graph.ingest.tables import TableBatch  # rows of a table with their place in it
 
 __all__ = [
-    "MOST_CLASSES", "MOST_RELATIONS", "BadRows", "Batch", "Buckets", "Column", "ColumnFeatures", "EdgeNames", "IdMap",
-    "IngestOptions", "IngestReport", "LabelColumn", "NodeNames", "OnBad", "RandomSplit", "Rows", "TablePlaces",
-    "as_integers", "as_text", "bucket_count", "check_ids", "choose", "class_numbers", "feature_names", "ingest",
-    "is_null", "numbers", "plain", "read_relations", "read_weights", "refuse_undeclared", "refuse_unknown",
-    "resolve_relation_ends", "shown", "split_roles", "stranger", "too_heavy", "too_many_classes", "too_many_relations",
-    "trimmed", "type_tables", "unnamed_edges",
+    "MOST_CLASSES",
+    "MOST_RELATIONS",
+    "BadRows",
+    "Buckets",
+    "CheckedRows",
+    "Column",
+    "ColumnFeatures",
+    "EdgeNames",
+    "IdMap",
+    "IngestOptions",
+    "IngestReport",
+    "LabelColumn",
+    "NodeNames",
+    "OnBad",
+    "RandomSplit",
+    "TableBatch",
+    "TablePlaces",
+    "as_integers",
+    "as_text",
+    "bucket_count",
+    "check_ids",
+    "choose",
+    "class_numbers",
+    "feature_names",
+    "ingest",
+    "is_null",
+    "numbers",
+    "plain",
+    "read_relations",
+    "read_weights",
+    "refuse_undeclared",
+    "refuse_unknown",
+    "resolve_relation_ends",
+    "shown",
+    "split_roles",
+    "stranger",
+    "too_heavy",
+    "too_many_classes",
+    "too_many_relations",
+    "trimmed",
+    "type_tables",
+    "unnamed_edges",
 ]  # fmt: skip

@@ -56,7 +56,7 @@ class Spilled:
 
 
 @dataclass
-class Relations:
+class RelationsBuild:
     """All relations of a graph: declared in the manifest as they come, filled, then sorted into blocks."""
 
     writer: GraphWriter
@@ -301,7 +301,7 @@ def ingest(
         ids, counts = _read_nodes(options, by_type, writer, report)
         if any(known.by_hash for known in ids.values()):
             size = min(max(memory // 8, _SMALLEST_BATCH), _LARGEST_HASHED)
-        relations = Relations(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE))
+        relations = RelationsBuild(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE))
         _read_edges(by_relation, relation_ends, ids, relations, bad, size, report, progress)
         ids.clear()  # its memory is for sorting now
         pa.default_memory_pool().release_unused()
@@ -330,7 +330,7 @@ def _read_edges(
     tables: Sequence[EdgesTable],
     relation_ends: RelationEnds,
     ids: Mapping[str, IdMap],
-    relations: Relations,
+    relations: RelationsBuild,
     bad: BadRows,
     size: int,
     report: IngestReport,

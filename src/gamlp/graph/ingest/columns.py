@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.tables import Batch
+from gamlp.graph.ingest.tables import TableBatch
 
 OnBad = Literal["stop", "skip"]
 Column = Any  # an Arrow array
@@ -34,10 +34,10 @@ class BadRows:
         return (lambda: None) if self.skip else None
 
 
-class Rows:
+class CheckedRows:
     """The rows of one batch while they are checked: `good[i]` until something is found wrong with row i."""
 
-    def __init__(self, batch: Batch, bad: BadRows) -> None:
+    def __init__(self, batch: TableBatch, bad: BadRows) -> None:
         self.batch = batch
         self.good: Array = np.ones(batch.columns.num_rows, bool)
         self._bad = bad

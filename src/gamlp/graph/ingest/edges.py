@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.columns import BadRows, Column, Rows, is_null, is_text, numbers, shown
+from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, is_text, numbers, shown
 from gamlp.graph.ingest.ids import IdMap, missing
 from gamlp.graph.ingest.nodes import check_ids, choose
 from gamlp.graph.ingest.tables import Table
@@ -33,7 +33,7 @@ class EdgeNames:
     relation: str | None = None
 
 
-class Entries(Protocol):
+class EdgeSink(Protocol):
     """Where the edges of a relation go."""
 
     def add(self, sources: Array, targets: Array, weights: Array | None) -> None:
@@ -100,18 +100,18 @@ class EdgesTable:
     def spill(
         self,
         ids: Mapping[str, IdMap],
-        create: Callable[[DeclaredRelation], Entries],
+        create: Callable[[DeclaredRelation], EdgeSink],
         bad: BadRows,
         size: int,
         progress: Progress,
     ) -> None:
         """Map ids to rows of the types that are joined, and append edges to what `create` makes of their relation."""
-        relations: dict[str, Entries] = {}
+        relations: dict[str, EdgeSink] = {}
         columns = [name for name in (self.names.src, self.names.dst, self.weight, self.relation) if name]
         total = self.table.count()
         stage = "edges" if self.name is None else f"edges: {self.name}"
         for batch in self.table.batches(list(dict.fromkeys(columns)), size, bad.ragged()):
-            rows = Rows(batch, bad)
+            rows = CheckedRows(batch, bad)
             # Where there are several types, a relation says in which of them ids are looked up.
             typed = self._edge_relations(rows) if self.relation_ends.alone is None else None
             sources, targets = self._ends(rows, ids, typed)
@@ -126,7 +126,7 @@ class EdgesTable:
                 _add(relations[relation.name], sources, targets, weights, picked & ~loops)
             progress(stage, self.read, total, "edges")
 
-    def _edge_relations(self, rows: Rows) -> EdgeRelations:
+    def _edge_relations(self, rows: CheckedRows) -> EdgeRelations:
         if self.relation is None:
             return EdgeRelations([self.relation_ends.of(self.name or ONE_RELATION)])
         names, relation_of = read_relations(rows, self.relation)
@@ -135,7 +135,7 @@ class EdgesTable:
         refuse_undeclared(rows, self.relation, names, relation_of, undeclared)
         return EdgeRelations(relations, relation_of)
 
-    def _ends(self, rows: Rows, ids: Mapping[str, IdMap], typed: EdgeRelations | None) -> tuple[Array, Array]:
+    def _ends(self, rows: CheckedRows, ids: Mapping[str, IdMap], typed: EdgeRelations | None) -> tuple[Array, Array]:
         names = (self.names.src, self.names.dst)
         columns = [check_ids(rows, name, of="node") for name in names]
         if typed is not None:
@@ -156,12 +156,12 @@ class EdgesTable:
 
     def _create(
         self,
-        create: Callable[[DeclaredRelation], Entries],
+        create: Callable[[DeclaredRelation], EdgeSink],
         relation: DeclaredRelation,
         number: int,
-        rows: Rows,
+        rows: CheckedRows,
         picked: Array,
-    ) -> Entries:
+    ) -> EdgeSink:
         row = rows.batch.row(int(np.argmax(picked)))
         if number >= MOST_RELATIONS:
             raise too_many_relations(file=rows.batch.file, row=row, column=self.relation)
@@ -173,7 +173,7 @@ class EdgesTable:
             ) from error
 
 
-def _add(entries: Entries, sources: Array, targets: Array, weights: Array | None, chosen: Array) -> None:
+def _add(entries: EdgeSink, sources: Array, targets: Array, weights: Array | None, chosen: Array) -> None:
     if not chosen.any():
         return
     if not chosen.all():
@@ -183,7 +183,7 @@ def _add(entries: Entries, sources: Array, targets: Array, weights: Array | None
 
 
 def _refuse_strangers(
-    rows: Rows,
+    rows: CheckedRows,
     name: str,
     column: Column,
     unknown: Array,
@@ -211,7 +211,9 @@ def stranger(node: str, relation: str, expected: str, other: str | None = None) 
     return f"'{node}' is {with_article(other)}, where relation '{relation}' expects {with_article(expected)}"
 
 
-def refuse_undeclared(rows: Rows, column: str, names: Sequence[str], relation_of: Array, undeclared: Array) -> None:
+def refuse_undeclared(
+    rows: CheckedRows, column: str, names: Sequence[str], relation_of: Array, undeclared: Array
+) -> None:
     """A relation of which nobody said what it joins makes the edge bad."""
     rows.refuse(
         "relation without --join",
@@ -222,12 +224,12 @@ def refuse_undeclared(rows: Rows, column: str, names: Sequence[str], relation_of
     )
 
 
-def refuse_unknown(rows: Rows, name: str, column: Column, unknown: Array) -> None:
+def refuse_unknown(rows: CheckedRows, name: str, column: Column, unknown: Array) -> None:
     """An end of an edge that no node is makes the edge bad."""
     rows.refuse("unknown node", unknown, name, lambda i: f"node '{shown(column, i)}' is not in the node table")
 
 
-def read_weights(rows: Rows, name: str) -> Array:
+def read_weights(rows: CheckedRows, name: str) -> Array:
     """float32, finite and not negative; an edge with another one is bad."""
     column = rows.column(name)
     rows.refuse("missing weight", is_null(column), name, lambda _: "missing weight")
@@ -245,7 +247,7 @@ def read_weights(rows: Rows, name: str) -> Array:
     return narrow
 
 
-def read_relations(rows: Rows, name: str) -> tuple[list[str], Array]:
+def read_relations(rows: CheckedRows, name: str) -> tuple[list[str], Array]:
     """Names of relations, and which of them each edge is of."""
     column = rows.column(name)
     if not (is_text(column) or pa.types.is_integer(column.type)):

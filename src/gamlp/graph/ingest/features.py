@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.columns import BadRows, Column, Rows, is_null, numbers, plain, shown
-from gamlp.graph.ingest.tables import Batch
+from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, numbers, plain, shown
+from gamlp.graph.ingest.tables import TableBatch
 from gamlp.io import map_array
 
 _HINT = "every node needs a finite number for every feature; name the feature columns with --features"
@@ -29,11 +29,11 @@ class FeatureSource(Protocol):
         """Number of features of a node; known after the first rows are read."""
         ...
 
-    def read(self, batch: Batch, at: int, bad: BadRows) -> tuple[Array, Array]:
+    def read(self, batch: TableBatch, at: int, bad: BadRows) -> tuple[Array, Array]:
         """(float32 `[rows, width]`, good `[rows]`) of a batch of nodes of which `at` came before."""
         ...
 
-    def place(self, batch: Batch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
+    def place(self, batch: TableBatch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
         """(file, row, column) of a value, as people count."""
         ...
 
@@ -51,16 +51,16 @@ class ColumnFeatures:
     def width(self) -> int:
         return sum(self._widths.get(name, 1) for name in self.columns)
 
-    def read(self, batch: Batch, at: int, bad: BadRows) -> tuple[Array, Array]:
-        rows = Rows(batch, bad)
+    def read(self, batch: TableBatch, at: int, bad: BadRows) -> tuple[Array, Array]:
+        rows = CheckedRows(batch, bad)
         return self.read_rows(rows), rows.good
 
-    def read_rows(self, rows: Rows) -> Array:
+    def read_rows(self, rows: CheckedRows) -> Array:
         """float32 `[rows, width]`; rows with a bad value are no longer good."""
         parts = [self._read_column(rows, name) for name in self.columns]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
 
-    def place(self, batch: Batch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
+    def place(self, batch: TableBatch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
         return batch.file, batch.row(row), self.owner(feature)
 
     def owner(self, feature: int) -> str:
@@ -72,7 +72,7 @@ class ColumnFeatures:
         """Lengths of the lists that were seen, by column."""
         return dict(self._widths)
 
-    def _read_column(self, rows: Rows, name: str) -> Array:
+    def _read_column(self, rows: CheckedRows, name: str) -> Array:
         column = rows.column(name)
         rows.refuse("missing feature", is_null(column), name, lambda _: "missing feature", _HINT)
         if _is_list(column.type):
@@ -81,7 +81,7 @@ class ColumnFeatures:
         rows.refuse("non-numeric feature", ~readable, name, lambda i: f"'{shown(column, i)}' is not a number", _HINT)
         return _finite(rows, name, values[:, None])
 
-    def _read_lists(self, rows: Rows, name: str, column: Column) -> Array:
+    def _read_lists(self, rows: CheckedRows, name: str, column: Column) -> Array:
         lengths = np.asarray(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False))
         if name not in self._widths and rows.good.any():
             self._widths[name] = int(lengths[np.argmax(rows.good)])
@@ -138,18 +138,18 @@ class ArrayFeatures:
         if len(self.values) != nodes:
             raise GamlpError(f"{len(self.values)} rows of features for {nodes} rows of nodes", file=self.path)
 
-    def read(self, batch: Batch, at: int, bad: BadRows) -> tuple[Array, Array]:
-        rows = Rows(replace(batch, file=self.path, start=at), bad)
+    def read(self, batch: TableBatch, at: int, bad: BadRows) -> tuple[Array, Array]:
+        rows = CheckedRows(replace(batch, file=self.path, start=at), bad)
         stop = at + batch.columns.num_rows
         if stop > len(self.values):
             raise GamlpError(f"{len(self.values)} rows of features for {stop} or more rows of nodes", file=self.path)
         return _finite(rows, "features", np.asarray(self.values[at:stop])), rows.good
 
-    def place(self, batch: Batch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
+    def place(self, batch: TableBatch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
         return self.path, at + row + 1, f"{feature + 1}"
 
 
-def _finite(rows: Rows, name: str, values: Array) -> Array:
+def _finite(rows: CheckedRows, name: str, values: Array) -> Array:
     """float32 values; NaN, infinity and what float32 cannot hold are refused."""
     with np.errstate(over="ignore"):
         narrow: Array = values.astype(np.float32, copy=False)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import UNKNOWN, Labels
-from gamlp.graph.ingest.columns import Column, Rows, is_null, is_text, plain
+from gamlp.graph.ingest.columns import CheckedRows, Column, is_null, is_text, plain
 
 MOST_CLASSES = 1 << 16
 _INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?")  # 3.0 is how a table with gaps often writes 3
@@ -29,7 +29,7 @@ class LabelColumn:
         self._parts: list[Array] = []  # codes: one a node, or those of all nodes one after the other
         self._counts: list[Array] = []  # many labels: number of codes a node, UNKNOWN where there is no list
 
-    def read(self, rows: Rows) -> Column:
+    def read(self, rows: CheckedRows) -> Column:
         """Labels of a batch as text (lists of text), null where unknown."""
         column = rows.column(self.name)
         if self._separator is not None and is_text(column):
@@ -88,7 +88,7 @@ class LabelColumn:
         values[owners, numbers[codes]] = 1
         return Labels(values, names)
 
-    def _as_text(self, rows: Rows, column: Column) -> Column:
+    def _as_text(self, rows: CheckedRows, column: Column) -> Column:
         kind = column.type
         if pa.types.is_null(kind):
             return pa.nulls(len(column), pa.large_string())
@@ -162,7 +162,7 @@ def too_many_classes(column: str) -> GamlpError:
     return GamlpError(f"more than {MOST_CLASSES} different labels", column=column, hint="is it the column of classes?")
 
 
-def split_roles(rows: Rows, name: str) -> Array:
+def split_roles(rows: CheckedRows, name: str) -> Array:
     """Roles of a batch from a split column: train, valid or val, test, empty."""
     column = rows.column(name)
     if pa.types.is_null(column.type):

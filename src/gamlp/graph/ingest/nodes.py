@@ -16,12 +16,12 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.folder import GraphWriter
 from gamlp.graph.graph import ROLES, Labels, Split
-from gamlp.graph.ingest.columns import BadRows, Column, Rows, shown
+from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, shown
 from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureSource
 from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
-from gamlp.graph.ingest.tables import Batch, Table, is_csv
+from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import create_array
@@ -93,7 +93,7 @@ class NodesTable:
         total = self.table.count()
         for batch in self.table.batches(_once(names), self.size, ragged, self._most_rows()):
             at = places.add(batch)
-            rows = Rows(batch, self.bad)
+            rows = CheckedRows(batch, self.bad)
             column = check_ids(rows, self.names.id)
             found = labels.read(rows) if labels else None
             role = split_roles(rows, self.split) if self.split else None
@@ -200,7 +200,7 @@ class _Places:
         self._starts: list[int] = []
         self._batches: list[tuple[Path, int]] = []
 
-    def add(self, batch: Batch) -> int:
+    def add(self, batch: TableBatch) -> int:
         """Note a batch; returns the number of rows before it."""
         start = self.count
         if not self._batches or self._batches[-1][0] != batch.file:
@@ -244,7 +244,7 @@ def feature_names(given: str) -> list[str]:
     return names
 
 
-def check_ids(rows: Rows, name: str, of: str = "id") -> Column:
+def check_ids(rows: CheckedRows, name: str, of: str = "id") -> Column:
     """A column of ids; rows without one are bad."""
     column = rows.column(name)
     if not is_id(column.type):

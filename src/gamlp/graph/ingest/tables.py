@@ -33,7 +33,7 @@ PassOver = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Batch:
+class TableBatch:
     """Some rows of one file. Rows are counted from 1, the header and blank lines of a CSV not counted."""
 
     columns: pa.RecordBatch
@@ -91,7 +91,7 @@ class Table:
 
     def batches(
         self, names: Sequence[str], size: int, pass_over: PassOver | None = None, most_rows: int = 1 << 22
-    ) -> Iterator[Batch]:
+    ) -> Iterator[TableBatch]:
         """All rows of these columns in batches of about `size` bytes and no more than `most_rows` rows."""
         self.need(names)
         for file in self.files:
@@ -99,7 +99,7 @@ class Table:
             stream = _open(file, list(names), size, pass_over)
             while (columns := _reading(file, next, stream, None)) is not None:
                 for at in range(0, columns.num_rows, most_rows):
-                    yield Batch(columns.slice(at, most_rows), file, start + at)
+                    yield TableBatch(columns.slice(at, most_rows), file, start + at)
                 start += columns.num_rows
 
 

@@ -13,8 +13,8 @@ from gamlp.kernel import NUMPY_DTYPES
 from gamlp.propagation.blocks.hop import BlockPass, Columns
 from gamlp.propagation.operator import Operator, factors_of
 from gamlp.propagation.passes import Piece
-from gamlp.propagation.signals import Part, Signal
-from gamlp.propagation.store.shards import Assembly, Shard, Source
+from gamlp.propagation.signals import Signal, SignalPart
+from gamlp.propagation.store.shards import Assembly, Shard, ShardSource
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ShardWriting:
         assembly = self._assembly(tuple(self._source(stored) for stored in self.columns))
         return asdict(assembly.write_shard(assembly.planned()[index]))
 
-    def _assembly(self, sources: tuple[Source, ...]) -> Assembly:
+    def _assembly(self, sources: tuple[ShardSource, ...]) -> Assembly:
         rows = np.broadcast_to(np.int64(0), (self.count,))  # only its length is asked for
         signal = Signal(self.name, "", {}, self.hops, self.width, self.operator, self.dtype, rows, ())
         leave: Any = None
@@ -89,15 +89,15 @@ class ShardWriting:
             leave = _Leave(self.columns[0].moved.needs.sums()[1], self.operator)
         return Assembly(signal, sources, leave, self.count, self.folder)
 
-    def _source(self, stored: StoredColumns) -> Source:
+    def _source(self, stored: StoredColumns) -> ShardSource:
         columns, moved = stored.columns, stored.moved
         rows = None if columns.rows is None else map_array(columns.rows.local_copy())
         positions = None if stored.positions is None else map_array(stored.positions.local_copy())
-        part = Part(stored.part, columns.first, rows, positions)
+        part = SignalPart(stored.part, columns.first, rows, positions)
         signal = Signal(self.name, "", {}, self.hops, self.width, self.operator, self.dtype, None, ())
         piece = Piece(signal, part, *columns.source, columns.at)
         slabs = {k: _slab(moved, columns, k) for k in range(1, self.hops + 1)}
-        return Source(piece, slabs, moved.down(columns))
+        return ShardSource(piece, slabs, moved.down(columns))
 
 
 def _slab(moved: BlockPass, columns: Columns, k: int) -> _StoredSlab:

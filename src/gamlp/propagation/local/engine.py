@@ -16,7 +16,7 @@ from gamlp.propagation.operator import Factors, factors
 from gamlp.propagation.passes import Pass, plan_passes
 from gamlp.propagation.plan import Plan
 from gamlp.propagation.signals import Signal, resolve
-from gamlp.propagation.store.shards import Assembly, Shard, Source
+from gamlp.propagation.store.shards import Assembly, Shard, ShardSource
 from gamlp.propagation.store.store import HopStore
 from gamlp.propagation.store.writer import StoreWriter, writing
 
@@ -69,7 +69,7 @@ class LocalPropagator:
         signals = list({piece.signal.name: piece.signal for spec in passes for piece in spec.pieces}.values())
         nodes = passes[0].view.count
         diagonal = factors(relation, passes[0].operator, nodes)
-        sources: dict[str, list[Source]] = {signal.name: [] for signal in signals}
+        sources: dict[str, list[ShardSource]] = {signal.name: [] for signal in signals}
         for index, spec in enumerate(passes):
             label = f"columns {index + 1} of {len(passes)}, " if len(passes) > 1 else ""
             run = PassRun(
@@ -87,7 +87,7 @@ class LocalPropagator:
             slabs = run.run()
             for piece in spec.pieces:
                 own: dict[int, Slab] = {k: slabs[piece.name, k] for k in range(1, piece.signal.hops + 1)}
-                sources[piece.signal.name].append(Source(piece, own, run.half_factors(piece)))
+                sources[piece.signal.name].append(ShardSource(piece, own, run.half_factors(piece)))
             del slabs, run
         for signal in signals:
             self._assemble(graph, signal, sources.pop(signal.name), diagonal, writer, progress)
@@ -96,7 +96,7 @@ class LocalPropagator:
         self,
         graph: Graph,
         signal: Signal,
-        sources: list[Source],
+        sources: list[ShardSource],
         diagonal: Factors,
         writer: StoreWriter,
         progress: Progress,

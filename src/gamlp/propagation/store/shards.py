@@ -23,7 +23,7 @@ _PIECE_BYTES = 2 << 20  # interleaved, checksummed and written while it is in th
 
 
 @dataclass(frozen=True)
-class Source:
+class ShardSource:
     """A piece with its slabs for hops 1.. and the column factors that its state leaves with."""
 
     piece: Piece
@@ -47,7 +47,7 @@ class Assembly:
     """Writes the shards of one signal."""
 
     signal: Signal
-    sources: tuple[Source, ...]
+    sources: tuple[ShardSource, ...]
     leave: Array | None
     count: int  # nodes of the graph
     folder: Place
@@ -110,7 +110,7 @@ class Assembly:
             out[part.positions[first:last] - begin, :, columns] = some
 
     def _fill_rows(
-        self, out: Array, source: Source, readers: dict[int, Reader], nodes: Any, begin: int, end: int
+        self, out: Array, source: ShardSource, readers: dict[int, Reader], nodes: Any, begin: int, end: int
     ) -> None:
         piece, dtype = source.piece, self.signal.dtype
         values = piece.part.first.read(nodes, slice(piece.first, piece.last))

@@ -20,23 +20,23 @@ from gamlp.kernel import NUMPY_DTYPES, FloatName
 MANIFEST = "store.json"
 
 
-class _Strict(BaseModel):
+class _StoreEntry(BaseModel):
     # Some fields keep an older name in the file.
     model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
 
-class FileEntry(_Strict):
+class StoredFile(_StoreEntry):
     name: FileName
     bytes: NonNegativeInt
     crc32: int
 
 
-class ShardEntry(FileEntry):
+class ShardEntry(StoredFile):
     start: NonNegativeInt
     stop: NonNegativeInt
 
 
-class SignalEntry(_Strict):
+class SignalEntry(_StoreEntry):
     """One stored signal, `[rows, hops + 1, width]` in shards of rows."""
 
     key: str
@@ -46,7 +46,7 @@ class SignalEntry(_Strict):
     dtype: FloatName
     folder: FileName
     count: NonNegativeInt
-    rows: FileEntry | None  # None: all nodes
+    rows: StoredFile | None  # None: all nodes
     shards: list[ShardEntry]
 
     @model_validator(mode="after")
@@ -57,22 +57,22 @@ class SignalEntry(_Strict):
         return self
 
 
-class TargetsEntry(_Strict):
+class TargetsEntry(_StoreEntry):
     """Labels and roles of the graph's nodes, copied so that a store can be trained on by itself."""
 
     key: str
     classes: list[str] | None
-    files: list[FileEntry]
+    files: list[StoredFile]
 
 
-class ViewEntry(_Strict):
+class ViewEntry(_StoreEntry):
     """A subset of a graph's links, and the types that they connect with the target, which comes first."""
 
     relation_pairs: list[str] = Field(validation_alias="links", serialization_alias="links")
     types: list[str]
 
 
-class StoreManifest(_Strict):
+class StoreManifest(_StoreEntry):
     format: Literal["gamlp-store"] = "gamlp-store"
     version: Literal[1] = 1
     graph: str
@@ -268,7 +268,7 @@ class HopStore:
         labels = self.labels
         return Hops(x, y, None if labels is None else labels.values[rows])
 
-    def files(self) -> list[tuple[Place, FileEntry]]:
+    def files(self) -> list[tuple[Place, StoredFile]]:
         """Every file with what is known of it."""
         return files_of(self.place, self.manifest)
 
@@ -330,10 +330,10 @@ def read_manifest(place: str | Path | Place) -> StoreManifest:
     return manifest
 
 
-def files_of(folder: Place, manifest: StoreManifest) -> list[tuple[Place, FileEntry]]:
+def files_of(folder: Place, manifest: StoreManifest) -> list[tuple[Place, StoredFile]]:
     """Every file of a store with what is known of it."""
     found = [(folder / file.name, file) for file in manifest.targets.files]
     for entry in manifest.signals.values():
-        own: list[FileEntry] = [*entry.shards, *([entry.rows] if entry.rows else [])]
+        own: list[StoredFile] = [*entry.shards, *([entry.rows] if entry.rows else [])]
         found += [(folder / entry.folder / file.name, file) for file in own]
     return found

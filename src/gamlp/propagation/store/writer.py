@@ -19,9 +19,9 @@ from gamlp.propagation.signals import Signal
 from gamlp.propagation.store.shards import Shard
 from gamlp.propagation.store.store import (
     MANIFEST,
-    FileEntry,
     ShardEntry,
     SignalEntry,
+    StoredFile,
     StoreManifest,
     TargetsEntry,
     ViewEntry,
@@ -245,5 +245,5 @@ def _put_json(place: Place, content: Any) -> None:
     place.put(json.dumps(content, indent=1).encode(), sync=True)
 
 
-def _file(place: Place, facts: list[int]) -> FileEntry:
-    return FileEntry(name=place.name, bytes=facts[0], crc32=facts[1])
+def _file(place: Place, facts: list[int]) -> StoredFile:
+    return StoredFile(name=place.name, bytes=facts[0], crc32=facts[1])

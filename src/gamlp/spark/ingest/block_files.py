@@ -31,7 +31,7 @@ from gamlp.kernel import NUMPY_DTYPES, FloatName
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowBlocks:
     """Rows of a graph cut into blocks of `size` rows."""
 
     count: int
@@ -51,7 +51,7 @@ class NodeBlocks:
 
     graph: Place
     staging: Place
-    rows: Rows
+    rows: RowBlocks
     width: int | None
     dtype: FloatName
     labels: Sequence[str] | None
@@ -142,7 +142,7 @@ class CsrBlocks:
     """Where and how blocks of edges are written."""
 
     graph: Place
-    rows: Rows
+    rows: RowBlocks
     weighted: bool
     weight: str | None  # what the column is called
     inside: bool = True  # one type: only there an edge can be a self-loop
@@ -191,7 +191,7 @@ class TargetFiles:
 
     graph: Place
     staging: Place
-    rows: Rows
+    rows: RowBlocks
     classes: int
     numbers: Array
     multi_label: bool

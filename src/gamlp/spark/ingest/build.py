@@ -38,8 +38,8 @@ from gamlp.graph.ingest import (
 from gamlp.io import Place
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
-from gamlp.spark.ingest.block_files import NodeBlocks, Rows, TargetFiles
-from gamlp.spark.ingest.edges import EdgeBuild, EdgeTable, Relations, TypeRows
+from gamlp.spark.ingest.block_files import NodeBlocks, RowBlocks, TargetFiles
+from gamlp.spark.ingest.edges import BuiltRelations, EdgeBuild, EdgeTable, TypeRows
 from gamlp.spark.ingest.node_checks import NodeChecks
 from gamlp.spark.ingest.nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes
 from gamlp.spark.ingest.sorted_ids import SortedIds
@@ -55,7 +55,7 @@ class NodeBuild:
     folder: Building
     dtype: FloatName
     draw: RandomSplit
-    rows: Callable[[str, int, int | None], Rows]
+    rows: Callable[[str, int, int | None], RowBlocks]
     report: IngestReport
     progress: Progress
 
@@ -78,7 +78,9 @@ class NodeBuild:
             self.report.types[node_type] = {"nodes": ids.count, "features": nodes.width or 0}
         return TypeRows(node_type, ids, rows), entry, files
 
-    def _files(self, node_type: str, nodes: CheckedNodes, ids: SortedIds, rows: Rows) -> tuple[NodesEntry, FileFacts]:
+    def _files(
+        self, node_type: str, nodes: CheckedNodes, ids: SortedIds, rows: RowBlocks
+    ) -> tuple[NodesEntry, FileFacts]:
         texts, multi_label, report = label_texts(nodes), nodes.checks.multi_label, self.report
         graph, staging = self.folder.graph, self.folder.staging / node_type
         blocks = NodeBlocks(graph, staging, rows, nodes.width, self.dtype, texts, multi_label, node_type)
@@ -182,7 +184,7 @@ class _Build:
         report = IngestReport(str(out), 0, target=target)
         draw = RandomSplit(options.fractions, options.seed, options.stratified)
 
-        def rows(node_type: str, count: int, width: int | None) -> Rows:
+        def rows(node_type: str, count: int, width: int | None) -> RowBlocks:
             return self._rows(count, width, lambda: self._entries(node_type, tables, relation_ends))
 
         nodes = NodeBuild(self.spark, folder, options.dtype, draw, rows, report, self.progress)
@@ -213,9 +215,9 @@ class _Build:
             raise unnamed_edges(self.edges.name)
         return [table]
 
-    def _relations(self, build: EdgeBuild, tables: Sequence[EdgeTable], relation_ends: RelationEnds) -> Relations:
+    def _relations(self, build: EdgeBuild, tables: Sequence[EdgeTable], relation_ends: RelationEnds) -> BuiltRelations:
         """All relations, in the order in which they are declared."""
-        made = Relations()
+        made = BuiltRelations()
         for table in tables:
             for checks in table.readings(relation_ends, build.types, self.options.on_bad):
                 made.add(build.build(table.table, checks))
@@ -226,7 +228,7 @@ class _Build:
         made.entries = {name: made.entries[name] for name in (*order, *rest)}
         return made
 
-    def _rows(self, count: int, width: int | None, entries: Any) -> Rows:
+    def _rows(self, count: int, width: int | None, entries: Any) -> RowBlocks:
         """Blocks of equal size, so many that one fits a task."""
         wanted = self.blocks
         if wanted is None:
@@ -235,7 +237,7 @@ class _Build:
             wanted = max(slots(self.spark), -(-need // BLOCK_BYTES))
         elif wanted < 1:
             raise GamlpError(f"{wanted} blocks are none", hint="--blocks is a number above zero")
-        return Rows(count, max(1, -(-count // min(wanted, count))))
+        return RowBlocks(count, max(1, -(-count // min(wanted, count))))
 
     def _entries(self, node_type: str, tables: Sequence[EdgeTable], relation_ends: RelationEnds) -> int:
         """At most so many entries lead to nodes of a type."""
@@ -248,7 +250,7 @@ class _Build:
             total += each * self._counted.get(number, 0)
         return total
 
-    def _report_edges(self, report: IngestReport, made: Relations, relation_ends: RelationEnds) -> None:
+    def _report_edges(self, report: IngestReport, made: BuiltRelations, relation_ends: RelationEnds) -> None:
         report.edges_read, report.self_loops_dropped = made.read, made.loops
         report.entries = {name: made.stored(name) for name in made.entries}
         report.duplicates_merged = made.merged

@@ -100,7 +100,7 @@ _PACK = 1 << 20  # entries of a task that are put into packs at a time
 
 
 @dataclass(frozen=True)
-class End:
+class EdgeEnd:
     """The nodes at one end of edges: their type, how many, whether ids are integers, and rows of a block."""
 
     integers: bool
@@ -111,7 +111,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ReadRelations:
     """Where relations join several types: those that one reading of a table is for, and all that are declared.
 
     A table is read once for every pair of types; the `first` reading tells of rows that are of no relation.
@@ -133,11 +133,11 @@ class EdgeChecks:
     relation: str | None
     directed: bool
     on_bad: OnBad
-    source: End
-    target: End
+    source: EdgeEnd
+    target: EdgeEnd
     ragged: str | None = None
     name: str | None = None
-    chosen: Chosen | None = None
+    chosen: ReadRelations | None = None
 
     def keys(self, found: pa.Schema) -> pa.Schema:
         """The columns of `edge_keys`, given those of the table."""
@@ -145,7 +145,7 @@ class EdgeChecks:
         extra = [(name, found.field(column).type) for name, column in self._extra()]
         return pa.schema([*fields, *extra, ("note", pa.string())])
 
-    def ends(self) -> list[tuple[str, str, End]]:
+    def ends(self) -> list[tuple[str, str, EdgeEnd]]:
         """Of both ends: what it is called here, its column, its nodes."""
         return [("src", self.src, self.source), ("dst", self.dst, self.target)]
 

@@ -13,8 +13,8 @@ from gamlp.graph import ONE_RELATION, BlockEntry, DeclaredRelation, FileFacts, R
 from gamlp.graph.ingest import MOST_RELATIONS, EdgeNames, OnBad, choose, stranger, too_many_relations
 from gamlp.io import Place
 from gamlp.progress import Progress
-from gamlp.spark.ingest.block_files import CsrBlocks, Rows
-from gamlp.spark.ingest.edge_checks import Chosen, EdgeChecks, End, edge_entries, rows_of_range
+from gamlp.spark.ingest.block_files import CsrBlocks, RowBlocks
+from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, rows_of_range
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.sorted_ids import SortedIds
 from gamlp.spark.ingest.tables import SparkTable
@@ -30,10 +30,10 @@ class TypeRows:
 
     node_type: str
     ids: SortedIds
-    rows: Rows
+    rows: RowBlocks
 
-    def end(self) -> End:
-        return End(self.ids.integers, self.ids.count, self.rows.size, self.node_type, self.ids.is_range)
+    def end(self) -> EdgeEnd:
+        return EdgeEnd(self.ids.integers, self.ids.count, self.rows.size, self.node_type, self.ids.is_range)
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class EdgeTable:
         pairs = pairs or {(any_type, any_type): []}  # nothing is declared: every edge is refused
         found = []
         for number, (ends, own) in enumerate(pairs.items()):
-            chosen = Chosen(tuple(own), tuple(relation_ends.declared), first=number == 0)
+            chosen = ReadRelations(tuple(own), tuple(relation_ends.declared), first=number == 0)
             found.append(self._reading(ends, chosen, relation_ends, types, on_bad))
         return found
 
     def _reading(
         self,
         ends: tuple[str, str],
-        chosen: Chosen | None,
+        chosen: ReadRelations | None,
         relation_ends: RelationEnds,
         types: Mapping[str, TypeRows],
         on_bad: OnBad,
@@ -87,7 +87,7 @@ class EdgeTable:
 
 
 @dataclass
-class Relations:
+class BuiltRelations:
     """What became of edges: relations with their blocks, files, and what was left out."""
 
     entries: dict[str, RelationEntry] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Relations:
     merged: int = 0  # duplicates
     bad: dict[str, int] = field(default_factory=dict)
 
-    def add(self, other: Relations) -> None:
+    def add(self, other: BuiltRelations) -> None:
         self.entries |= other.entries
         self.files |= other.files
         self.read, self.loops, self.merged = (
@@ -121,7 +121,7 @@ class EdgeBuild:
     graph: Place
     progress: Progress
 
-    def build(self, table: SparkTable, checks: EdgeChecks) -> Relations:
+    def build(self, table: SparkTable, checks: EdgeChecks) -> BuiltRelations:
         """The relations that one reading of a table is for."""
         blocks = {
             False: self._blocks(checks, checks.target.node_type),
@@ -150,7 +150,7 @@ class EdgeBuild:
         found = collect_results(self.spark, frame, stage, most, self.progress)
         notes = Notes.merged(Notes.of(result) for row, result in found if row["block"] == _NOTES)
         self._tell(notes, checks)
-        made = Relations(bad=dict(notes.counts))
+        made = BuiltRelations(bad=dict(notes.counts))
         given = 0
         for facts in notes.facts["parts"]:
             made.read += facts.get("read", 0)
@@ -163,9 +163,9 @@ class EdgeBuild:
         made.merged = (given - stored) // (2 if checks.declared("").symmetric else 1)
         return made
 
-    def build_empty(self, relations: Sequence[DeclaredRelation]) -> Relations:
+    def build_empty(self, relations: Sequence[DeclaredRelation]) -> BuiltRelations:
         """Relations that were declared and have no table."""
-        made = Relations()
+        made = BuiltRelations()
         for relation in relations:
             blocks = [
                 CsrBlocks(self.graph, self.types[node_type].rows, False, None, relation.inside)
@@ -191,7 +191,7 @@ class EdgeBuild:
 
     def _gather(
         self,
-        made: Relations,
+        made: BuiltRelations,
         relations: Sequence[DeclaredRelation],
         results: dict[tuple[str, int], dict[str, Any]],
         forward: CsrBlocks,
@@ -262,7 +262,7 @@ class EdgeBuild:
         return self.spark.range(0, len(ids.names), 1, len(ids.names)).mapInArrow(known, f"known {data_type}, row int")
 
 
-def _entry(rows: Rows, block: int, entries: int) -> BlockEntry:
+def _entry(rows: RowBlocks, block: int, entries: int) -> BlockEntry:
     start, stop = rows.bounds(block)
     return BlockEntry(start=start, stop=stop, entries=entries)
 

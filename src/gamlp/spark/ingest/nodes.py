@@ -15,7 +15,7 @@ from gamlp.graph.ingest import MOST_CLASSES, NodeNames, OnBad, choose, feature_n
 from gamlp.io import Place
 from gamlp.kernel import MOST_NODES, FloatName
 from gamlp.progress import Progress
-from gamlp.spark.ingest.block_files import NodeBlocks, Rows
+from gamlp.spark.ingest.block_files import NodeBlocks, RowBlocks
 from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.sorted_ids import SortedIds, put_sorted
@@ -226,7 +226,7 @@ def write_nodes(
     return [results[block] for block in range(blocks.rows.blocks)]
 
 
-def _bounds(spark: Any, ids: SortedIds, rows: Rows) -> list[Any]:
+def _bounds(spark: Any, ids: SortedIds, rows: RowBlocks) -> list[Any]:
     """First id of every block but the first."""
     if ids.is_range:
         return [rows.bounds(block)[0] for block in range(1, rows.blocks)]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest import BadRows, Batch, OnBad, Rows, is_null, shown
+from gamlp.graph.ingest import BadRows, CheckedRows, OnBad, TableBatch, is_null, shown
 
 Key = list[Any]  # compares as ids are ordered: integers, then texts
 Finding = tuple[Key, dict[str, Any]]  # of which row, and the parts of its sentence
@@ -86,11 +86,11 @@ def _finding(
     return key, {**finding, "who": who, "about": about}
 
 
-class NotedRows(Rows):
+class NotedRows(CheckedRows):
     """Rows that note what is wrong with them; `name(i)` tells which row i is."""
 
     def __init__(self, columns: Any, table: str, notes: Notes, on_bad: OnBad, name: Named) -> None:
-        super().__init__(Batch(columns, Path(table), 0), BadRows("skip"))
+        super().__init__(TableBatch(columns, Path(table), 0), BadRows("skip"))
         self._notes, self._stop, self.name = notes, on_bad == "stop", name
         self.calls: dict[str, str] = {}  # what people call a column, where it has another name here
 

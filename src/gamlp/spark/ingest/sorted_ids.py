@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from gamlp.graph import ONE_TYPE, nodes_folder
 from gamlp.graph.ingest import shown
 from gamlp.io import Place, npy_header
-from gamlp.spark.ingest.block_files import Rows
+from gamlp.spark.ingest.block_files import RowBlocks
 from gamlp.spark.tasks import as_result
 
 _BATCH = 1 << 16  # ids of a record batch
@@ -46,7 +46,7 @@ class SortedIds:
         ids = pa.chunked_array([batch.column(0) for batch in _read(self.folder / self.names[index])])
         return {"ids": ids.take(pa.array([place - self.starts[index] for place in places])).to_pylist()}
 
-    def first_of_blocks(self, rows: Rows) -> dict[int, list[int]]:
+    def first_of_blocks(self, rows: RowBlocks) -> dict[int, list[int]]:
         """Rows with which blocks begin, by the file that holds them; the first is not needed."""
         found: dict[int, list[int]] = {}
         for block in range(1, rows.blocks):

@@ -24,7 +24,7 @@ _ORDER, _EDGES = 6, 7  # streams of random numbers beside those of `planted` and
 
 
 @dataclass(frozen=True)
-class End:
+class PlantedEnd:
     """The nodes at one end of a relation: the class of each (int32), and how steep their popularity."""
 
     labels: Array
@@ -39,8 +39,8 @@ class PlantedRelation:
     `within`: both ends are the same nodes, and none is joined with itself.
     """
 
-    source: End
-    target: End
+    source: PlantedEnd
+    target: PlantedEnd
     edges: int
     classes: int
     signal: float
@@ -56,7 +56,7 @@ class PlantedRelation:
     def targets(self) -> list[Cells]:
         return self._cells(self.target, 1)
 
-    def _cells(self, end: End, side: int) -> list[Cells]:
+    def _cells(self, end: PlantedEnd, side: int) -> list[Cells]:
         """Blocks of rows; in each the nodes of a class follow one another in an order drawn at random."""
         blocks = max(1, -(-self.edges // planted.BLOCK_ENTRIES), -(-len(end.labels) // planted.BLOCK_ROWS))
         bounds = np.linspace(0, len(end.labels), blocks + 1).round().astype(np.int64)
@@ -287,7 +287,7 @@ class _Plan:
         steps = METAPATHS[self.metapath]
         classes = self.classes if link.name in steps else 1
         source, target = (
-            End(hidden_classes(node_type, counts[node_type], classes, self.seed), steep)
+            PlantedEnd(hidden_classes(node_type, counts[node_type], classes, self.seed), steep)
             for node_type, steep in zip((link.source, link.target), link.steep)
         )
         return PlantedRelation(

@@ -155,7 +155,8 @@ def test_rows_that_were_not_kept(place: Path, call: Call) -> None:
 
 def test_a_store_gives_what_a_recipe_leaves_open(place: Path, call: Call) -> None:
     call(
-        "propagate graph --out deep --hops 3 --r 0.25 --label-hops 4 --label-folds 2 --scaling l2 --set propagation.loops=false"
+        "propagate graph --out deep --hops 3 --r 0.25 --label-hops 4 --label-folds 2 --scaling l2 "
+        "--set propagation.loops=false"
     )
     ended = call(f"train deep --out from-deep {FAST}")
     assert ended.code == 0, ended.err

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gamlp.recipe import Recipe as Recipe
     from gamlp.run import predict as predict
     from gamlp.run import train as train
-    from gamlp.training.bundle import Bundle as Bundle
+    from gamlp.training import Bundle as Bundle
 
     from gamlp.run import explain as explain  # isort: skip
 
@@ -26,7 +26,7 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 # Imported when first asked for, so that `import gamlp` stays fast.
 _WHERE = {
-    "Bundle": "gamlp.training.bundle:Bundle",  # a trained model as it is saved
+    "Bundle": "gamlp.training:Bundle",  # a trained model as it is saved
     "GamlpError": "gamlp.errors:GamlpError",  # a mistake that a person can mend, in one sentence
     "Graph": "gamlp.graph:Graph",  # nodes, their features and labels, and relations between them
     "HopStore": "gamlp.propagation:HopStore",  # propagated features and labels by node

@@ -26,12 +26,16 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, row_numbers
 from gamlp.recipe import Recipe
 from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, prepare
-from gamlp.training.bundle import Bundle
-from gamlp.training.checks import check_trainable, check_width, with_classes
-from gamlp.training.device import choose_device
-from gamlp.training.rows import rows_of
-from gamlp.training.scores import score_of
-from gamlp.training.seeds import train_seeds
+from gamlp.training import (
+    Bundle,
+    check_trainable,
+    check_width,
+    choose_device,
+    rows_of,
+    score_of,
+    train_seeds,
+    with_classes,
+)
 
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
 _PYTHON = "python"  # where a bundle's report keeps what only this file asks for

@@ -18,11 +18,7 @@ from gamlp.errors import GamlpError
 from gamlp.models import HopWeights
 from gamlp.peers import Workspace, prepare_task, recipe_named
 from gamlp.recipe import Recipe
-from gamlp.training.batches import read_batches
-from gamlp.training.device import choose_device
-from gamlp.training.loop import Machine
-from gamlp.training.rows import Prepared
-from gamlp.training.seeds import fit_prepared
+from gamlp.training import Machine, Prepared, choose_device, fit_prepared, read_batches
 
 HOPS, NODES = 6, 20
 RANGES = ((1, 4), (5, 8), (9, 12))

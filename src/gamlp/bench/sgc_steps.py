@@ -20,9 +20,7 @@ from gamlp.models import Shape
 from gamlp.peers import Task, Workspace, features_store, labelled, recipe_named
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.training.batches import HopRows
-from gamlp.training.bundle import make_model
-from gamlp.training.loop import Machine, fit
+from gamlp.training import HopRows, Machine, fit, make_model
 
 STEPS = tuple(range(11))
 NODES = 20

@@ -57,7 +57,7 @@ def _evaluate(
     """
     from gamlp.graph.datasets import open_or_load
     from gamlp.run import evaluate
-    from gamlp.training.run_folder import RunFolder
+    from gamlp.training import RunFolder
 
     resources = resources_of(device, memory, threads)
     trust_here(trust)

@@ -179,7 +179,7 @@ def _on_views(graph: Graph, recipe: Recipe, out: str, progress: Progress) -> tup
             )
         return graph, recipe, []
     from gamlp.io import Place
-    from gamlp.training.typed import resolve_relations, with_features
+    from gamlp.training import resolve_relations, with_features
 
     recipe, notes = resolve_relations(graph, recipe)
     return with_features(graph, recipe, Place.of(out), progress), recipe, notes

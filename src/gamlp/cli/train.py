@@ -79,7 +79,7 @@ def _train(
     Hops that were propagated before are used as they are: gamlp train hops --out run
     """
     from gamlp.run import open_source, train
-    from gamlp.training.trackers import trackers_for
+    from gamlp.training import trackers_for
 
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)

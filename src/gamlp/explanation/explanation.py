@@ -20,8 +20,7 @@ from gamlp.explanation.weights import WeightsByClass, WeightsByDegree, weights_b
 from gamlp.graph import Graph, rows_by_id
 from gamlp.io import write_json, write_text
 from gamlp.propagation import HopStore
-from gamlp.training.bundle import Bundle
-from gamlp.training.rows import rows_of
+from gamlp.training import Bundle, rows_of
 
 PICTURES = (".png", ".svg")
 SUFFIXES = (".json", ".csv", *PICTURES)

@@ -14,10 +14,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, Ids
 from gamlp.models import Branches, HopWeights
 from gamlp.propagation import HopStore
-from gamlp.training.batches import read_batches
-from gamlp.training.bundle import Bundle
-from gamlp.training.rows import rows_of
-from gamlp.training.scores import to_probabilities
+from gamlp.training import Bundle, read_batches, rows_of, to_probabilities
 
 TOP_CLASSES = 5
 _BATCH = 256  # rows: of each the logits of every class for every hop are made

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gamlp.explanation.weights import MOST_ROWS, drawn
-from gamlp.training.batches import HopRows, read_batches
+from gamlp.training import HopRows, read_batches
 
 _BATCH = 4096
 

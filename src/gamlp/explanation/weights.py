@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gamlp.arrays import Array
 from gamlp.models import HopWeights
-from gamlp.training.batches import HopRows, read_batches
+from gamlp.training import HopRows, read_batches
 
 By = Literal["predicted", "true"]
 MOST_ROWS = 50_000

@@ -15,7 +15,7 @@ from gamlp.graph import Graph
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run import LOCAL, Resources
-from gamlp.training.loop import Observe
+from gamlp.training import Observe
 
 
 @dataclass(frozen=True)

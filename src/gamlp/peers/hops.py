@@ -18,13 +18,22 @@ from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run import hops_for, prepare, prepare_split, propagate
-from gamlp.training.batches import HopRows
-from gamlp.training.device import choose_device
-from gamlp.training.loop import Fitted, Machine
-from gamlp.training.rows import Prepared, plan_of, rows_of
-from gamlp.training.scores import full_report, logits_of, summary, to_probabilities
-from gamlp.training.seeds import bundle_of, fit_prepared
-from gamlp.training.typed import prepare_graph
+from gamlp.training import (
+    Fitted,
+    HopRows,
+    Machine,
+    Prepared,
+    bundle_of,
+    choose_device,
+    fit_prepared,
+    full_report,
+    logits_of,
+    plan_of,
+    prepare_graph,
+    rows_of,
+    summary,
+    to_probabilities,
+)
 
 INFERENCE_BATCH = 2000
 _TOOK = "seconds.json"

@@ -20,11 +20,7 @@ from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagat
 from gamlp.propagation import Operator
 from gamlp.recipe import Recipe
 from gamlp.run import propagate
-from gamlp.training.device import choose_device
-from gamlp.training.loop import Fitted, Machine, better
-from gamlp.training.rows import Prepared, plan_of
-from gamlp.training.scores import report_of
-from gamlp.training.seeds import fit_prepared
+from gamlp.training import Fitted, Machine, Prepared, better, choose_device, fit_prepared, plan_of, report_of
 
 
 class _Spreading(BaseModel):

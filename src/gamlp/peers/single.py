@@ -21,8 +21,7 @@ from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_probabilities, write_page
 from gamlp.run import LOCAL, Resources, Written, write_probabilities
-from gamlp.training.run_folder import METHOD_RUN
-from gamlp.training.scores import best_of, summary
+from gamlp.training import METHOD_RUN, best_of, summary
 
 _ROWS = 100_000
 

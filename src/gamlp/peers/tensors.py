@@ -16,7 +16,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Nodes, Relation
 from gamlp.propagation import Statistics, feature_statistics, scaled_features
-from gamlp.training.batches import Batch, target_tensor
+from gamlp.training import Batch, target_tensor
 
 UNKNOWN = -1
 _SPARSE_BELOW = 0.2  # share of features that are not zero; dropout costs more than the product does

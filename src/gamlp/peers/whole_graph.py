@@ -33,10 +33,7 @@ from gamlp.peers.tensors import (
 )
 from gamlp.propagation import feature_statistics
 from gamlp.recipe import Recipe
-from gamlp.training.checks import check_trainable
-from gamlp.training.device import choose_device
-from gamlp.training.loop import Machine, fit
-from gamlp.training.scores import full_report, summary, to_probabilities
+from gamlp.training import Machine, check_trainable, choose_device, fit, full_report, summary, to_probabilities
 
 MakeModel = Callable[[Shape, Recipe], nn.Module]
 MakeTyped = Callable[[TypedShape, Recipe], nn.Module]

@@ -18,10 +18,7 @@ from gamlp.models import HopWeights
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.report.observed import Frame, Observed, Tally, degrees_of
-from gamlp.training.bundle import Bundle, best_seed
-from gamlp.training.rows import rows_of
-from gamlp.training.run_folder import RunFolder
-from gamlp.training.scores import summary
+from gamlp.training import Bundle, RunFolder, best_seed, rows_of, summary
 
 Content = dict[str, Any]
 

@@ -13,9 +13,7 @@ from gamlp.errors import GamlpError
 from gamlp.explanation import WeightsByDegree, degree_bounds, weights_by_degree
 from gamlp.graph import Graph
 from gamlp.propagation import HopStore
-from gamlp.training.bundle import Bundle, best_seed
-from gamlp.training.rows import rows_of
-from gamlp.training.scores import ScoreCounts
+from gamlp.training import Bundle, ScoreCounts, best_seed, rows_of
 
 MOST_DRAWN = 2000  # nodes on the page, drawn at random
 MOST_MISTAKES = 200  # and the most confident mistakes beside them

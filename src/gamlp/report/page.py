@@ -19,8 +19,7 @@ from gamlp.io import write_text
 from gamlp.propagation import HopStore
 from gamlp.report.content import content_of_run
 from gamlp.report.observed import Observed, listening
-from gamlp.training.bundle import Bundle, best_seed
-from gamlp.training.run_folder import RunFolder
+from gamlp.training import Bundle, RunFolder, best_seed
 
 _SCRIPTS = ("elements.js", "charts.js", "heat.js", "nodes.js", "sections.js", "page.js")
 

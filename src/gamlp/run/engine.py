@@ -19,10 +19,7 @@ from gamlp.run.resources import Resources
 
 if TYPE_CHECKING:  # torch is imported by the steps that need it
     from gamlp.run.prediction_table import Written
-    from gamlp.training.bundle import Bundle
-    from gamlp.training.loop import Fitted, Observe
-    from gamlp.training.rows import Prepared
-    from gamlp.training.seeds import SeedFiles
+    from gamlp.training import Bundle, Fitted, Observe, Prepared, SeedFiles
 
 
 @dataclass(frozen=True)
@@ -131,11 +128,15 @@ class LocalEngine:
         observe: Observe | None = None,
         progress: Progress = silent,
     ) -> Fitted:
-        from gamlp.training.device import choose_device
-        from gamlp.training.loop import Machine
-        from gamlp.training.ranks.job import fitted_of, shared_job
-        from gamlp.training.ranks.launch import launch_processes
-        from gamlp.training.seeds import SeedFiles, fit_prepared
+        from gamlp.training import (
+            Machine,
+            SeedFiles,
+            choose_device,
+            fit_prepared,
+            fitted_of,
+            launch_processes,
+            shared_job,
+        )
 
         given, count, files = self.resources, self.resources.processes, files or SeedFiles()
         if count == 1:
@@ -165,7 +166,7 @@ class LocalEngine:
         progress: Progress = silent,
     ) -> Written | None:
         from gamlp.run.prediction_table import check_suffix, choose_rows, write_predictions
-        from gamlp.training.device import choose_device
+        from gamlp.training import choose_device
 
         out = Path(out)
         check_suffix(out)

@@ -18,13 +18,20 @@ from gamlp.propagation import HopStore
 from gamlp.report import Observed, write_report
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.trained import graph_of, hops_beside
-from gamlp.training.batches import Batches
-from gamlp.training.bundle import Bundle
-from gamlp.training.checks import check_store, with_classes
-from gamlp.training.device import choose_device
-from gamlp.training.rows import plan_of, rows_of, without_folds
-from gamlp.training.run_folder import RunFolder
-from gamlp.training.scores import Watch, full_report, summary
+from gamlp.training import (
+    Batches,
+    Bundle,
+    RunFolder,
+    Watch,
+    check_store,
+    choose_device,
+    full_report,
+    plan_of,
+    rows_of,
+    summary,
+    with_classes,
+    without_folds,
+)
 
 Watching = Callable[[dict[int, Bundle], HopStore, Array], dict[int, Watch]]  # who looks on, seed by seed
 

@@ -18,8 +18,7 @@ from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source
 from gamlp.run.trained import predict
 from gamlp.run.training import Trained, train
-from gamlp.training.bundle import best_seed
-from gamlp.training.device import choose_device
+from gamlp.training import best_seed, choose_device
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,7 @@ from gamlp.graph import ROLES, Ids, Labels, Split
 from gamlp.io import atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.training.batches import read_batches
-from gamlp.training.bundle import Bundle
-from gamlp.training.rows import rows_of
-from gamlp.training.scores import to_probabilities
+from gamlp.training import Bundle, read_batches, rows_of, to_probabilities
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
 ROW_SETS = ("all", "labelled", "unlabelled", "split", *ROLES[1:])

@@ -14,30 +14,30 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan, Propagator, Statistics, feature_statistics
 from gamlp.recipe import Recipe
 from gamlp.run.resources import LOCAL, Resources
-from gamlp.training.bundle import Bundle
-from gamlp.training.checks import (
+from gamlp.training import (
+    Bundle,
+    Prepared,
     check_fits,
     check_made,
     check_store,
     check_targets,
     check_trainable,
     check_width,
-    valid_rows,
-    width_of,
-    with_classes,
-)
-from gamlp.training.rows import (
-    Prepared,
     from_store,
     plan_of,
+    prepare_graph,
+    reduced_from,
     role_rows,
     rows_of,
     shape_of,
     to_train_on,
+    valid_rows,
+    width_of,
+    with_classes,
+    with_features,
     without_crossfit,
     without_folds,
 )
-from gamlp.training.typed import prepare_graph, reduced_from, with_features
 
 
 def prepare(

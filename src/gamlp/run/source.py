@@ -14,8 +14,7 @@ from gamlp.models import check_operators, labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped_names
-from gamlp.training.run_folder import Origin
-from gamlp.training.typed import resolve_relations
+from gamlp.training import Origin, resolve_relations
 
 
 @dataclass(frozen=True)

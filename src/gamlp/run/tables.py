@@ -15,7 +15,7 @@ from gamlp.io import write_json
 from gamlp.progress import Progress, silent
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source
-from gamlp.training.run_folder import Origin
+from gamlp.training import Origin
 
 _TABLES = "tables.json"
 

@@ -17,11 +17,7 @@ from gamlp.run.engine import Opened
 from gamlp.run.prediction_table import Written
 from gamlp.run.preparation import hops_for
 from gamlp.run.resources import LOCAL, Resources
-from gamlp.training.bundle import Bundle
-from gamlp.training.checks import check_store
-from gamlp.training.device import choose_device
-from gamlp.training.rows import plan_of, without_folds
-from gamlp.training.run_folder import RunFolder
+from gamlp.training import Bundle, RunFolder, check_store, choose_device, plan_of, without_folds
 
 _IN_RUN = "./"  # an origin that begins so lies inside the run folder, and moves with it
 

@@ -18,15 +18,20 @@ from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source, as_source, default_recipe, resolve_recipe
-from gamlp.training.bundle import Bundle, make_model
-from gamlp.training.checks import check_trainable
-from gamlp.training.device import choose_device
-from gamlp.training.loop import Observe
-from gamlp.training.rows import Prepared, from_store
-from gamlp.training.run_folder import About, RunFolder
-from gamlp.training.scores import summary
-from gamlp.training.seeds import train_seeds
-from gamlp.training.typed import expected_shape
+from gamlp.training import (
+    About,
+    Bundle,
+    Observe,
+    Prepared,
+    RunFolder,
+    check_trainable,
+    choose_device,
+    expected_shape,
+    from_store,
+    make_model,
+    summary,
+    train_seeds,
+)
 
 _OWN = {"hops", "made", "training-hops", "training-graph", "graph", "seeds", "recipe.yaml", "tables.json"}
 

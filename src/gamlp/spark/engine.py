@@ -22,10 +22,7 @@ from gamlp.spark.prediction import check_out, write_spark_predictions
 from gamlp.spark.sessions import SparkSettings, keeping, session
 from gamlp.spark.tasks import run_tasks, slots
 from gamlp.spark.training import launch_spark
-from gamlp.training.loop import Fitted, Observe
-from gamlp.training.ranks.job import fitted_of, shared_job
-from gamlp.training.rows import Prepared
-from gamlp.training.seeds import SeedFiles
+from gamlp.training import Fitted, Observe, Prepared, SeedFiles, fitted_of, shared_job
 
 # Java only hands out tasks here: to compile it well costs more than it saves.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -24,7 +24,7 @@ from gamlp.spark.fit import Home, build, fitted, hops_of, work_place
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded, predictions
 from gamlp.spark.tasks import spark_failure_as_error
-from gamlp.training.bundle import Bundle
+from gamlp.training import Bundle
 
 _METADATA, _BUNDLE = "metadata/part-00000", "bundle.safetensors"
 

@@ -26,11 +26,20 @@ from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded
 from gamlp.spark.sessions import is_here
 from gamlp.spark.tasks import run_tasks
-from gamlp.training.bundle import Bundle
-from gamlp.training.checks import check_trainable, check_width, with_classes
-from gamlp.training.ranks.sources import sources_of, unpacked
-from gamlp.training.rows import Prepared, from_store, plan_of
-from gamlp.training.seeds import NoFolder, SeedFiles, train_seeds
+from gamlp.training import (
+    Bundle,
+    NoFolder,
+    Prepared,
+    SeedFiles,
+    check_trainable,
+    check_width,
+    from_store,
+    plan_of,
+    sources_of,
+    train_seeds,
+    unpacked,
+    with_classes,
+)
 
 
 @dataclass(frozen=True)

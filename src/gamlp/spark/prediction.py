@@ -30,10 +30,7 @@ from gamlp.run import (
     table_schema,
 )
 from gamlp.spark.tasks import spark_failure_as_error, status
-from gamlp.training.bundle import Bundle
-from gamlp.training.checks import check_store
-from gamlp.training.ranks.sources import Sources, sources_of, unpacked
-from gamlp.training.rows import plan_of, rows_of, without_folds
+from gamlp.training import Bundle, Sources, check_store, plan_of, rows_of, sources_of, unpacked, without_folds
 
 RANGE_BYTES = 32 << 20  # of hops that a task reads at a time
 _RANGES_OF_TASK = 16  # where there are many: a task opens the model once

@@ -18,10 +18,23 @@ import torch
 from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
 from gamlp.spark.tasks import run_tasks, sentence
-from gamlp.training.loop import Observe
-from gamlp.training.ranks.job import TrainingJob, read_result, run_job
-from gamlp.training.ranks.launch import GO_ON, LOOK, RETRIES, Follower, Result, clear, died
-from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
+from gamlp.training import (
+    ALONE,
+    GO_ON,
+    LOOK,
+    LOOPBACK,
+    RETRIES,
+    Follower,
+    Meeting,
+    Observe,
+    Result,
+    TrainingJob,
+    World,
+    clear,
+    died,
+    read_result,
+    run_job,
+)
 
 _TO_END = 10.0  # seconds that Spark has to end tasks when it is asked to
 _FOR_ROOM = 60.0  # seconds in which executors may still register

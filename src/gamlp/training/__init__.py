@@ -1,8 +1,147 @@
-"""Training: hops to tensors, one loop, metrics, saved models."""
+"""Training: rows of hops as batches, one loop, scores, saved models, run folders; alone or in several processes."""
 
-from gamlp.training.batches import Batch, Batches, HopRows
-from gamlp.training.bundle import Bundle
-from gamlp.training.loop import Fitted, fit
-from gamlp.training.scores import evaluate
+# Rows of hops, a batch at a time
+from gamlp.training.batches import Batch, Batches, HopRows, read_batches, target_tensor
 
-__all__ = ["Batch", "Batches", "Bundle", "Fitted", "HopRows", "evaluate", "fit"]
+# A trained model as it is saved
+from gamlp.training.bundle import Bundle, best_seed, make_model
+
+# What fits together and what does not
+from gamlp.training.checks import (
+    check_fits,
+    check_made,
+    check_store,
+    check_targets,
+    check_trainable,
+    check_width,
+    valid_rows,
+    width_of,
+    with_classes,
+)
+from gamlp.training.device import choose_device
+
+# The loop
+from gamlp.training.loop import Fitted, Machine, Observe, better, fit
+
+# Several processes: how they meet, the job they share, who starts them, the code they are sent
+from gamlp.training.ranks.job import TrainingJob, fitted_of, read_result, run_job, shared_job
+from gamlp.training.ranks.launch import GO_ON, LOOK, RETRIES, Follower, Result, clear, died, launch_processes
+from gamlp.training.ranks.sources import Sources, sources_of, unpacked
+from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
+
+# What a recipe reads of a store
+from gamlp.training.rows import (
+    Prepared,
+    from_store,
+    plan_of,
+    role_rows,
+    rows_of,
+    shape_of,
+    to_train_on,
+    without_crossfit,
+    without_folds,
+)
+
+# Where a run lives
+from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder
+
+# Scores of rows
+from gamlp.training.scores import (
+    ScoreCounts,
+    Watch,
+    best_of,
+    full_report,
+    logits_of,
+    report_of,
+    score_of,
+    summary,
+    to_probabilities,
+)
+
+# Every seed of a recipe
+from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_prepared, train_seeds
+
+# TensorBoard and MLflow
+from gamlp.training.trackers import trackers_for
+
+# Graphs of several types
+from gamlp.training.typed import expected_shape, prepare_graph, reduced_from, resolve_relations, with_features
+
+__all__ = [
+    "ALONE",
+    "GO_ON",
+    "LOOK",
+    "LOOPBACK",
+    "METHOD_RUN",
+    "RETRIES",
+    "About",
+    "Batch",
+    "Batches",
+    "Bundle",
+    "Fitted",
+    "Follower",
+    "HopRows",
+    "Machine",
+    "Meeting",
+    "NoFolder",
+    "Observe",
+    "Origin",
+    "Prepared",
+    "Result",
+    "RunFolder",
+    "ScoreCounts",
+    "SeedFiles",
+    "Sources",
+    "TrainingJob",
+    "Watch",
+    "World",
+    "best_of",
+    "best_seed",
+    "better",
+    "bundle_of",
+    "check_fits",
+    "check_made",
+    "check_store",
+    "check_targets",
+    "check_trainable",
+    "check_width",
+    "choose_device",
+    "clear",
+    "died",
+    "expected_shape",
+    "fit",
+    "fit_prepared",
+    "fitted_of",
+    "from_store",
+    "full_report",
+    "launch_processes",
+    "logits_of",
+    "make_model",
+    "plan_of",
+    "prepare_graph",
+    "read_batches",
+    "read_result",
+    "reduced_from",
+    "report_of",
+    "resolve_relations",
+    "role_rows",
+    "rows_of",
+    "run_job",
+    "score_of",
+    "shape_of",
+    "shared_job",
+    "sources_of",
+    "summary",
+    "target_tensor",
+    "to_probabilities",
+    "to_train_on",
+    "trackers_for",
+    "train_seeds",
+    "unpacked",
+    "valid_rows",
+    "width_of",
+    "with_classes",
+    "with_features",
+    "without_crossfit",
+    "without_folds",
+]

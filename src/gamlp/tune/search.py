@@ -22,11 +22,7 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, relation_pair_of
 from gamlp.recipe import Recipe, Space, starting_point, suggest
 from gamlp.run import LOCAL, Resources, check_one_model, prepare, prepare_split, propagate
-from gamlp.training.device import choose_device
-from gamlp.training.loop import Machine
-from gamlp.training.rows import Prepared, plan_of
-from gamlp.training.seeds import fit_prepared
-from gamlp.training.typed import prepare_graph, resolve_relations
+from gamlp.training import Machine, Prepared, choose_device, fit_prepared, plan_of, prepare_graph, resolve_relations
 
 By = Literal["score", "loss"]
 Subset = tuple[str, ...]

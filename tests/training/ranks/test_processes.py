@@ -122,7 +122,7 @@ def workers(pid: int) -> list[int]:
     found = {}
     for child in descendants(pid):
         with suppress(psutil.Error):
-            if "gamlp.training.ranks.job" in child.cmdline():
+            if any("gamlp.training.ranks.job" in word for word in child.cmdline()):
                 found[int(child.environ()["RANK"])] = child.pid
     return [found[rank] for rank in sorted(found)]
 

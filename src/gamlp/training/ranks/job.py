@@ -255,18 +255,13 @@ def _end_with(driver: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def main(path: str) -> int:
-    """`python -m gamlp.training.ranks.job JOB.json`, as one of the processes that `launch_processes` starts."""
+def main() -> None:
+    """One of the processes that `launch_processes` starts: its argument is the file of the job."""
     if driver := os.environ.get(DRIVER):
         _end_with(int(driver))
-    job = TrainingJob.model_validate_json(Path(path).read_bytes())
+    job = TrainingJob.model_validate_json(Path(sys.argv[1]).read_bytes())
     try:
         run_job(job, World.from_environment())
     except GamlpError as error:
         sys.stderr.write(f"{error}\n")
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+        sys.exit(2)

@@ -50,7 +50,7 @@ def launch_processes(
     clear(job)
     written = Path(f"{job.result}.job")
     written.write_text(job.model_dump_json(), encoding="utf-8")
-    command = [sys.executable, "-m", "gamlp.training.ranks.job", str(written)]
+    command = [sys.executable, "-c", "from gamlp.training.ranks.job import main; main()", str(written)]
     # The working folder is not searched for modules: what a job needs of it is in its sources.
     environment = {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     with log.open("wb") as output:

@@ -1,4 +1,4 @@
-"""A package that brings a model and a dataset: installed, found by name, and run by the real command."""
+"""A package that brings a model, a dataset and an engine: installed, found by name, and run by the real command."""
 
 from __future__ import annotations
 
@@ -37,15 +37,21 @@ sgc = "tiny_plugin:absent"
 tiny-ring = "tiny_plugin:ring"
 tiny-number = "tiny_plugin:number"
 karate = "tiny_plugin:absent"
+
+[project.entry-points."gamlp.engines"]
+tiny-counting = "tiny_plugin:Counting"
 """
 PACKAGE = '''
-"""A model and a dataset of somebody else."""
+"""A model, a dataset and an engine of somebody else."""
+
+from pathlib import Path
 
 import numpy as np
 from torch import nn
 
 import gamlp
 from gamlp.graph import Split
+from gamlp.run import LocalEngine
 
 
 class Mean(nn.Module):
@@ -87,6 +93,24 @@ def ring(data_dir, seed):
 
 def number(data_dir, seed):
     return 7
+
+
+class Counting(LocalEngine):
+    """This machine, with a note of every step."""
+
+    def propagate(self, *arguments):
+        return self._noted("propagate", super().propagate(*arguments))
+
+    def fit(self, *arguments, **options):
+        return self._noted("fit", super().fit(*arguments, **options))
+
+    def close(self):
+        self._noted("close", None)
+
+    def _noted(self, step, result):
+        with Path("steps.txt").open("a") as file:
+            file.write(step + "\\n")
+        return result
 '''
 
 
@@ -111,11 +135,13 @@ def gamlp(target: Path, folder: Path, line: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def test_a_model_and_a_dataset_of_a_plugin_are_run_by_their_names(target: Path, tmp_path: Path) -> None:
+def test_what_a_plugin_brings_is_run_by_its_names(target: Path, tmp_path: Path) -> None:
     options = "--set training.epochs=30 --set propagation.hops=2 --set model.options.scale=2.0 --threads 1 --json"
-    done = gamlp(target, tmp_path, f"run tiny-ring --model tiny-mean --out run {options}")
+    done = gamlp(target, tmp_path, f"run tiny-ring --model tiny-mean --engine tiny-counting --out run {options}")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["test"]["mean"]["score"] > 0.9
+    steps = (tmp_path / "steps.txt").read_text().split()
+    assert {"propagate", "fit"} <= set(steps) and steps[-1] == "close", "the engine did every step, and was closed"
     recipe = Recipe.of(tmp_path / "run" / "recipe.yaml")
     assert recipe.model.name == "tiny-mean" and labels_used(Recipe()), "labels are on by default"
     done = gamlp(target, tmp_path, "predict run --out predictions.csv")
@@ -146,3 +172,11 @@ def test_built_in_names_win_and_a_broken_plugin_is_one_sentence(target: Path, mo
         load("tiny-number")
     with pytest.raises(GamlpError, match="did you mean tiny-ring"):
         load("tiny-rin")
+
+
+def test_an_unknown_engine_is_one_sentence_with_the_names_there_are(target: Path, tmp_path: Path) -> None:
+    done = gamlp(target, tmp_path, "propagate karate --out hops --engine tiny-countin")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "there is no engine 'tiny-countin': did you mean 'tiny-counting'?" in done.stderr
+    done = gamlp(target, tmp_path, "propagate karate --out hops --blocks 3")
+    assert done.returncode == 2 and "--blocks is for Spark" in done.stderr

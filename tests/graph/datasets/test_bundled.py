@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from gamlp.graph.datasets import load as bundled
+from gamlp.graph.datasets import loading as bundled
 
 
 def test_digits_has_its_ten_nearest_neighbours() -> None:

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, damaged_files
-from gamlp.graph.datasets import load as datasets
+from gamlp.graph.datasets import loading as datasets
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.synthetic import planted
 from gamlp.graph.datasets.synthetic.heterogeneous import METAPATHS, hidden_classes, mag_like

@@ -14,7 +14,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.datasets import load as datasets
+from gamlp.graph.datasets import loading as datasets
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.download import pyg_dataset
 from gamlp.graph.datasets.loading import load, open_or_load, presence

@@ -29,7 +29,7 @@ def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("csr", "hop", "storage"):
+    for module in ("csr", "hop_task", "dtypes"):
         monkeypatch.setattr(sys.modules[f"gamlp.kernel.{module}"], "native", lambda: None)
 
 

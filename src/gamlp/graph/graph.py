@@ -222,7 +222,7 @@ class Graph:
 
     @property
     def relation_pairs(self) -> dict[str, tuple[str, ...]]:
-        """Relations that are one link, by the name of the first: a relation alone, or with its reverse."""
+        """Relations that go together, by the name of the first: a relation alone, or with its reverse."""
         found: dict[str, tuple[str, ...]] = {}
         for name, relation in self.relations.items():
             if relation.reverse is None:

@@ -1,4 +1,4 @@
-"""A view: some links of a graph as one homogeneous graph over the types they connect with the target."""
+"""A view: some relations of a graph as one homogeneous graph over the types they connect with the target."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def whole_view(graph: Graph) -> View:
 
 
 def view_of(graph: Graph, pairs: Iterable[str]) -> View:
-    """The links of a subset that are connected with the target, and the types they connect."""
+    """The relations of a subset that are connected with the target, and the types they connect."""
     chosen = [relation for relation in graph.relation_pairs if relation in set(pairs)]
     types = {graph.target}
     while True:
@@ -89,7 +89,7 @@ def view_of(graph: Graph, pairs: Iterable[str]) -> View:
 
 
 def touches_target(graph: Graph, pairs: Iterable[str]) -> bool:
-    """Whether some link leads to the target."""
+    """Whether some relation leads to the target."""
     return any(graph.relations[name].target == graph.target for pair in pairs for name in graph.relation_pairs[pair])
 
 

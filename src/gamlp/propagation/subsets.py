@@ -1,4 +1,4 @@
-"""Which subsets of a graph's links are views (NARS): all while they are few, a seeded sample, or those of a list."""
+"""Which subsets of a graph's relations are views (NARS): all while they are few, a seeded sample, or a list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gamlp.graph import Graph, Relation, contained, fingerprint, touches_target,
 from gamlp.recipe import RelationsSettings
 
 FEW = 16  # subsets: as many as auto takes without choosing
-_COUNTABLE = 12  # links whose subsets are listed; of more, subsets are drawn
+_COUNTABLE = 12  # relations whose subsets are listed; of more, subsets are drawn
 _TRIES = 64  # draws for every subset of a sample, before there seem to be no further ones
 _MOST_NOTES = 5  # notes that are written out; of more, their number is
 Subset = tuple[str, ...]
@@ -24,7 +24,7 @@ Key = tuple[bool, frozenset[tuple[str, int]]]
 
 @dataclass(frozen=True)
 class ChosenSubsets:
-    """Subsets as sorted by the graph's links, and what was left out, in sentences."""
+    """Subsets as sorted by the graph's relations, and what was left out, in sentences."""
 
     subsets: tuple[Subset, ...]
     notes: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ def _listed(graph: Graph, subsets: tuple[Subset, ...], same: _Sameness) -> Chose
 
 
 def relation_pair_of(graph: Graph, name: str) -> str:
-    """The link a relation belongs to, by its own name or its reverse's."""
+    """The pair a relation belongs to, by its own name or its reverse's."""
     for pair, relations in graph.relation_pairs.items():
         if name in relations:
             return pair
@@ -84,7 +84,7 @@ def relation_pair_of(graph: Graph, name: str) -> str:
 
 
 def _drawn(pairs: list[str], wanted: RelationsSettings) -> Iterator[Subset]:
-    """Subsets by chance, each link in with probability a half."""
+    """Subsets by chance, each relation in with probability a half."""
     random = np.random.default_rng(wanted.seed)
     for _ in range(_TRIES * wanted.count):
         yield tuple(pair for pair, inside in zip(pairs, random.integers(0, 2, len(pairs))) if inside)
@@ -133,8 +133,8 @@ def _verb(subsets: Sized, verb: str) -> str:
 class _Sameness:
     """What of a subset reaches the target's rows: two subsets with the same give it the same hops.
 
-    Left aside are links without edges, links that are not connected with the target, links farther away than the
-    hops go, and links whose edges another holds too, unless weights add up.
+    Left aside are relations without edges, those that are not connected with the target, those farther away than the
+    hops go, and those whose edges another holds too, unless weights add up.
     """
 
     def __init__(self, graph: Graph, reach: Reach) -> None:

@@ -41,7 +41,7 @@ class Batch:
 
 
 class LabelledRows(Protocol):
-    """Rows with their answers, which the loop trains on or looks at."""
+    """Rows with their labels, which the loop trains on or looks at."""
 
     def __len__(self) -> int: ...
 
@@ -169,7 +169,7 @@ class HopRows:
 def read_batches(
     source: HopRows, rows: range | Array | None = None, *, size: int | None = None, device: torch.device | None = None
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """(part of the rows, x, y) in order: hops of rows whose answers are not asked for.
+    """(part of the rows, x, y) in order: hops of rows whose labels are not asked for.
 
     `rows` stand in place of the source's own; a range never becomes an array of all rows. Without a size READ_BYTES of
     hops are read at a time.

@@ -1,4 +1,4 @@
-"""ComplEx embeddings of all nodes, trained on the graph's links alone: score(h, r, t) = Re⟨e_h, w_r, conj(e_t)⟩.
+"""ComplEx embeddings of all nodes, trained on the graph's relations alone: score(h, r, t) = Re⟨e_h, w_r, conj(e_t)⟩.
 
 Trouillon et al., Complex Embeddings for Simple Link Prediction (2016); the model is PyG's. Its gradients are sparse: a
 batch touches its own rows only, and Adagrad keeps one number a weight. Memory: 2 · 4 · n · d bytes of weights and their
@@ -30,9 +30,9 @@ from gamlp.progress import Progress
 
 @dataclass(frozen=True)
 class Triples:
-    """One triple an edge of one direction of each link: 8 bytes each; its place says its link.
+    """One triple an edge of one direction of each relation: 8 bytes each; its place says its relation.
 
-    `heads`, `tails`: int32 entities; those of link i end at `stops[i]`. `starts[i]` and `counts[i]` are the first
+    `heads`, `tails`: int32 entities; those of relation i end at `stops[i]`. `starts[i]` and `counts[i]` are the first
     entity and the number of entities of the two types, (head, tail), that link i joins.
     """
 
@@ -46,7 +46,7 @@ class Triples:
         return len(self.heads)
 
     def batches(self, rows: Array, size: int, draws: np.random.Generator) -> Iterator[tuple[int, Array]]:
-        """(link, rows) of all ascending `rows` in random order, a batch of one link only: its negatives are shared."""
+        """(relation, rows) of all ascending `rows` in random order; a batch has one relation, whose negatives it shares."""
         bounds = np.searchsorted(rows, np.concatenate([[0], self.stops]))
         parts = list(pairwise(bounds.tolist()))
         order = np.concatenate([draws.permutation(rows[begin:end]) for begin, end in parts])
@@ -60,7 +60,7 @@ class Triples:
             yield relation_index, order[begin:end]
 
     def others(self, relation_index: int, number: int, draws: np.random.Generator) -> tuple[Array, Array]:
-        """Heads and tails to corrupt triples with: of the types that the link joins, all of them where they are few."""
+        """Heads and tails to corrupt triples with: of the relation's two types, all of them where they are few."""
         heads, tails = (
             start + (np.arange(count) if count <= number else draws.integers(0, count, number))
             for start, count in zip(self.starts[relation_index], self.counts[relation_index])

@@ -106,7 +106,7 @@ def _other_ends(relation: Relation, node_type: str) -> Iterator[str]:
 
 
 def _towards(graph: Graph, names: tuple[str, ...], node_type: str, sources: list[str]) -> tuple[Relation, str] | None:
-    """The relation of a link whose rows are of this type, or the other way where that alone is stored."""
+    """The relation of a pair whose rows are of this type, or the other way where that alone is stored."""
     relations = sorted((graph.relations[name] for name in names), key=lambda each: each.target != node_type)
     source = next(_other_ends(relations[0], node_type), None)
     return (relations[0], source) if source in sources and source is not None else None
@@ -310,7 +310,7 @@ def _with_means(graph: Graph, keys: dict[str, str], cache: Cache, progress: Prog
 
 
 def _with_embeddings(graph: Graph, wanted: RelationsSettings, cache: Cache, progress: Progress) -> Graph:
-    """Trained on all links, for all nodes; only those of types without features are used."""
+    """Trained on all relations, for all nodes; only those of types without features are used."""
     width, node_types = wanted.dimension or _shared_width(graph), lacking(graph)
     edges = [fingerprint.structure(graph), list(graph.node_types), list(graph.relation_pairs.values())]
     key = digest(["complex", METHOD, edges, width, wanted.embedding_epochs, wanted.seed])

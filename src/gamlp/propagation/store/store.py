@@ -66,7 +66,7 @@ class TargetsEntry(_StoreEntry):
 
 
 class ViewEntry(_StoreEntry):
-    """A subset of a graph's links, and the types that they connect with the target, which comes first."""
+    """A subset of a graph's relations, and the types that they connect with the target, which comes first."""
 
     relation_pairs: list[str] = Field(validation_alias="links", serialization_alias="links")
     types: list[str]

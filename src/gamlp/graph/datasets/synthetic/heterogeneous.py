@@ -259,8 +259,8 @@ def mag_like(
                 )
         writer.labels(named(hidden_classes("paper", counts["paper"], classes, seed), classes), "paper")
         writer.split(_split(counts["paper"], seed), "paper")
-        for link in _RELATIONS:
-            _write_relation(writer, link, plan.relation(link, counts), thread_count(threads), progress)
+        for relation in _RELATIONS:
+            _write_relation(writer, relation, plan.relation(relation, counts), thread_count(threads), progress)
     return open_graph(Path(out))
 
 
@@ -282,23 +282,23 @@ class _Plan:
         lengths = {self.metapath.split("-")[-1]: _CENTRE, "paper": self.own}
         return class_centres(self.width, self.classes, lengths.get(node_type, 0.0), self.seed)
 
-    def relation(self, link: _Relation, counts: dict[str, int]) -> PlantedRelation:
+    def relation(self, relation: _Relation, counts: dict[str, int]) -> PlantedRelation:
         """Edges that mostly stay within a class along the metapath, and know of none elsewhere."""
         steps = METAPATHS[self.metapath]
-        classes = self.classes if link.name in steps else 1
+        classes = self.classes if relation.name in steps else 1
         source, target = (
             PlantedEnd(hidden_classes(node_type, counts[node_type], classes, self.seed), steep)
-            for node_type, steep in zip((link.source, link.target), link.steep)
+            for node_type, steep in zip((relation.source, relation.target), relation.steep)
         )
         return PlantedRelation(
             source,
             target,
-            edges=max(1, round(self.scale * link.edges)),
+            edges=max(1, round(self.scale * relation.edges)),
             classes=classes,
             signal=self.signal ** (1 / len(steps)),
             seed=self.seed,
-            number=_RELATIONS.index(link),
-            within=link.source == link.target,
+            number=_RELATIONS.index(relation),
+            within=relation.source == relation.target,
         )
 
 
@@ -328,18 +328,18 @@ def _split(count: int, seed: int) -> Split:
 
 
 def _write_relation(
-    writer: GraphWriter, link: _Relation, plan: PlantedRelation, threads: int, progress: Progress
+    writer: GraphWriter, relation: _Relation, plan: PlantedRelation, threads: int, progress: Progress
 ) -> None:
     """A relation and, as `rev-…`, the same edges the other way; both directed, as OGB has them."""
-    names = (link.name, f"rev-{link.name}")
+    names = (relation.name, f"rev-{relation.name}")
     stored = 0
     for name, other, reverse in ((*names, False), (*names[::-1], True)):
-        source, target = (link.target, link.source) if reverse else (link.source, link.target)
+        source, target = (relation.target, relation.source) if reverse else (relation.source, relation.target)
         writer.relation(directed=True, weighted=False, name=name, source=source, target=target, reverse=other)
         for block in plan.blocks(reverse=reverse, threads=threads):
             writer.block(block, name)
             stored += len(block.neighbours)
-            progress(f"edges of {link.name}", stored / 2, plan.edges, "edges")
+            progress(f"edges of {relation.name}", stored / 2, plan.edges, "edges")
 
 
 def _check(plan: _Plan, counts: dict[str, int]) -> None:

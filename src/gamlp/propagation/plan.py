@@ -85,7 +85,8 @@ class Plan(_Frozen):
     """Both signals on every view, over the kept rows: names out of ROW_SETS, joined by '+'.
 
     `subsets` of a heterogeneous graph's relations are its views; None: one view of all relations.
-    `separate_types`: the features of each type of nodes are a signal of their own. A homogeneous graph is one view, and leaves both aside.
+    `separate_types`: the features of each type of nodes are a signal of their own.
+    A homogeneous graph is one view, and leaves both aside.
     """
 
     features: FeatureSignal | None = FeatureSignal()

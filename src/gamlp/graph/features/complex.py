@@ -46,7 +46,7 @@ class Triples:
         return len(self.heads)
 
     def batches(self, rows: Array, size: int, draws: np.random.Generator) -> Iterator[tuple[int, Array]]:
-        """(relation, rows) of all ascending `rows` in random order; a batch has one relation, whose negatives it shares."""
+        """(relation, rows) of all ascending `rows` in random order, one relation a batch: it shares negatives."""
         bounds = np.searchsorted(rows, np.concatenate([[0], self.stops]))
         parts = list(pairwise(bounds.tolist()))
         order = np.concatenate([draws.permutation(rows[begin:end]) for begin, end in parts])

@@ -20,6 +20,8 @@ from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.models import labels_used
 
+pytestmark = pytest.mark.slow
+
 FORMULAS = {
     "SGC": {"preparation": r"\mathcal{O}(Kmf)", "training": r"\mathcal{O}(nf^2)", "memory": r"\mathcal{O}(bf+ f^2)"}
 }

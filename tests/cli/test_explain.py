@@ -15,6 +15,8 @@ from gamlp.training.run_folder import METHOD_RUN
 from tests.cli.conftest import Call
 from tests.cli.people import TOWNS, plant
 
+pytestmark = pytest.mark.slow
+
 QUICK = "--set training.epochs=15 --set model.hidden=16 --set propagation.hops=3 --set propagation.label_hops=2"
 
 

@@ -15,6 +15,8 @@ from gamlp.graph.datasets import load
 from gamlp.models import MODELS, Shape, build, check_operators, labels_used
 from gamlp.recipe import Recipe
 
+pytestmark = pytest.mark.slow
+
 PROJECT = """
 [build-system]
 requires = ["scikit-build-core"]

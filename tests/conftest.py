@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests import cleanup
+from tests import cleanup, object_store
 
 # The same draws on every machine and every day; `make fuzz` draws anew and remembers what failed.
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
@@ -80,6 +81,27 @@ def data_dir() -> Path:
     if not place.is_dir():
         pytest.skip(f"no raw datasets: set GAMLP_DATA or put them into {_BESIDE}")
     return place
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str | None]:
+    """The address of an object store on loopback; None where its libraries are absent.
+
+    One a process: clients of fsspec are kept, and would go on asking the first of two.
+    """
+    if object_store.absent():
+        yield None
+        return
+    with object_store.running(tmp_path_factory.mktemp("s3")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def s3_bucket(s3_endpoint: str | None) -> str:
+    """The URL of an empty bucket, one for each file of tests."""
+    if s3_endpoint is None:
+        pytest.skip(f"no object store: {object_store.absent()}")
+    return object_store.new_bucket()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ import pytest
 import gamlp.io.locks
 from gamlp.errors import GamlpError
 from gamlp.io import Place, locked, sole_writer
-from tests.spark import object_store
 
 
 @pytest.fixture(params=["folder", "url"])
@@ -27,14 +26,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     system = fsspec.filesystem("memory")
     if system.exists(f"/{tmp_path.name}"):
         system.rm(f"/{tmp_path.name}", recursive=True)
-
-
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if object_store.absent():
-        pytest.skip(f"no object store: {object_store.absent()}")
-    with object_store.running(tmp_path_factory.mktemp("s3")):
-        yield object_store.new_bucket()
 
 
 def test_a_second_holder_is_refused_and_the_first_goes_on(place: Place) -> None:
@@ -132,8 +123,8 @@ def test_of_those_who_come_at_once_one_goes_on(place: Place) -> None:
     assert place.names() in ([], [".lock"])
 
 
-def test_of_those_who_come_at_once_to_an_object_store_one_goes_on(bucket: str) -> None:
-    place = Place.of(f"{bucket}/store")
+def test_of_those_who_come_at_once_to_an_object_store_one_goes_on(s3_bucket: str) -> None:
+    place = Place.of(f"{s3_bucket}/store")
     assert place.names() == [] and (place / "new").put_new(b"first") and not (place / "new").put_new(b"second")
     assert (place / "new").read() == b"first"
     (place / "new").remove()

@@ -11,7 +11,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.spark.engine import LIGHT_JAVA
 from gamlp.spark.sessions import SparkSettings, check_java, session
-from tests.spark import object_store, standalone
+from tests.spark import standalone
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,24 +21,6 @@ def _spark_is_here() -> None:
         check_java()
     except GamlpError as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture(scope="session")
-def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str | None]:
-    """The address of an object store on loopback; None where its libraries are absent."""
-    if object_store.absent():
-        yield None
-        return
-    with object_store.running(tmp_path_factory.mktemp("s3")) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def s3_bucket(s3_endpoint: str | None) -> str:
-    """The URL of an empty bucket, one for each file of tests."""
-    if s3_endpoint is None:
-        pytest.skip(f"no object store: {object_store.absent()}")
-    return object_store.new_bucket()
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from gamlp.errors import GamlpError
-from gamlp.io import Place, remove_partial, write_json, write_text
+from gamlp.io import Place, remove_partial, sealed, unsealed, write_json, write_text
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 from gamlp.training.loop import CHECKPOINT_SECONDS
@@ -74,7 +74,7 @@ class RunFolder:
         except OSError as error:
             raise GamlpError(f"cannot write here ({error.strerror})", file=path) from error
         write_text(run.recipe_path, recipe.to_yaml())
-        write_json(path / _ABOUT, about.model_dump(mode="json"))
+        write_json(path / _ABOUT, sealed(about.model_dump(mode="json")))
         return run
 
     @classmethod
@@ -127,7 +127,7 @@ class RunFolder:
 
     def about(self) -> About:
         try:
-            return About.model_validate_json((self.path / _ABOUT).read_bytes())
+            return About.model_validate(unsealed((self.path / _ABOUT).read_bytes()))
         except (FileNotFoundError, NotADirectoryError) as error:
             if (self.path / METHOD_RUN).exists():
                 raise GamlpError(
@@ -137,7 +137,7 @@ class RunFolder:
             raise GamlpError(
                 "is no run folder", file=self.path, hint="train one: gamlp train GRAPH --out RUN"
             ) from error
-        except ValidationError as error:
+        except ValueError as error:  # pydantic's is one too
             raise GamlpError("damaged or foreign run", file=self.path / _ABOUT, hint="train again") from error
 
     def store_path(self) -> Path:

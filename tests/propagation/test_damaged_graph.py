@@ -86,5 +86,5 @@ def test_neighbours_are_looked_at_again_in_a_resumed_run(tmp_path: Path, monkeyp
         patch.setattr(moving.PassRun, "_sum_rows", stop_at_three)
         LocalPropagator(checkpoint_seconds=0.0).propagate(Graph.open(folder), plan, tmp_path / "store")
     damage(folder / "relations/edge/00000/neighbours.npy", 40, 10**6, seal=False)
-    with pytest.raises(GamlpError, match="neighbours.npy: is damaged: its bytes are not those that were written"):
+    with pytest.raises(GamlpError, match=r"neighbours\.npy: is damaged: its bytes are not those that were written"):
         LocalPropagator().propagate(Graph.open(folder), plan, tmp_path / "store")

@@ -27,6 +27,7 @@ from gamlp.graph.manifest import (
     nodes_folder,
 )
 from gamlp.graph.opening import open_graph
+from gamlp.graph.schema import Columns
 from gamlp.io import atomic_folder, checksum, create_array, save_array, write_text
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 
@@ -47,10 +48,12 @@ class GraphWriter:
         (self.folder / nodes_folder(node_type)).mkdir(parents=True)
         self._nodes[node_type] = NodesEntry(count=count)
 
-    def features(self, width: int, dtype: FloatName = "float32", node_type: str = "node") -> Array:
+    def features(
+        self, width: int, dtype: FloatName = "float32", node_type: str = "node", columns: Columns | None = None
+    ) -> Array:
         """Reserve `[count, width]` and return it mapped for writing (bfloat16 as uint16 bits)."""
         entry = self._nodes[node_type]
-        entry.features = FeaturesEntry(width=width, dtype=dtype)
+        entry.features = FeaturesEntry(width=width, dtype=dtype, columns=None if columns is None else list(columns))
         return create_array(self._nodes_file(node_type, "features"), (entry.count, width), NUMPY_DTYPES[dtype])
 
     def reserve_labels(self, multi_label: bool, classes: Sequence[str], node_type: str = "node") -> Array:
@@ -150,7 +153,9 @@ def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
             writer.nodes(nodes.count, node_type)
             writer.ids(nodes.ids.values, node_type)
             if nodes.features is not None:
-                writer.features(nodes.features.width, nodes.features.dtype, node_type)[:] = nodes.features.values
+                features = nodes.features
+                room = writer.features(features.width, features.dtype, node_type, features.columns)
+                room[:] = features.values
             if nodes.labels is not None:
                 writer.labels(nodes.labels, node_type)
             if nodes.split is not None:

@@ -136,19 +136,20 @@ def _open_nodes(files: FolderFiles, node_type: str, entry: NodesEntry) -> Nodes:
 
 def open_features(files: FolderFiles, node_type: str, count: int, entry: FeaturesEntry) -> Features:
     """Features of a node type: one file, mapped; several, or behind a URL, read where they are asked for."""
-    dtype = np.dtype(NUMPY_DTYPES[entry.dtype])
+    dtype, columns = np.dtype(NUMPY_DTYPES[entry.dtype]), None if entry.columns is None else tuple(entry.columns)
     names = features_files(node_type, entry.shards)
     places = [files.place / name for name in names]
     if files.place.local is None or entry.shards is not None:
         stops = [count] if entry.shards is None else entry.shards
         sums = [files.entry(name).crc32 for name in names]
-        return Features(RowShards(places, stops, (entry.width,), dtype, sums), entry.dtype)  # type: ignore[arg-type]
+        shards: Any = RowShards(places, stops, (entry.width,), dtype, sums)
+        return Features(shards, entry.dtype, columns)
     values = open_rows(places[0])
     if tuple(values.shape) != (count, entry.width):
         raise GamlpError(f"shape is {values.shape}, not {(count, entry.width)}", file=places[0])
     if values.dtype != dtype:
         raise GamlpError(f"features are {values.dtype}, not {entry.dtype}", file=places[0])
-    return Features(files.later(names[0], values), entry.dtype)
+    return Features(files.later(names[0], values), entry.dtype, columns)
 
 
 def open_strings(path: Path, count: int) -> Any:

@@ -23,8 +23,11 @@ def sealed(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, _KEY: digest(json.loads(json.dumps(content)))}
 
 
-def unsealed(data: bytes) -> dict[str, Any]:
-    """The content of JSON; ValueError where it is no object, or is not what was sealed. Older files have no digest."""
+def unsealed(data: bytes, *, required: bool = False) -> dict[str, Any]:
+    """The content of JSON; ValueError where it is no object, or is not what was sealed.
+
+    Older files have no digest: they are read as they are, unless it is `required`.
+    """
     try:
         content = json.loads(data)
     except RecursionError as error:
@@ -32,6 +35,6 @@ def unsealed(data: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError("it is no JSON object")
     found = content.pop(_KEY, None)
-    if found is not None and found != digest(content):
+    if (found is not None or required) and found != digest(content):
         raise ValueError("its content is not what was written")
     return content

@@ -34,11 +34,13 @@ from gamlp.graph.ingest.features import ColumnFeatures  # columns of numbers and
 from gamlp.graph.ingest.ids import IdMap, as_integers, as_text  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
     MOST_CLASSES,
+    UNKNOWN_LABELS,  # texts that say that a label is not known
     LabelColumn,  # one label or many from a column
+    check_classes,
     class_numbers,
     split_roles,
     too_many_classes,
-    trimmed,
+    unknown_labels,
 )
 from gamlp.graph.ingest.nodes import (
     NodeNames,  # which columns of a node table are what
@@ -53,6 +55,7 @@ from gamlp.graph.ingest.tables import TableBatch  # rows of a table with their p
 __all__ = [
     "MOST_CLASSES",
     "MOST_RELATIONS",
+    "UNKNOWN_LABELS",
     "BadRows",
     "Buckets",
     "CheckedRows",
@@ -71,6 +74,7 @@ __all__ = [
     "as_integers",
     "as_text",
     "bucket_count",
+    "check_classes",
     "check_ids",
     "choose",
     "class_numbers",
@@ -90,7 +94,7 @@ __all__ = [
     "too_heavy",
     "too_many_classes",
     "too_many_relations",
-    "trimmed",
     "type_tables",
+    "unknown_labels",
     "unnamed_edges",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, shown
 from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureSource
 from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
-from gamlp.graph.ingest.labels import LabelColumn, split_roles
+from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
 from gamlp.graph.relations import ONE_TYPE
@@ -38,6 +38,7 @@ class NodeNames:
     split: str | None = None
     features: str | None = None  # columns, comma-separated, or a path to a .npy
     separator: str | None = None  # of many labels in one text
+    unknown: tuple[str, ...] = UNKNOWN_LABELS  # texts that say that a label is not known
     left_out: tuple[str, ...] = ()  # columns that are not features, whatever they hold
 
 
@@ -84,7 +85,7 @@ class NodesTable:
 
     def read_columns(self) -> NodeColumns:
         """Ids, labels and split of all good rows; ids are known to differ."""
-        ids, labels = IdColumn(), LabelColumn(self.label, self.names.separator) if self.label else None
+        ids, labels = IdColumn(), self._label_column()
         kept: list[Array] = []
         roles: list[Array] = []
         places = _Places()
@@ -123,6 +124,9 @@ class NodesTable:
         if role_of is not None and keeps is not None:
             role_of = role_of[keeps]
         return NodeColumns(values, labels, role_of, keeps, places.count)
+
+    def _label_column(self) -> LabelColumn | None:
+        return LabelColumn(self.label, self.names.separator, self.names.unknown) if self.label else None
 
     def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Callable[[int, FloatName], Array]) -> None:
         """Stream features into the array that `reserve(width, dtype)` gives."""
@@ -285,8 +289,11 @@ def write_nodes(
     writer.ids(None if is_range else found.ids, node_type)
     scratch = writer.folder / "many-labels.npy"  # 0/1 of every class of every node may be larger than memory
     labels = found.make_labels(lambda shape: create_array(scratch, shape, np.int8))
+    if found.labels is not None:
+        classes, known = ((), 0) if labels is None else (labels.classes, int(np.count_nonzero(labels.known())))
+        where = {"file": nodes.table.place, "column": nodes.label}
+        report.labelled(classes, known, found.labels.not_known, found.labels.multi_label, **where)
     if labels is not None:
-        report.classes = len(labels.classes)
         writer.labels(labels, node_type)
     scratch.unlink(missing_ok=True)
     split = _split(draw, labels, found, report)

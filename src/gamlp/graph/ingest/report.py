@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gamlp.graph.ingest.labels import check_classes, unknown_labels
 from gamlp.graph.relations import ONE_TYPE
 
 
@@ -23,6 +24,7 @@ class IngestReport:
     duplicates_merged: int = 0
     entries: dict[str, int] = field(default_factory=dict)  # stored, by relation; an undirected edge counts twice
     classes: int = 0
+    unknown_labels: dict[str, int] = field(default_factory=dict)  # by what the table says; '': nothing
     split: dict[str, int] = field(default_factory=dict)
     split_made: bool = False
     bad_rows: dict[str, int] = field(default_factory=dict)
@@ -41,6 +43,17 @@ class IngestReport:
         if absent:
             shown = ", ".join(absent[:5]) + (" …" if len(absent) > 5 else "")
             self.warn(f"{len(absent)} of {self.classes} classes have no training nodes: {shown}")
+
+    def labelled(
+        self, classes: Sequence[str], known: int, unknown: Mapping[str, int], multi_label: bool, **place: Any
+    ) -> None:
+        """What the column of labels holds; refuses what cannot be classes, warns of what may not be meant."""
+        self.unknown_labels = dict(sorted(unknown.items()))
+        self.classes = len(classes)
+        if sentence := unknown_labels(unknown, place["column"]):
+            self.warn(f"{sentence}; gamlp ingest --unknown-label '' makes classes of them")
+        for sentence in [] if multi_label else check_classes(classes, known, **place):
+            self.warn(sentence)
 
     def unlabelled(self, count: int) -> None:
         """Warn of nodes that are in the split for nothing."""

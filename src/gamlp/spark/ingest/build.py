@@ -99,9 +99,12 @@ class NodeBuild:
         if not ids.is_range:
             entry.ids = "integers" if ids.integers else "strings"
             works.append(partial(ids.write, graph, node_type))
+        if nodes.checks.label is not None:
+            where = {"file": nodes.checks.table, "column": nodes.checks.label}
+            known = sum(result["labelled"] for result in results)
+            report.labelled(classes, known, nodes.unknown, multi_label, **where)
         if classes:
             entry.labels = LabelsEntry(multi_label=multi_label, classes=list(classes))
-            report.classes = len(classes)
             works.append(made.write_labels)
         if given or classes:
             entry.split = True

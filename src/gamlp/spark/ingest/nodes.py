@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,6 +44,14 @@ class CheckedNodes:
     def good(self) -> int:
         return sum(facts["good"] for facts in self.notes.facts["parts"])
 
+    @property
+    def unknown(self) -> dict[str, int]:
+        """Labels that say that they are not known."""
+        whole: Counter[str] = Counter()
+        for facts in self.notes.facts["parts"]:
+            whole.update(facts["unknown"])
+        return dict(whole)
+
     def rows(self) -> Any:
         """Good rows, with ids that are integers where all of them are."""
         from pyspark.sql import functions
@@ -79,6 +88,7 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
         dtype,
         on_bad,
         names.separator,
+        names.unknown,
         multi_label,
         integers,
         table.ragged,

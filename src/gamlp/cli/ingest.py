@@ -13,6 +13,7 @@ from gamlp.cli.options import named
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import Precision
 from gamlp.cli.show import display
+from gamlp.cli.show.columns import show_columns
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _ingest(
     unknown_label: Annotated[
         list[str] | None,
         typer.Option(
-            help="Label that means unknown, instead of NA, null, None, nan and the like; again for another, '' for none.",
+            help="Label that means unknown, instead of NA, null, None and the like; again for another, '' for none.",
             rich_help_panel=_COLUMNS,
             metavar="TEXT",
             show_default=False,
@@ -167,6 +168,7 @@ def _ingest(
     if as_json:
         display.print_json(asdict(report))
     else:
+        show_columns(report.columns)
         _show(asdict(report))
 
 

@@ -46,7 +46,8 @@ def from_pyg(data: Any, *, directed: bool = False, split: int = 0) -> Graph:
 def as_graph(source: Any, y: Any = None) -> Graph:
     """A Graph as it is, PyG's `Data`, or a tuple (edge_index, x) or (edge_index, x, y); `y` replaces its labels.
 
-    In a tuple, and in `y`, a label is a class number or name; None, NaN, '', 'NA' (and the like) and negative numbers are unknown.
+    In a tuple, and in `y`, a label is a class number or name; None, NaN, '', 'NA' and the like, and negative numbers
+    are unknown.
 
     >>> as_graph(([[0, 1], [1, 2]], np.eye(3), ["cat", None, "ant"])).nodes.labels
     Labels(values=array([ 1, -1,  0], dtype=int32), classes=('ant', 'cat'))

@@ -47,10 +47,17 @@ from gamlp.graph.ingest.nodes import (
     RandomSplit,
     check_ids,
     choose,
-    feature_names,
 )
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
 from gamlp.graph.ingest.tables import TableBatch  # rows of a table with their place in it
+from gamlp.graph.ingest.uses import (
+    ColumnUse,  # what a column of a table is used for
+    FeatureColumns,  # which columns of a node table are features, and why others are not
+    edge_uses,
+    feature_columns,
+    index_left_out,
+    node_uses,
+)
 
 __all__ = [
     "MOST_CLASSES",
@@ -61,7 +68,9 @@ __all__ = [
     "CheckedRows",
     "Column",
     "ColumnFeatures",
+    "ColumnUse",
     "EdgeNames",
+    "FeatureColumns",
     "IdMap",
     "IngestOptions",
     "IngestReport",
@@ -78,9 +87,12 @@ __all__ = [
     "check_ids",
     "choose",
     "class_numbers",
-    "feature_names",
+    "edge_uses",
+    "feature_columns",
+    "index_left_out",
     "ingest",
     "is_null",
+    "node_uses",
     "numbers",
     "plain",
     "read_relations",

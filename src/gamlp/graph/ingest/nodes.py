@@ -22,6 +22,7 @@ from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
+from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import create_array
@@ -73,6 +74,7 @@ class NodesTable:
     size: int  # bytes of a batch
     progress: Progress
     node_type: str = ONE_TYPE
+    columns: FeatureColumns = field(init=False)
     features: FeatureSource | None = field(init=False)
     label: str | None = field(init=False)
     split: str | None = field(init=False)
@@ -81,6 +83,7 @@ class NodesTable:
         self.label = choose(self.table, self.names.label, "label")
         self.split = choose(self.table, self.names.split, "split")
         self.table.need([self.names.id])
+        self.columns = feature_columns(self.table.column_names, self.names, self.label, self.split)
         self.features = self._features()
 
     def read_columns(self) -> NodeColumns:
@@ -156,23 +159,27 @@ class NodesTable:
         given = self.names.features
         if given is not None and given.endswith(".npy"):
             return ArrayFeatures(Path(given))
-        names = self._other_columns() if given is None else feature_names(given)
-        self.table.need(names)
-        return ColumnFeatures(names) if names else None
+        if given is None:
+            self._check_columns()
+        self.table.need(self.columns.names)
+        return ColumnFeatures(self.columns.names) if self.columns.names else None
 
-    def _other_columns(self) -> list[str]:
-        """Every column but id, label and split; a label that is left out must not come back as a feature."""
-        taken = {self.names.id, self.label or "label", self.split or "split", *self.names.left_out}
-        names = [name for name in self.table.schema().names if name not in taken]
+    def _check_columns(self) -> None:
+        """Every file has the columns of the first."""
         for file in self.table.files:
-            more = [name for name in self.table.schema(file).names if name not in taken and name not in names]
+            more = [name for name in self.table.schema(file).names if name not in self.table.column_names]
             if more:
                 raise GamlpError(
                     f"has a column '{more[0]}' that {self.table.files[0].name} has not",
                     file=file,
                     hint="name the feature columns with --features",
                 )
-        return names
+
+    def uses(self) -> list[ColumnUse]:
+        """What every column is used for, after features were read."""
+        lists = self.features.list_widths if isinstance(self.features, ColumnFeatures) else {}
+        table = "nodes" if self.node_type == ONE_TYPE else f"nodes {self.node_type}"
+        return node_uses(table, self.names, self.columns, self.label, self.split, lists)
 
     def _stage(self, name: str) -> str:
         return name if self.node_type == ONE_TYPE else f"{name}: {self.node_type}"
@@ -242,15 +249,6 @@ def choose(table: HasColumns, given: str | None, usual: str) -> str | None:
     return given or None
 
 
-def feature_names(given: str) -> list[str]:
-    """Columns that --features names."""
-    names = [name.strip() for name in given.split(",") if name.strip()]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise GamlpError(f"--features names column '{twice}' twice")
-    return names
-
-
 def check_ids(rows: CheckedRows, name: str, of: str = "id") -> Column:
     """A column of ids; rows without one are bad."""
     column = rows.column(name)
@@ -304,6 +302,9 @@ def write_nodes(
     if nodes.features is not None:
         nodes.write_features(found, dtype, partial(writer.features, node_type=node_type))
         width, report.dtype = nodes.features.width(), dtype
+    report.columns += nodes.uses()
+    if sentence := index_left_out(nodes.columns.index, nodes.table.place):
+        report.warn(sentence)
     report.nodes += found.count
     if node_type == report.target:
         report.features = width

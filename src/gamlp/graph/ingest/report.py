@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gamlp.graph.ingest.labels import check_classes, unknown_labels
+from gamlp.graph.ingest.uses import ColumnUse
 from gamlp.graph.relations import ONE_TYPE
 
 
@@ -31,6 +32,7 @@ class IngestReport:
     warnings: list[str] = field(default_factory=list)
     target: str = ONE_TYPE
     types: dict[str, dict[str, int]] = field(default_factory=dict)  # nodes and features, where types have names
+    columns: list[ColumnUse] = field(default_factory=list)  # what every column was used for
     seconds: float = 0.0
 
     def warn(self, sentence: str) -> None:

@@ -31,7 +31,7 @@ from gamlp.graph.ingest.edges import (
     too_many_relations,
 )
 from gamlp.graph.ingest.features import ColumnFeatures  # columns of numbers and lists → a matrix
-from gamlp.graph.ingest.ids import IdMap, as_integers, as_text  # original ids ↔ rows
+from gamlp.graph.ingest.ids import IdMap, as_integers, as_text, id_integers  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
     MOST_CLASSES,
     LabelColumn,  # one label or many from a column
@@ -75,6 +75,7 @@ __all__ = [
     "choose",
     "class_numbers",
     "feature_names",
+    "id_integers",
     "ingest",
     "is_null",
     "numbers",

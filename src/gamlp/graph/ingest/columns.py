@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gamlp.arrays import Array
-from gamlp.errors import GamlpError
+from gamlp.errors import GamlpError, printable
 from gamlp.graph.ingest.csv_files import PassOver
 from gamlp.graph.ingest.tables import TableBatch
 
@@ -135,5 +135,5 @@ def _one_by_one(column: Column, kind: pa.DataType) -> Column:
 
 def shown(column: Column, index: int) -> str:
     """A value as an error quotes it."""
-    text = " ".join(str(column[index].as_py()).split())  # one line
+    text = printable(str(column[index].as_py()))
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -40,6 +40,10 @@ class NodeNames:
     separator: str | None = None  # of many labels in one text
     left_out: tuple[str, ...] = ()  # columns that are not features, whatever they hold
 
+    def __post_init__(self) -> None:
+        if self.separator == "":
+            raise GamlpError("--many-labels '' separates nothing", hint="give what stands between labels, such as '|'")
+
 
 @dataclass(frozen=True)
 class NodeColumns:

@@ -30,8 +30,11 @@ from gamlp.graph.ingest.edges import (
     too_heavy,
     too_many_relations,
 )
-from gamlp.graph.ingest.features import ColumnFeatures  # columns of numbers and lists → a matrix
-from gamlp.graph.ingest.ids import IdMap, as_integers, as_text  # original ids ↔ rows
+from gamlp.graph.ingest.features import (
+    ColumnFeatures,  # columns of numbers and lists → a matrix
+    columns_schema,  # their names and types
+)
+from gamlp.graph.ingest.ids import IdMap, as_integers, as_text, id_integers  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
     MOST_CLASSES,
     UNKNOWN_LABELS,  # texts that say that a label is not known
@@ -87,8 +90,10 @@ __all__ = [
     "check_ids",
     "choose",
     "class_numbers",
+    "columns_schema",
     "edge_uses",
     "feature_columns",
+    "id_integers",
     "index_left_out",
     "ingest",
     "is_null",

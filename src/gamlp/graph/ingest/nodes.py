@@ -24,6 +24,7 @@ from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
 from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
 from gamlp.graph.relations import ONE_TYPE
+from gamlp.graph.schema import Columns
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import create_array
 from gamlp.kernel import MOST_NODES, FloatName, cannot_hold, store_as, too_large
@@ -41,6 +42,10 @@ class NodeNames:
     separator: str | None = None  # of many labels in one text
     unknown: tuple[str, ...] = UNKNOWN_LABELS  # texts that say that a label is not known
     left_out: tuple[str, ...] = ()  # columns that are not features, whatever they hold
+
+    def __post_init__(self) -> None:
+        if self.separator == "":
+            raise GamlpError("--many-labels '' separates nothing", hint="give what stands between labels, such as '|'")
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,12 @@ class NodeColumns:
 
     def make_labels(self, create: Callable[[tuple[int, int]], Array]) -> Labels | None:
         return None if self.labels is None else self.labels.labels(self.kept, create)
+
+
+class Reserve(Protocol):
+    """Room for features, `[count, width]`."""
+
+    def __call__(self, width: int, dtype: FloatName, *, columns: Columns | None) -> Array: ...
 
 
 @dataclass
@@ -131,8 +142,8 @@ class NodesTable:
     def _label_column(self) -> LabelColumn | None:
         return LabelColumn(self.label, self.names.separator, self.names.unknown) if self.label else None
 
-    def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Callable[[int, FloatName], Array]) -> None:
-        """Stream features into the array that `reserve(width, dtype)` gives."""
+    def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Reserve) -> None:
+        """Stream features into the array that `reserve(width, dtype, columns)` gives."""
         source = self.features
         assert source is not None
         again = BadRows("skip") if self.bad.skip else self.bad  # bad rows were counted by the first reading
@@ -142,7 +153,7 @@ class NodesTable:
         for batch in self.table.batches(names, self.size, self.bad.unheard(), self._most_rows()):
             values, _ = source.read(batch, at, again)
             if out is None:
-                out = reserve(source.width(), dtype)
+                out = reserve(source.width(), dtype, columns=source.schema())
             good = np.ones(len(values), bool) if nodes.kept is None else nodes.kept[at : at + len(values)]
             stored = store_as(values[good], dtype)
             wrong = too_large(stored, dtype)

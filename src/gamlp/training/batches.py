@@ -19,6 +19,7 @@ from gamlp.training.ranks.world import World
 
 PIECE = 1 << 18  # numbers
 READ_BYTES = 32 << 20  # of hops that are read at a time where nobody says how many rows
+ROW_NUMBERS = 48  # bytes a row beside its hops: its number, its label, its place in the order of an epoch, their copies
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,23 @@ class HopRows:
         chosen = range(len(self.views)) if views is None else views
         return x, side_by_side([_gather(self._labels[number], rows, self.label_hops) for number in chosen])
 
+    def gathered(self) -> tuple[Array, Array | None]:
+        """Hops of all rows, read a part at a time: beside the result there is never more than READ_BYTES of them."""
+        count, step = len(self), max(1, READ_BYTES // 2 // max(1, self.row_bytes))
+        if count <= step:
+            return self.gather(np.arange(count))
+        found: list[Array | None] = []
+        for begin in range(0, count, step):
+            part = slice(begin, min(begin + step, count))
+            for index, values in enumerate(self.gather(np.arange(part.start, part.stop))):
+                if begin == 0:
+                    found.append(None if values is None else np.empty((count, *values.shape[1:]), values.dtype))
+                if values is not None:
+                    found[index][part] = values  # type: ignore[index]
+        x, y = found
+        assert x is not None
+        return x, y
+
     def tensors(self, positions: Array, device: torch.device | None = None) -> tuple[Tensor, Tensor | None]:
         """Hops of the rows at these positions, as a model reads them: float32, on the device."""
         x, y = self.gather(positions)
@@ -213,9 +231,9 @@ class Batches:
         self.device = device
         self.target = target_tensor(source.targets)
         budget = available_memory() // 2 if memory is None else memory
-        self.resident = len(source) * source.row_bytes <= budget
+        self.resident = self._resident_bytes() <= budget
         if self.resident:
-            x, y = source.gather(np.arange(len(source)))
+            x, y = source.gathered()
             self._x = torch.from_numpy(x)
             self._y = None if y is None else torch.from_numpy(y)
             if len(source) <= size and not part_of_larger:  # the one batch of every epoch
@@ -225,9 +243,16 @@ class Batches:
     def __len__(self) -> int:
         return -(-len(self.source) // self.size)
 
+    def _resident_bytes(self) -> int:
+        """Of all hops, of what is read at a time, and of a batch in float32 beside the next one."""
+        rows, row = len(self.source), self.source.row_bytes
+        beside = 0 if rows <= self.size else 2 * min(rows, self.size) * row
+        return rows * (row + ROW_NUMBERS) + min(rows * row, READ_BYTES) + beside
+
     @property
     def held(self) -> int:
-        return len(self.source) * self.source.row_bytes if self.resident else 0
+        rows = len(self.source)
+        return rows * (self.source.row_bytes + ROW_NUMBERS) if self.resident else rows * ROW_NUMBERS
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All rows once: shuffled by the generator, or in order."""

@@ -12,15 +12,18 @@ from tests.fuzz.tables import tables
 
 @dataclass(frozen=True)
 class Share:
+    """`share`: cases a round; `fixed`: how many of them the tests draw each time."""
+
     family: Family
     share: int
+    fixed: int
 
 
 FAMILIES = {
-    "tables": Share(tables, 9),
-    "folders": Share(folders, 5),
-    "bundles": Share(bundles, 2),
-    "recipes": Share(recipes, 2),
-    "options": Share(options, 2),
-    "studies": Share(studies, 1),
+    "tables": Share(tables, 9, 120),
+    "folders": Share(folders, 5, 40),
+    "bundles": Share(bundles, 2, 20),
+    "recipes": Share(recipes, 2, 20),
+    "options": Share(options, 2, 20),
+    "studies": Share(studies, 1, 4),
 }

@@ -11,8 +11,8 @@ STRANGE_NUMBERS = (
     "18446744073709551616", "0x10", "007", "1_000", "1,5", "\u0661\u0662", "1e5", "+3", " 4 ",
 )  # fmt: skip
 STRANGE_TEXTS = (
-    "", " ", "NA", "null", "None", "a|b", "a,b", 'say "no"', "two\nlines", "tab\there", "\x1b[31mred", "\x00", "true", "-",
-    "na\u00efve", "\u65e5\u672c\u8a9e", "\u202eright to left", "x" * 5000, "../../etc", "=1+1", "%s%n",
+    "", " ", "NA", "null", "None", "a|b", "a,b", 'say "no"', "two\nlines", "tab\there", "\x1b[31mred", "\x00",
+    "true", "-", "na\u00efve", "\u65e5\u672c\u8a9e", "\u202eright to left", "x" * 5000, "../../etc", "=1+1", "%s%n",
 )  # fmt: skip
 
 

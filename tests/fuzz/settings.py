@@ -16,8 +16,8 @@ from tests.fuzz.harness import Case
 from tests.fuzz.mutation import STRANGE_NUMBERS, STRANGE_TEXTS, damage_bytes, strange_json
 
 _STRANGE: list[Any] = [
-    None, True, False, -1, 0, 1, 2, 0.5, -0.5, 1e308, 10**30, float("nan"), float("inf"), "", "x", [], [1], {}, {"a": 1},
-    "1", "os:system", "pydoc:pipepager", "../x", "\x1b[31m", [[[]]], "auto", "none",
+    None, True, False, -1, 0, 1, 2, 0.5, -0.5, 1e308, 10**30, float("nan"), float("inf"), "", "x", [], [1], {},
+    {"a": 1}, "1", "os:system", "pydoc:pipepager", "../x", "\x1b[31m", [[[]]], "auto", "none",
 ]  # fmt: skip
 _SECTIONS = {
     "propagation": ["hops", "r", "also_r", "loops", "scaling", "dtype", "label_hops", "label_r", "folds", "rows"],
@@ -99,8 +99,9 @@ _VALUES = [
     "*", "?",
 ]  # fmt: skip
 _OPTIONS = {
-    "ingest": ["--memory", "--on-bad", "--src", "--dst", "--weight", "--relation", "--id", "--label", "--many-labels", "--split",
-               "--features", "--split-fractions", "--seed", "--dtype", "--join", "--target", "--engine", "--blocks"],
+    "ingest": ["--memory", "--on-bad", "--src", "--dst", "--weight", "--relation", "--id", "--label", "--many-labels",
+               "--split", "--features", "--split-fractions", "--seed", "--dtype", "--join", "--target",
+               "--engine", "--blocks"],
     "propagate": ["--hops", "--label-hops", "--memory", "--threads", "--set", "--recipe", "--label-folds"],
     "train": ["--set", "--seeds", "--memory", "--threads", "--device", "--recipe", "--valid", "--seed"],
     "predict": ["--graph", "--memory", "--threads", "--device", "--rows", "--batch-size", "--trust"],
@@ -164,8 +165,8 @@ def studies(draw: random.Random, folder: Path) -> Case:
 def _tuning(folder: Path) -> list[str]:
     return [
         "tune", str(folder / "graph"), "--out", str(folder / "out.yaml"), "--study", str(folder / "study"),
-        "--space", str(folder / "space.yaml"), "--trials", "2", "--seeds", "1", "--confirm", "1", "--confirm-seeds", "1",
-        "--set", "training.epochs=2",
+        "--space", str(folder / "space.yaml"), "--trials", "2", "--seeds", "1", "--confirm", "1",
+        "--confirm-seeds", "1", "--set", "training.epochs=2",
     ]  # fmt: skip
 
 

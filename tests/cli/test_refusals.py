@@ -136,7 +136,7 @@ def test_damaged_runs(place: Path, call: Call) -> None:
 def test_a_graph_that_is_gone_or_changed(place: Path, call: Call) -> None:
     Path("graph").rename("moved")
     ended = call("predict run --out x.csv")
-    assert ended.code == 2 and "cannot be opened; --graph GRAPH" in ended.err and not Path("x.csv").exists()
+    assert ended.code == 2 and "give one with --graph GRAPH" in ended.err and not Path("x.csv").exists()
     assert call("predict run --graph moved --out x.csv").code == 0
     Graph.from_arrays([[0, 1], [1, 2]], np.eye(4), count=4, name="other").save("graph")
     ended = call("predict run --out y.csv")

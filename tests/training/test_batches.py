@@ -116,7 +116,7 @@ def test_validation_rows_stay_within_the_memory_that_training_rows_leave(
 ) -> None:
     prepared = prepared_in(tmp_path, make_graph())
     assert prepared.valid is not None
-    needs = [len(part) * part.row_bytes for part in (prepared.train, prepared.valid)]
+    needs = [Batches(part, 16, CPU).resident_bytes() for part in (prepared.train, prepared.valid)]
     held: list[bool] = []
     before = Batches.__init__
 

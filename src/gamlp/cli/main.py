@@ -34,6 +34,33 @@ class _Verbs(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:  # before typer, which would end without a word
             _fail("interrupted; run the same command again to go on where it can", 130)
+        except Exception as error:
+            if not _memory_ended(error):
+                raise
+            _fail(_more_memory(self.get_command(ctx, ctx.invoked_subcommand)), 2)
+
+
+# What takes less memory, where a verb has such an option.
+_LESS = {
+    "--memory": "a smaller --memory",
+    "--batch-size": "a smaller --batch-size",
+    "--seeds": "a smaller --set training.batch_size=…",  # a verb that trains
+    "--threads": "fewer --threads",
+    "--processes": "fewer --processes",
+}
+
+
+def _memory_ended(error: Exception) -> bool:
+    from gamlp.io import memory_ended  # only where something went wrong
+
+    return memory_ended(error)
+
+
+def _more_memory(verb: Any) -> str:
+    """One sentence that names what this verb offers."""
+    known = {name for option in getattr(verb, "params", ()) for name in option.opts}
+    *most, last = [less for name, less in _LESS.items() if name in known] or ["the machine more memory"]
+    return f"there is no more memory; give {', '.join(most) + ' or ' if most else ''}{last}."
 
 
 app = typer.Typer(
@@ -84,8 +111,6 @@ def main() -> None:
         app()
     except GamlpError as error:
         _fail(str(error), 2)
-    except MemoryError as error:
-        _fail(f"memory is exhausted ({str(error) or 'no more is given'}); give a smaller --memory.", 2)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)

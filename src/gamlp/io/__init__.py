@@ -24,7 +24,7 @@ from gamlp.io.files import (
 from gamlp.io.locks import LOCK, locked, sole_writer
 
 # How much memory there is, was used, and is kept
-from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory
+from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory, memory_ended
 
 # Threads, and tasks that somebody else runs
 from gamlp.io.parallel import Tasks, Workers, even_ranges, parallel_map, run_here, usable_cores
@@ -82,6 +82,7 @@ __all__ = [
     "load_plugin",
     "locked",
     "map_array",
+    "memory_ended",
     "npy_buffer",
     "npy_header",
     "npy_size",

@@ -225,4 +225,6 @@ def map_array(path: Path) -> np.ndarray[Any, Any]:
     except FileNotFoundError as error:
         raise GamlpError("file is missing", file=path, hint="the folder is incomplete; build it again") from error
     except Exception as error:  # numpy raises nearly anything at a damaged header
-        raise GamlpError(f"not a readable .npy array ({' '.join(str(error).split())[:200]})", file=path) from error
+        message = " ".join(str(error).split())[:200]
+        message = "it holds objects, not numbers" if "pickle" in message else message
+        raise GamlpError(f"not a readable .npy array ({message})", file=path, hint="make it again") from error

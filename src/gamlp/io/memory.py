@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
 import threading
@@ -25,6 +26,38 @@ def available_memory() -> int:
 def anonymous_memory() -> int:
     """RssAnon of this process: memory that no file backs."""
     return _status("RssAnon")
+
+
+# What torch, Arrow, BLAS, the loader of libraries and Python's threads say when no more memory is given.
+_ENDED = (
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "out of memory",
+    "can't start new thread",
+    "failed to map segment",
+    "bad_alloc",
+    "malloc of size",
+    "realloc of size",
+)
+
+
+def memory_ended(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, says that there was no more memory, or no room for a thread.
+
+    >>> memory_ended(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"))
+    True
+    >>> memory_ended(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    False
+    """
+    while error is not None:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return True
+        said = str(error).lower() if isinstance(error, (RuntimeError, OSError, ImportError)) else ""
+        if any(words in said for words in _ENDED):
+            return True
+        error = error.__cause__
+    return False
 
 
 class PeakMemory:

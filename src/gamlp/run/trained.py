@@ -59,7 +59,11 @@ def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Gr
     try:
         graph = open_or_load(place, origin.data_dir, origin.seed, progress)
     except GamlpError as error:
-        raise GamlpError(f"the run's graph '{place}' cannot be opened", file=run.path, hint="--graph GRAPH") from error
+        raise GamlpError(
+            f"the run's graph '{place}' cannot be opened ({str(error).rstrip('.')})",
+            file=run.path,
+            hint="give one with --graph GRAPH",
+        ) from error
     if fingerprint.structure(graph) != store.manifest.structure:
         raise GamlpError(
             f"the run's graph '{place}' has changed since training", file=run.path, hint="predict with --graph GRAPH"

@@ -56,7 +56,7 @@ class LabelledRows(Protocol):
 
 
 class Passes(Protocol):
-    """What gives the batches of an epoch. `held` are the bytes it keeps in memory between epochs."""
+    """What gives the batches of an epoch. `held` are the bytes it keeps in memory while others do their work."""
 
     target: Tensor
     device: torch.device
@@ -231,7 +231,7 @@ class Batches:
         self.device = device
         self.target = target_tensor(source.targets)
         budget = available_memory() // 2 if memory is None else memory
-        self.resident = self._resident_bytes() <= budget
+        self.resident = self.resident_bytes() <= budget
         if self.resident:
             x, y = source.gathered()
             self._x = torch.from_numpy(x)
@@ -243,16 +243,19 @@ class Batches:
     def __len__(self) -> int:
         return -(-len(self.source) // self.size)
 
-    def _resident_bytes(self) -> int:
-        """Of all hops, of what is read at a time, and of a batch in float32 beside the next one."""
+    def resident_bytes(self) -> int:
+        """What holding all hops takes, with what is read at a time while they are brought in."""
         rows, row = len(self.source), self.source.row_bytes
-        beside = 0 if rows <= self.size else 2 * min(rows, self.size) * row
-        return rows * (row + ROW_NUMBERS) + min(rows * row, READ_BYTES) + beside
+        return rows * row + min(rows * row, READ_BYTES) + self._beside()
+
+    def _beside(self) -> int:
+        """Row numbers, and where there are several batches one in float32 beside the next."""
+        rows, row = len(self.source), self.source.row_bytes
+        return rows * ROW_NUMBERS + (0 if rows <= self.size else 2 * self.size * row)
 
     @property
     def held(self) -> int:
-        rows = len(self.source)
-        return rows * (self.source.row_bytes + ROW_NUMBERS) if self.resident else rows * ROW_NUMBERS
+        return self._beside() + (len(self.source) * self.source.row_bytes if self.resident else 0)
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All rows once: shuffled by the generator, or in order."""

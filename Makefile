@@ -27,6 +27,7 @@ SEED ?= $(shell date +%s)
 
 fuzz: $(VENV)/developer  ## draw new inputs, half of the time for all verbs, half for tests of properties: make fuzz MINUTES=30
 	$(BIN)/python -m tests.fuzz --minutes $$(($(MINUTES) / 2)) --seed $(SEED)
+	GAMLP_DAMAGES=$$((10 * $(MINUTES))) GAMLP_DAMAGE_SEED=$(SEED) $(BIN)/python -m pytest -q tests/test_damage.py
 	@end=$$(($$(date +%s) + 30 * $(MINUTES))); \
 	while [ $$(date +%s) -lt $$end ]; do $(PYTEST) -m hypothesis --hypothesis-profile fuzz || exit 1; done
 

@@ -28,8 +28,13 @@ _lock = threading.Lock()
 def verify(place: Place | Path, crc32: int, *, hint: str, copy: Path | None = None) -> None:
     """Refuse a file whose bytes are not those that were written; `copy` is where it was fetched to."""
     path = copy if copy is not None else Path(str(place))
-    with _lock:  # all cores sum one file; the next waits
-        found = _checksum_of(path)
+    try:
+        with _lock:  # all cores sum one file; the next waits
+            found = _checksum_of(path)
+    except FileNotFoundError as error:
+        raise GamlpError("file is missing", file=place, hint=hint) from error
+    except OSError as error:  # a bad sector, told here: in a map it would end the process
+        raise GamlpError(f"cannot be read ({error.strerror})", file=place, hint=hint) from error
     if found != crc32:
         raise GamlpError("is damaged: its bytes are not those that were written", file=place, hint=hint)
 

@@ -269,4 +269,4 @@ def _case(verb: str, sound: Base, folder: Path, same: bool = True) -> Case:
         return None if not same or VERBS[verb](folder, done) == sound.answers[verb] else f"{verb}: other answers"
 
     out = (folder / "out", folder / "out.csv")
-    return Case(_arguments(verb, folder), check, out, resumable=verb.startswith("train"))
+    return Case(_arguments(verb, folder), check, out, resumable=verb.startswith(("train", "propagate")))

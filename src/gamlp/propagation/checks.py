@@ -1,7 +1,7 @@
-"""A damaged graph file ends in a sentence, never in a read outside an array.
+"""Damaged graph files and values that a storage type cannot hold end in a sentence.
 
 Opening a graph reads its manifest alone, so the first pass over the arrays looks at them: offsets when factors are
-computed, neighbours right before the kernel reads the same range.
+computed, neighbours right before the kernel reads the same range. The kernel counts the values that it could not store.
 """
 
 from __future__ import annotations
@@ -41,3 +41,22 @@ def _ascend(block: Block) -> bool:
         return False
     parts = (offsets[begin : begin + _CHUNK + 1] for begin in range(0, len(offsets) - 1, _CHUNK))
     return all(bool((part[1:] >= part[:-1]).all()) for part in parts)
+
+
+def refuse_lost(lost: int, what: str, dtype: str) -> None:
+    """An error if values were lost on their way into storage; `what` says which, as in "features at hop 2"."""
+    if not lost:
+        return
+    if dtype == "float32":
+        raise GamlpError(
+            f"{lost} values of {what} are not finite, or larger than float32 holds",
+            hint="scale the features (scaling standard, row or l2) or the edge weights",
+        )
+    if dtype == "bfloat16":
+        raise GamlpError(
+            f"{lost} values of {what} are not finite, or larger than bfloat16 holds", hint="use --dtype float32"
+        )
+    raise GamlpError(
+        f"{lost} values of {what} are beyond what float16 holds: it makes them infinite or zero",
+        hint="use --dtype bfloat16 or float32",
+    )

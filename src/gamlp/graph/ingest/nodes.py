@@ -25,7 +25,7 @@ from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import create_array
-from gamlp.kernel import MOST_NODES, FloatName, cannot_hold, store_as, too_large
+from gamlp.kernel import MOST_NODES, FloatName, cannot_hold, not_held, store_as
 from gamlp.progress import Progress
 
 
@@ -135,7 +135,7 @@ class NodesTable:
                 out = reserve(source.width(), dtype)
             good = np.ones(len(values), bool) if nodes.kept is None else nodes.kept[at : at + len(values)]
             stored = store_as(values[good], dtype)
-            wrong = too_large(stored, dtype)
+            wrong = not_held(values[good], stored, dtype)
             if wrong.any():
                 row, feature = (int(found[0]) for found in np.nonzero(wrong))
                 row = int(np.flatnonzero(good)[row])

@@ -98,16 +98,17 @@ struct Lost {
 
     // Those that turn infinite; with `floor`, also those above it that turn to zero.
     template <class S>
-    inline void count(const Floats &v, const Floats *floor) {
+    static inline Words count(const Floats &v, const Floats *floor) {
         Words bits;
         __builtin_memcpy(&bits, &v, sizeof bits);
         bits &= 0x7fffffffu;
-        lanes -= Words(bits >= S::kInfinite);
+        Words found = Words(bits >= S::kInfinite);
         if (S::kZero && floor) {
             Words least;
             __builtin_memcpy(&least, floor, sizeof least);
-            lanes -= Words(bits <= S::kZero) & Words(bits > least);
+            found |= Words(bits <= S::kZero) & Words(bits > least);
         }
+        return found & 1u;
     }
     inline void add_up() {
         for (int i = 0; i < kLanes; ++i) total += lanes[i];
@@ -133,12 +134,12 @@ struct Row {
     }
 };
 
-// sum += the row's entries, one after the other.
+// sum += the row's entries, one after the other. Inlined wherever it stands: called, it keeps its sums in memory (1.1x).
 template <class S, int V, bool Weighted>
 __attribute__((always_inline)) inline void sum_entries(const Hop &h, const Row &row, int64_t column, Floats (&sum)[V]) {
     using Element = typename S::Element;
     const Element *src = static_cast<const Element *>(h.src) + column;
-    auto add = [&](int64_t node, float weight) {
+    auto add = [&](int64_t node, float weight) __attribute__((always_inline)) {
         const Element *values = src + node * h.src_stride;
         for (int v = 0; v < V; ++v) {
             Floats x;
@@ -149,7 +150,7 @@ __attribute__((always_inline)) inline void sum_entries(const Hop &h, const Row &
                 sum[v] += x;
         }
     };
-    auto edges = [&](int64_t from, int64_t to) {
+    auto edges = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
         for (int64_t e = from; e < to; ++e) {
             const int64_t ahead = e + kAhead < h.entries ? e + kAhead : h.entries - 1;
             const char *next = reinterpret_cast<const char *>(src + int64_t(h.neighbours[ahead]) * h.src_stride);
@@ -164,10 +165,31 @@ __attribute__((always_inline)) inline void sum_entries(const Hop &h, const Row &
     edges(row.own, row.last);
 }
 
-// A row of more than kBlock entries: sums of kBlock entries, sums of kBlock of these, and so on. Not inlined, so that
-// its sums in memory take no registers from rows of ordinary length.
+// dst = factor * sum, in the storage type.
+template <class S, int V>
+__attribute__((always_inline)) inline void store_sum(const Floats (&sum)[V], float factor, const float *floor,
+                                                     typename S::Element *dst, Lost &lost) {
+    const Floats least = Floats{} + (floor ? *floor : 0.0f);
+    Words found = {};
+    for (int v = 0; v < V; ++v) {
+        const Floats x = sum[v] * factor;
+        found += Lost::count<S>(x, floor ? &least : nullptr);
+        S::store(dst + v * kLanes, x);
+    }
+    lost.lanes += found;
+}
+
+template <class S, int V>
+__attribute__((always_inline)) inline void begin_sum(const Hop &h, const typename S::Element *dst, Floats (&sum)[V]) {
+    if (h.accumulate)
+        for (int v = 0; v < V; ++v) S::load(dst + v * kLanes, sum[v]);
+}
+
+// A row of more than kBlock entries: sums of kBlock entries, sums of kBlock of these, and so on. Not inlined, and with
+// nothing of the caller's: rows of ordinary length keep their sums in registers.
 template <class S, int V, bool Weighted>
-__attribute__((noinline)) void sum_blocks(const Hop &h, const Row &row, int64_t column, Floats (&sum)[V]) {
+__attribute__((noinline)) void sum_blocks(const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
+                                          typename S::Element *dst, Lost &lost) {
     Floats levels[kLevels][V] = {};  // levels[0]: the sum of blocks since levels[1] was last added to
     const int64_t entries = row.entries();
     int64_t block = 0;
@@ -185,25 +207,20 @@ __attribute__((noinline)) void sum_blocks(const Hop &h, const Row &row, int64_t 
     }
     for (int level = 0; level + 1 < kLevels; ++level)
         for (int v = 0; v < V; ++v) levels[level + 1][v] += levels[level][v];
+    Floats sum[V] = {};
+    begin_sum<S, V>(h, dst, sum);
     for (int v = 0; v < V; ++v) sum[v] += levels[kLevels - 1][v];
+    store_sum<S, V>(sum, factor, floor, dst, lost);
 }
 
 template <class S, int V, bool Weighted>
 inline void sum_tile(const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
                      typename S::Element *dst, Lost &lost) {
+    if (row.entries() > kBlock) return sum_blocks<S, V, Weighted>(h, row, column, factor, floor, dst, lost);
     Floats sum[V] = {};
-    if (h.accumulate)
-        for (int v = 0; v < V; ++v) S::load(dst + v * kLanes, sum[v]);
-    if (row.entries() > kBlock)
-        sum_blocks<S, V, Weighted>(h, row, column, sum);
-    else
-        sum_entries<S, V, Weighted>(h, row, column, sum);
-    const Floats least = Floats{} + (floor ? *floor : 0.0f);
-    for (int v = 0; v < V; ++v) {
-        sum[v] *= factor;
-        lost.count<S>(sum[v], floor ? &least : nullptr);
-        S::store(dst + v * kLanes, sum[v]);
-    }
+    begin_sum<S, V>(h, dst, sum);
+    sum_entries<S, V, Weighted>(h, row, column, sum);
+    store_sum<S, V>(sum, factor, floor, dst, lost);
 }
 
 template <class S, bool Weighted>
@@ -282,7 +299,7 @@ int64_t scale_rows(const Scale &s) {
                 Float32::load(column_floors, c);
                 least *= c;
             }
-            lost.count<Out>(x, floors ? &least : nullptr);
+            lost.lanes += Lost::count<Out>(x, floors ? &least : nullptr);
             Out::store(into, x);
         };
         int64_t column = 0;

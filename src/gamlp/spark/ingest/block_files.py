@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,10 @@ from gamlp.graph import (
     Block,
     FileFacts,
     Labels,
-    Split,
     block_folder,
     features_files,
     nodes_folder,
-    random_split,
+    roles_by_id,
 )
 from gamlp.graph.ingest import too_heavy
 from gamlp.io import Place, npy_header, open_rows, put_rows
@@ -73,8 +72,8 @@ class NodeBlocks:
             files[name] = put_rows(self.graph / name, self._features(table.column("features"), order))
         roles = table.column("role").to_numpy()[order].astype(np.int8)
         put_rows(self.staging / f"roles/{block:05d}.npy", roles)
-        used = self._put_labels(block, table.column("label").combine_chunks().take(pa.array(order)))
-        return {"files": files, "roles": int(np.count_nonzero(roles)), "used": used}
+        used, labelled = self._put_labels(block, table.column("label").combine_chunks().take(pa.array(order)))
+        return {"files": files, "roles": int(np.count_nonzero(roles)), "used": used, "labelled": labelled}
 
     def _features(self, column: Any, order: Array) -> Array:
         assert self.width is not None
@@ -92,10 +91,10 @@ class NodeBlocks:
             at += len(chunk)
         return values
 
-    def _put_labels(self, block: int, column: Any) -> list[int]:
-        """Write codes, places among all labels; returns those that are used."""
+    def _put_labels(self, block: int, column: Any) -> tuple[list[int], int]:
+        """Write codes, places among all labels; returns those that are used, and how many nodes have a label."""
         if self.labels is None:
-            return []
+            return [], 0
         known = pa.array(self.labels, pa.string())
         flat = column.flatten() if self.multi_label else column
         codes = pc.index_in(flat, value_set=known).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
@@ -103,7 +102,7 @@ class NodeBlocks:
         if self.multi_label:
             lengths = pc.list_value_length(column).fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
             put_rows(self.staging / f"lengths/{block:05d}.npy", lengths.astype(np.int32))
-        return [int(code) for code in np.unique(codes[codes >= 0])]
+        return [int(code) for code in np.unique(codes[codes >= 0])], len(column) - column.null_count
 
 
 def _first_offset(chunk: Any) -> int:
@@ -225,20 +224,22 @@ class TargetFiles:
                 stream.write(np.ascontiguousarray(roles).data)
         return {"files": {name: stream.size_and_checksum()}, **found.facts()}
 
-    def write_random_split(self, fractions: Sequence[float], seed: int, stratified: bool) -> dict[str, Any]:
-        """The split that `gamlp ingest` makes of the same labels: in one task, 13 to 30 bytes a node."""
-        count = self.rows.count
-        known: Array = np.empty((count, 1), np.int8) if self.multi_label else np.empty(count, np.int32)
-        for begin, values in self._all():
-            known[begin : begin + len(values)] = values[:, :1] if self.multi_label else values
-        # Nodes with many labels are split as a whole: all that is asked is whether there are labels.
-        made: Split = random_split(Labels(known, ("",) * self.classes), fractions, seed, stratified)
-        del known
+    def write_random_split(
+        self, ids: Callable[[], Iterator[Any]], fractions: Sequence[float], seed: int
+    ) -> dict[str, Any]:
+        """The split that `gamlp ingest` makes of the same labels and ids; `ids` gives batches in the order of rows."""
+        roles: Array = np.zeros(self.rows.count, np.int8)
+        at = 0
+        for batch in ids():
+            roles[at : at + batch.num_rows] = roles_by_id(batch.column(0), fractions, seed)
+            at += batch.num_rows
         found = _Roles(self.classes)
         for begin, values in self._all():
-            found.add(made.roles[begin : begin + len(values)], values)
+            part = roles[begin : begin + len(values)]
+            part[~Labels(values, ()).known()] = 0
+            found.add(part, values)
         name = f"{nodes_folder(self.node_type)}/split.npy"
-        return {"files": {name: put_rows(self.graph / name, made.roles)}, **found.facts()}
+        return {"files": {name: put_rows(self.graph / name, roles)}, **found.facts()}
 
     def _all(self) -> Iterator[tuple[int, Array]]:
         at = 0

@@ -320,7 +320,7 @@ def _read_nodes(
     draw = RandomSplit(options.fractions, options.seed)
     for node_type, table in nodes.items():
         found = table.read(options.dtype, writer.folder / "features.npy")
-        write_nodes(node_type, found, draw, writer, report)
+        write_nodes(node_type, table, found, draw, writer, report)
         ids[node_type], counts[node_type] = IdMap(found.ids), found.count
     return ids, counts
 
@@ -349,6 +349,7 @@ def _read_edges(
         table.spill(ids, partial(entries_of, table), bad, size, progress)
         report.edges_read += table.read
         report.self_loops_dropped += table.loops
+        report.columns += table.uses()
     if not relations.spilled:
         relations.declare(
             DeclaredRelation(ONE_RELATION, next(iter(ids)), next(iter(ids)), relation_ends.directed), tables[0]

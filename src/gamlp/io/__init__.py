@@ -49,6 +49,9 @@ from gamlp.io.row_arrays import (
 # Bytes as people write them
 from gamlp.io.sizes import format_size, parse_size
 
+# Code and addresses that a file names, and a person must name too
+from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
+
 __all__ = [
     "LOCK",
     "DirectReader",
@@ -59,11 +62,14 @@ __all__ = [
     "RowShards",
     "RowSource",
     "Tasks",
+    "Trust",
+    "Untrusted",
     "Workers",
     "anonymous_memory",
     "atomic_file",
     "atomic_folder",
     "available_memory",
+    "check_trusted",
     "checksum",
     "create_array",
     "disk_full_as_error",
@@ -75,6 +81,7 @@ __all__ = [
     "load_plugin",
     "locked",
     "map_array",
+    "names_of",
     "npy_buffer",
     "npy_header",
     "npy_size",

@@ -134,7 +134,7 @@ class ModelSettings(Section):
     initial_residual: float = Field(
         default=0.0, ge=0, le=1, description="share of the first layer in the output MLP's others"
     )
-    beta: float = Field(default=1.0, ge=0, le=1e6, description="weight of the label branch; 0: no labels")
+    beta: float = Field(default=1.0, ge=0, description="weight of the label branch; 0: no labels")
     label_attention: Attention | None = Field(
         default=None, description="how hops of labels are weighed; null: as attention"
     )
@@ -206,8 +206,8 @@ class TrainingSettings(Section):
     )
     batch_size: int = Field(default=10_000, ge=1, le=1 << 40)
     optimizer: Literal["adam", "adamw"] = "adam"
-    learning_rate: float = Field(default=0.01, gt=0, le=1e6)
-    weight_decay: float = Field(default=0.0, ge=0, le=1e6)
+    learning_rate: float = Field(default=0.01, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
     schedule: Literal["constant", "cosine", "linear"] = Field(
         default="constant", description="of the learning rate, over epochs"
     )

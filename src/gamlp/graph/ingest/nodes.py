@@ -15,7 +15,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.folder import GraphWriter
-from gamlp.graph.graph import ROLES, Labels, Split
+from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, shown
 from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureSource
 from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
@@ -23,6 +23,7 @@ from gamlp.graph.ingest.labels import LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
 from gamlp.graph.relations import ONE_TYPE
+from gamlp.graph.schema import Columns
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import create_array
 from gamlp.kernel import MOST_NODES, FloatName, cannot_hold, store_as, too_large
@@ -40,6 +41,10 @@ class NodeNames:
     separator: str | None = None  # of many labels in one text
     left_out: tuple[str, ...] = ()  # columns that are not features, whatever they hold
 
+    def __post_init__(self) -> None:
+        if self.separator == "":
+            raise GamlpError("--many-labels '' separates nothing", hint="give what stands between labels, such as '|'")
+
 
 @dataclass(frozen=True)
 class NodeColumns:
@@ -55,8 +60,17 @@ class NodeColumns:
     def count(self) -> int:
         return len(self.ids)
 
+    def original_ids(self) -> Ids:
+        return Ids(self.count, self.ids)
+
     def make_labels(self, create: Callable[[tuple[int, int]], Array]) -> Labels | None:
         return None if self.labels is None else self.labels.labels(self.kept, create)
+
+
+class Reserve(Protocol):
+    """Room for features, `[count, width]`."""
+
+    def __call__(self, width: int, dtype: FloatName, *, columns: Columns | None) -> Array: ...
 
 
 @dataclass
@@ -121,8 +135,8 @@ class NodesTable:
             role_of = role_of[keeps]
         return NodeColumns(values, labels, role_of, keeps, places.count)
 
-    def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Callable[[int, FloatName], Array]) -> None:
-        """Stream features into the array that `reserve(width, dtype)` gives."""
+    def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Reserve) -> None:
+        """Stream features into the array that `reserve(width, dtype, columns)` gives."""
         source = self.features
         assert source is not None
         again = BadRows("skip") if self.bad.skip else self.bad  # bad rows were counted by the first reading
@@ -132,7 +146,7 @@ class NodesTable:
         for batch in self.table.batches(names, self.size, self.bad.unheard(), self._most_rows()):
             values, _ = source.read(batch, at, again)
             if out is None:
-                out = reserve(source.width(), dtype)
+                out = reserve(source.width(), dtype, columns=source.schema())
             good = np.ones(len(values), bool) if nodes.kept is None else nodes.kept[at : at + len(values)]
             stored = store_as(values[good], dtype)
             wrong = too_large(stored, dtype)
@@ -259,11 +273,10 @@ def _once(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class RandomSplit:
-    """How a split is drawn where the table has none."""
+    """How a split is drawn where the table has none: by a hash of ids."""
 
     fractions: Sequence[float]
     seed: int
-    stratified: bool
 
 
 def write_nodes(
@@ -310,7 +323,7 @@ def _split(draw: RandomSplit, labels: Labels | None, found: NodeColumns, report:
     if given and found.roles is not None:
         split = Split(_roles_with_labels(found.roles, labels, report))
     else:
-        split = random_split(labels, draw.fractions, draw.seed, draw.stratified)
+        split = random_split(labels, found.original_ids(), draw.fractions, draw.seed)
         report.split_made = True
     report.untrained(classes_without_training(labels, split))
     return split

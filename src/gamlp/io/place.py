@@ -211,9 +211,9 @@ class Place:
         system.invalidate_cache()  # others write here too
         try:
             yield system, path
-        except (FileNotFoundError, NotADirectoryError, GamlpError, NotImplementedError):
+        except (FileNotFoundError, NotADirectoryError, GamlpError, NotImplementedError, MemoryError):
             raise
-        except (OSError, ValueError) as error:
+        except Exception as error:  # libraries of stores have errors of their own kinds
             if self.local is not None:
                 raise
             message = " ".join(str(error).split())[:200] or type(error).__name__

@@ -155,6 +155,7 @@ def test_an_address_inside_a_run_is_asked_only_where_it_is_trusted(
     address, asked = server
     gamlp.train("karate", {"training": {"epochs": 2}}, "run")
     about = json.loads(Path("run/run.json").read_text())
+    about.pop("digest")  # whoever changes the file leaves it out
     for kind in ("http", "ftp"):
         url = f"{kind}://{address}/graph"
         about["graph"]["graph"] = url

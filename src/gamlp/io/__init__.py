@@ -46,11 +46,17 @@ from gamlp.io.row_arrays import (
     put_rows,
 )
 
+# JSON that knows its own digest
+from gamlp.io.sealing import digest, sealed, unsealed
+
 # Bytes as people write them
 from gamlp.io.sizes import format_size, parse_size
 
 # Code and addresses that a file names, and a person must name too
 from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
+
+# Files whose bytes are those that were written
+from gamlp.io.verified import verify
 
 __all__ = [
     "LOCK",
@@ -72,6 +78,7 @@ __all__ = [
     "check_trusted",
     "checksum",
     "create_array",
+    "digest",
     "disk_full_as_error",
     "even_ranges",
     "find_plugins",
@@ -95,8 +102,11 @@ __all__ = [
     "run_here",
     "save_array",
     "scratch_folder",
+    "sealed",
     "sole_writer",
+    "unsealed",
     "usable_cores",
+    "verify",
     "write_json",
     "write_text",
 ]

@@ -324,6 +324,7 @@ def write_nodes(
     if split is not None:
         writer.split(split, node_type)
         report.split = {role: int(np.count_nonzero(split.roles == ROLES.index(role))) for role in ROLES[1:]}
+        report.empty_parts(draw.fractions)
     width = 0
     if found.features is not None:
         source = found.features.source

@@ -142,5 +142,6 @@ def test_picked_columns_read_like_an_array_of_them(dtype: str) -> None:
     assert picked.width == 3 and isinstance(picked.values, PickedColumns)
     for rows in (slice(None), slice(2, 5), np.array([6, 0, 0]), np.zeros(0, np.int64)):
         for part in (slice(None), slice(1, 3), slice(0, 0)):
-            assert np.array_equal(picked.read(rows, part), plain.read(rows, part))
+            found = picked.read(rows, part)
+            assert np.array_equal(found, plain.read(rows, part)) and found.flags.c_contiguous
     assert np.array_equal(np.asarray(picked.values), plain.values) and picked.values.nbytes == plain.values.nbytes

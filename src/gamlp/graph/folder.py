@@ -28,7 +28,7 @@ from gamlp.graph.manifest import (
     nodes_folder,
     read_manifest,
 )
-from gamlp.graph.schema import Columns
+from gamlp.graph.schema import FeatureColumns
 from gamlp.io import (
     Place,
     RowShards,
@@ -60,7 +60,7 @@ class GraphWriter:
         self._nodes[node_type] = NodesEntry(count=count)
 
     def features(
-        self, width: int, dtype: FloatName = "float32", node_type: str = "node", columns: Columns | None = None
+        self, width: int, dtype: FloatName = "float32", node_type: str = "node", columns: FeatureColumns | None = None
     ) -> Array:
         """Reserve `[count, width]` and return it mapped for writing (bfloat16 as uint16 bits)."""
         entry = self._nodes[node_type]

@@ -23,7 +23,7 @@ from gamlp.graph.ingest.labels import LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
 from gamlp.graph.relations import ONE_TYPE
-from gamlp.graph.schema import Columns
+from gamlp.graph.schema import FeatureColumns
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import create_array
 from gamlp.kernel import MOST_NODES, FloatName, cannot_hold, store_as, too_large
@@ -66,7 +66,7 @@ class NodeColumns:
 class Reserve(Protocol):
     """Room for features, `[count, width]`."""
 
-    def __call__(self, width: int, dtype: FloatName, *, columns: Columns | None) -> Array: ...
+    def __call__(self, width: int, dtype: FloatName, *, columns: FeatureColumns | None) -> Array: ...
 
 
 @dataclass

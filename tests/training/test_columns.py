@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import FeatureColumn, FeatureColumns, Features, Graph
+from gamlp.graph import FeatureColumn, Features, FeatureSchema, Graph
 from gamlp.propagation import FeatureSignal, LocalPropagator, Plan, Propagator
 from gamlp.run.preparation import hops_for, prepare
 from gamlp.training.bundle import Bundle
@@ -20,10 +20,10 @@ from tests.training import typed_small
 from tests.training.small import ONE_THREAD, RECIPE, WIDTH, make_graph, prepared_in, trained, with_nodes
 
 TEXT = FeatureColumn(name="text", type="list", width=2)
-TRAINED: FeatureColumns = (FeatureColumn(name="age"), TEXT, *(FeatureColumn(name=name) for name in "abc"))
+TRAINED: FeatureSchema = (FeatureColumn(name="age"), TEXT, *(FeatureColumn(name=name) for name in "abc"))
 
 
-def named(graph: Graph, columns: FeatureColumns = TRAINED) -> Graph:
+def named(graph: Graph, columns: FeatureSchema = TRAINED) -> Graph:
     assert graph.nodes.features is not None
     return with_nodes(graph, features=replace(graph.nodes.features, columns=columns))
 

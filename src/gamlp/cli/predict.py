@@ -22,7 +22,6 @@ from gamlp.cli.options.recipe import (
     trust_here,
 )
 from gamlp.cli.show import display
-from gamlp.cli.show.scores import say
 
 
 def register(app: typer.Typer) -> None:
@@ -99,5 +98,5 @@ def _predict(
         display.print_json(about | ({"notes": list(written.notes)} if written.notes else {}))
         return
     for note in written.notes:
-        say(f"note: {note}.")
-    say(f"{out}: {written.rows:,} rows, {written.rows / max(written.seconds, 1e-9):,.0f} rows/s")
+        display.say(f"note: {note}.")
+    display.say(f"{out}: {written.rows:,} rows, {written.rows / max(written.seconds, 1e-9):,.0f} rows/s")

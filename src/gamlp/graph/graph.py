@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.schema import FeatureColumns, PickedColumns
+from gamlp.graph.schema import FeatureSchema, PickedColumns
+from gamlp.graph.unread import reads_when_asked, shape_of
 from gamlp.io import Place
 from gamlp.kernel import FloatName, build_csr
 
@@ -20,6 +21,7 @@ ROLES = ("", "train", "valid", "test")
 UNKNOWN = -1
 
 
+@reads_when_asked("roles")
 @dataclass(frozen=True)
 class Split:
     """Which rows train, validate and test: `roles[n]`, int8, an index into ROLES."""
@@ -52,6 +54,7 @@ class Split:
         return self.rows("test")
 
 
+@reads_when_asked("values")
 @dataclass(frozen=True)
 class Labels:
     """One label a node (`values[n]` int32, -1 unknown) or many (`values[n, c]` int8 0/1, a row of -1 unknown)."""
@@ -61,7 +64,7 @@ class Labels:
 
     @property
     def multi_label(self) -> bool:
-        return self.values.ndim == 2
+        return len(shape_of(self, "values")) == 2
 
     def known(self) -> Array:
         """Boolean mask of labelled nodes."""
@@ -78,6 +81,7 @@ class Labels:
         return hot
 
 
+@reads_when_asked("values")
 @dataclass(frozen=True)
 class Features:
     """`values[n, d]`, float32 or float16; bfloat16 is held as the uint16 of its bits.
@@ -87,11 +91,16 @@ class Features:
 
     values: Array
     dtype: FloatName = "float32"
-    columns: FeatureColumns | None = None
+    columns: FeatureSchema | None = None
 
     @property
     def width(self) -> int:
-        return int(self.values.shape[1])
+        return int(shape_of(self, "values")[1])
+
+    @property
+    def count(self) -> int:
+        """Rows."""
+        return int(shape_of(self, "values")[0])
 
     def read(self, rows: Any, columns: slice = slice(None)) -> Array:
         """Rows (slice or row numbers) as float32."""
@@ -100,12 +109,13 @@ class Features:
             return (values.astype(np.uint32) << 16).view(np.float32)
         return np.asarray(values, np.float32)
 
-    def arranged(self, order: Array, columns: FeatureColumns) -> Features:
+    def arranged(self, order: Array, columns: FeatureSchema) -> Features:
         """The features at these places, in this order; they are picked when rows are read."""
         values: Any = PickedColumns(self.values, order)
         return Features(values, self.dtype, columns)
 
 
+@reads_when_asked("values")
 @dataclass(frozen=True)
 class Ids:
     """A node's original id: the row number itself (`values=None`), an int64 array or Arrow strings, chunked or not."""
@@ -135,6 +145,7 @@ class Nodes:
     split: Split | None = None
 
 
+@reads_when_asked("offsets", "neighbours", "weights")
 @dataclass(frozen=True)
 class Block:
     """CSR of the rows `start <= row < stop`: `neighbours[offsets[i]:offsets[i+1]]` ascending, no self-loops."""
@@ -144,6 +155,14 @@ class Block:
     offsets: Array
     neighbours: Array
     weights: Array | None = None
+
+    @property
+    def entries(self) -> int:
+        return int(shape_of(self, "neighbours")[0])
+
+    @property
+    def weighted(self) -> bool:
+        return self.__dict__["weights"] is not None  # without reading them
 
     @classmethod
     def from_edges(
@@ -171,11 +190,11 @@ class Relation:
     @property
     def entries(self) -> int:
         """Stored entries: an undirected edge counts twice."""
-        return sum(len(block.neighbours) for block in self.blocks)
+        return sum(block.entries for block in self.blocks)
 
     @property
     def weighted(self) -> bool:
-        return any(block.weights is not None for block in self.blocks)
+        return any(block.weighted for block in self.blocks)
 
     @property
     def count(self) -> int:
@@ -275,12 +294,12 @@ class Graph:
         return replace(self, node_types={**self.node_types, **types}, checksums=checksums)
 
     @property
-    def columns(self) -> dict[str, FeatureColumns]:
+    def columns(self) -> dict[str, FeatureSchema]:
         """Names and types of feature columns, of node types that have names."""
         found = ((name, nodes.features) for name, nodes in self.node_types.items())
         return {name: one.columns for name, one in found if one is not None and one.columns is not None}
 
-    def with_arranged(self, node_type: str, order: Array, columns: FeatureColumns) -> Graph:
+    def with_arranged(self, node_type: str, order: Array, columns: FeatureSchema) -> Graph:
         """With some features of a type, in this order: they are picked from the same files."""
         nodes = self.node_types[node_type]
         assert nodes.features is not None
@@ -307,8 +326,8 @@ class Graph:
 
     @classmethod
     def open(cls, folder: str | Path | Place) -> Graph:
-        """Map a graph folder, or one behind any fsspec URL; nothing is read but the manifest."""
-        from gamlp.graph.folder import open_graph
+        """Map a graph folder, or one behind any fsspec URL; an array is verified and read when it is asked for."""
+        from gamlp.graph.opening import open_graph
 
         return open_graph(folder)
 

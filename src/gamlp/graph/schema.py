@@ -27,7 +27,7 @@ class FeatureColumn(BaseModel):
         return "a number" if self.type == "number" else f"a list of {self.width} numbers"
 
 
-FeatureColumns = tuple[FeatureColumn, ...]  # side by side, in the order of the features
+FeatureSchema = tuple[FeatureColumn, ...]  # side by side, in the order of the features
 
 
 def total_width(columns: Iterable[FeatureColumn]) -> int:
@@ -60,7 +60,7 @@ class MatchedColumns:
     changed: tuple[tuple[FeatureColumn, FeatureColumn], ...]
 
 
-def match_columns(found: FeatureColumns, wanted: FeatureColumns) -> MatchedColumns:
+def match_columns(found: FeatureSchema, wanted: FeatureSchema) -> MatchedColumns:
     """By name, whatever their order.
 
     >>> age, income = FeatureColumn(name="age"), FeatureColumn(name="income")

@@ -33,7 +33,17 @@ from gamlp.training import (
     train_seeds,
 )
 
-_OWN = {"hops", "made", "training-hops", "training-graph", "graph", "seeds", "recipe.yaml", "tables.json"}
+_OWN = {
+    "hops",
+    "made",
+    "training-hops",
+    "training-graph",
+    "graph",
+    "seeds",
+    "recipe.yaml",
+    "tables.json",
+    "ingest.json",
+}
 
 
 @dataclass(frozen=True)

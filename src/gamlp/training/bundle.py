@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from gamlp.errors import GamlpError
-from gamlp.graph import ONE_TYPE, FeatureColumn, FeatureColumns, total_width
+from gamlp.graph import ONE_TYPE, FeatureColumn, FeatureSchema, total_width
 from gamlp.models import Part, Shape, build, is_own, labels_used
 from gamlp.propagation import Statistics
 from gamlp.recipe import Recipe
@@ -91,7 +91,7 @@ class Bundle:
     weights: Weights
     report: dict[str, Any] = field(default_factory=dict)
     statistics: dict[str, Statistics] | None = None
-    columns: Mapping[str, FeatureColumns] = field(default_factory=dict)
+    columns: Mapping[str, FeatureSchema] = field(default_factory=dict)
     made_with: str = field(default_factory=lambda: version("gamlp"))
 
     def model(self) -> nn.Module:

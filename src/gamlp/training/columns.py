@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gamlp.errors import GamlpError
-from gamlp.graph import FeatureColumns, Graph, match_columns, name_some
+from gamlp.graph import FeatureSchema, Graph, match_columns, name_some
 from gamlp.training.bundle import Bundle
 
 
@@ -26,7 +26,7 @@ def matched(graph: Graph, bundle: Bundle, *, say_unnamed: bool = True) -> tuple[
     return graph, notes + (found if named or say_unnamed else [])
 
 
-def with_columns(graph: Graph, wanted: Mapping[str, FeatureColumns]) -> tuple[Graph, list[str]]:
+def with_columns(graph: Graph, wanted: Mapping[str, FeatureSchema]) -> tuple[Graph, list[str]]:
     """The graph with features in the order of `wanted` columns, by node type; and what was not compared or left out.
 
     A column that is missing, or that holds something else, is refused.

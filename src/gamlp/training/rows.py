@@ -9,7 +9,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import FeatureColumns
+from gamlp.graph import FeatureSchema
 from gamlp.models import Part, Shape, check_operators, labels_used
 from gamlp.propagation import HopStore, Plan, Statistics
 from gamlp.recipe import Recipe
@@ -30,7 +30,7 @@ class Prepared:
     classes: tuple[str, ...]
     multi_label: bool
     statistics: dict[str, Statistics] | None = None  # of `standard` scaling, by node type
-    columns: Mapping[str, FeatureColumns] = field(default_factory=dict)  # of features, by node type that has names
+    columns: Mapping[str, FeatureSchema] = field(default_factory=dict)  # of features, by node type that has names
     reduced_from: str | None = None  # features of several types that were brought to fewer columns
 
 
@@ -61,7 +61,7 @@ def kept_statistics(store: HopStore) -> dict[str, Statistics] | None:
     return store.manifest.statistics or None
 
 
-def kept_columns(store: HopStore) -> dict[str, FeatureColumns]:
+def kept_columns(store: HopStore) -> dict[str, FeatureSchema]:
     """Names and types of the features' columns, of node types that have names."""
     return {node_type: tuple(columns) for node_type, columns in store.manifest.columns.items()}
 

@@ -14,7 +14,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, View, fingerprint
-from gamlp.io import Place, map_array, put_rows, sole_writer
+from gamlp.io import Place, put_rows, sealed, sole_writer
 from gamlp.propagation.plan import Statistics
 from gamlp.propagation.signals import Signal
 from gamlp.propagation.store.shards import Shard
@@ -27,6 +27,7 @@ from gamlp.propagation.store.store import (
     TargetsEntry,
     ViewEntry,
     read_manifest,
+    verified_array,
 )
 
 PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is there
@@ -104,7 +105,7 @@ class StoreWriter:
             columns={node_type: list(columns) for node_type, columns in self._graph.columns.items()},
             statistics=self.statistics,
         )
-        _put_json(self.place / MANIFEST, manifest.model_dump())
+        _put_json(self.place / MANIFEST, sealed(manifest.model_dump(mode="json")))
         self.tidy()
 
     def _wanted_views(self) -> list[View]:
@@ -156,7 +157,7 @@ class StoreWriter:
         if entry.hops < signal.hops:
             self._refuse_plan(f"{entry.hops} hops of {signal.name} where {signal.hops} are asked for")
         if entry.rows is not None:
-            stored = map_array((self.place / entry.folder / entry.rows.name).local_copy())
+            stored = verified_array(self.place / entry.folder, entry.rows, entry.count)
             if signal.rows is None or not np.isin(signal.rows, stored, assume_unique=True).all():
                 self._refuse_plan(f"{entry.count:,} rows of {signal.name} and lacks some that are asked for")
         return True

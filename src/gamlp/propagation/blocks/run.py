@@ -15,7 +15,7 @@ from gamlp.graph import Graph, View, digest, union_by_tasks
 from gamlp.io import Place, Workers, put_rows, scratch_folder
 from gamlp.progress import Progress, overall
 from gamlp.propagation.blocks.first import Run, SharedFirstValues
-from gamlp.propagation.blocks.hop import BlockPass, Columns, scales_of
+from gamlp.propagation.blocks.hop import TOP, BlockPass, Columns, scales_of
 from gamlp.propagation.blocks.layout import Blocks, Needs, where_seen
 from gamlp.propagation.blocks.shards import ShardWriting, StoredColumns
 from gamlp.propagation.blocks.sizing import small_blocks_together
@@ -93,7 +93,7 @@ class ViewRun:
         if spec.dtype == "float16":
             peaks = self.tasks(moved.largest, range(len(self.blocks)), "largest values")
             scales = {each.name: scales_of([peak[each.name] for peak in peaks]) for each in columns}
-            moved = replace(moved, scales=scales)
+            moved = replace(moved, scales=scales, top=max(peak[TOP] for peak in peaks))
         done = _whole_hops(moved)
         for k in range(done + 1, moved.depth + 1):
             if k == 1:

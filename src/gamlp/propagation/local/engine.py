@@ -90,7 +90,9 @@ class LocalPropagator:
             slabs = run.run()
             for piece in spec.pieces:
                 own: dict[int, Slab] = {k: slabs[piece.name, k] for k in range(1, piece.signal.hops + 1)}
-                sources[piece.signal.name].append(ShardSource(piece, own, run.half_factors(piece)))
+                sources[piece.signal.name].append(
+                    ShardSource(piece, own, run.half_factors(piece), run.column_floors(piece))
+                )
             del slabs, run
         for signal in signals:
             self._assemble(graph, signal, sources.pop(signal.name), diagonal, writer, progress)

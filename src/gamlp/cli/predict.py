@@ -19,7 +19,7 @@ from gamlp.cli.options.recipe import (
     ThreadsOption,
     TrustOption,
     resources_of,
-    trust_here,
+    trusted,
 )
 from gamlp.cli.show import display
 
@@ -85,7 +85,7 @@ def _predict(
 
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
-    trust_here(trust)
+    trust = trusted(trust)
     with display.progress(as_json) as progress, closing(resources.open_engine()):
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
         written = predict(
@@ -94,6 +94,9 @@ def _predict(
         )  # fmt: skip
         assert written is not None
     if as_json:
-        display.print_json({"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3)})
+        about = {"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3)}
+        display.print_json(about | ({"notes": list(written.notes)} if written.notes else {}))
         return
+    for note in written.notes:
+        display.say(f"note: {note}.")
     display.say(f"{out}: {written.rows:,} rows, {written.rows / max(written.seconds, 1e-9):,.0f} rows/s")

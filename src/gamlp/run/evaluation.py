@@ -25,6 +25,7 @@ from gamlp.training import (
     check_store,
     choose_device,
     full_report,
+    matched,
     plan_of,
     rows_of,
     summary,
@@ -39,7 +40,6 @@ def evaluate(
     run: RunFolder,
     graph: Graph | None = None,
     *,
-    trust: str | None = None,
     own: Graph | None = None,
     weights: WeightsByDegree | None = None,
     resources: Resources = LOCAL,
@@ -49,16 +49,16 @@ def evaluate(
 
     Writes the report. `own` is the run's graph and `weights` are its weights over hops, where they are known already.
     """
-    bundles, device = run.bundles(trust), choose_device(resources.device)
+    bundles, device = run.bundles(), choose_device(resources.device)
     if graph is None:
         store, begun = HopStore.open(run.store_path()), time.monotonic()
         observed = Observed(own or _graph_if_found(run, store, progress))
-        report = evaluate_run(run, trust=trust, resources=resources, watching=observed.watch)
+        report = evaluate_run(run, resources=resources, watching=observed.watch)
         run.note_timings(evaluation=time.monotonic() - begun)
         page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
         return {**report, "many": next(iter(bundles.values())).multi_label, "report": str(page)}
     bundle = next(iter(bundles.values()))
-    graph = with_classes(graph, bundle.classes)
+    graph, notes = matched(with_classes(graph, bundle.classes), bundle)
     labels, split = graph.nodes.labels, graph.nodes.split
     known = np.zeros(0, bool) if labels is None else labels.known()
     if not known.any():
@@ -69,7 +69,8 @@ def evaluate(
         observed, part = Observed(graph), "test" if test else "labelled"
         report = evaluate_rows(bundles, store, rows, resources, observed.watch)
         page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device)
-    return {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
+    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
+    return about | ({"notes": notes} if notes else {})
 
 
 def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> Graph | None:
@@ -79,11 +80,9 @@ def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> Grap
         return None  # the report then names nodes by their rows
 
 
-def evaluate_run(
-    run: RunFolder, *, trust: str | None = None, resources: Resources = LOCAL, watching: Watching | None = None
-) -> dict[str, Any]:
+def evaluate_run(run: RunFolder, *, resources: Resources = LOCAL, watching: Watching | None = None) -> dict[str, Any]:
     """Test rows of the run's own graph, read once, for every seed; written into the run."""
-    bundles = run.bundles(trust)
+    bundles = run.bundles()
     store = HopStore.open(run.store_path())
     first = next(iter(bundles.values()))
     check_store(store, without_folds(plan_of(first.recipe)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io import PeakMemory
+from gamlp.io import PeakMemory, Trust, names_of
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
@@ -79,6 +79,7 @@ def train(
     *,
     valid: Source | Graph | str | Path | None = None,
     resume: bool = False,
+    trust: Trust = None,
     resources: Resources = LOCAL,
     observe: Observe | None = None,
     progress: Progress = silent,
@@ -89,6 +90,7 @@ def train(
     recipe: a Recipe, the name of a shipped one, a YAML file or a dict. (default: the dataset's own, or the defaults)
     out: the run folder to write, or with `resume` to go on with.
     valid: another graph to validate on.
+    trust: the model of one's own that the recipe may name, whose code then runs.
     resources: memory, threads, device, processes, and the engine.
     observe: is called with every epoch's numbers.
     progress: is told how far the work is.
@@ -100,7 +102,7 @@ def train(
     ([0], True)
     """
     source, valid = as_source(source), None if valid is None else as_source(valid)
-    recipe, out = Recipe.of(default_recipe(source) if recipe is None else recipe), Path(out)
+    recipe, out = Recipe.of(default_recipe(source) if recipe is None else recipe, trust=trust), Path(out)
     valid_graph = None if valid is None else valid.opened
     recipe, notes = resolve_recipe(source, recipe, valid_graph)
     about = About(
@@ -109,7 +111,10 @@ def train(
         store="hops" if source.store is None else source.store.place.resolved().url,
     )
     choose_device(resources.device)
-    run = RunFolder.create(out, about, recipe, resume=resume) if (out / "run.json").exists() else None
+    # A store's graph is what the store says: nobody has typed it.
+    typed = [one.origin.graph for one in (source, valid) if one is not None and one.origin and one.store is None]
+    trust = (*names_of(trust), *typed)
+    run = RunFolder.create(out, about, recipe, resume=resume, trust=trust) if (out / "run.json").exists() else None
     if run is None:
         _check_free(out)
         _check_makes(source, recipe)
@@ -123,7 +128,7 @@ def train(
                 source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress
             )
         took = time.monotonic() - begun
-        run = run or RunFolder.create(out, about, recipe, resume=resume)
+        run = run or RunFolder.create(out, about, recipe, resume=resume, trust=trust)
         kept = run.timings()
         if not finished and source.store is None:  # an interrupted propagation goes on: its parts add up
             run.note_timings(preparation=kept.get("preparation", 0.0) + took)

@@ -220,6 +220,11 @@ def test_what_was_made_is_found_again_and_made_anew_where_it_is_damaged(
     files[1].write_bytes(before[1][:-1])  # cut off
     completed(graph, wanted, tmp_path)
     assert [file.read_bytes() for file in files] == before
+    flipped = bytearray(before[0])
+    flipped[-9] ^= 1
+    files[0].write_bytes(flipped)
+    completed(graph, wanted, tmp_path)
+    assert [file.read_bytes() for file in files] == before
 
 
 def test_it_works_behind_a_url(tmp_path: Path) -> None:

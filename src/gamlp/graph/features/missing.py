@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Block, Features, Graph, Relation
-from gamlp.io import Place, RowSource, digest, npy_size, open_rows, put_rows
+from gamlp.io import Place, RowSource, digest, npy_size, open_rows, put_rows, sealed, unsealed
 from gamlp.progress import Progress, silent
 from gamlp.recipe import RelationsSettings
 
@@ -31,21 +32,28 @@ class Cache:
         return self.folder / f"{node_type}-{key}.npy"
 
     def found(self, node_type: str, key: str, shape: tuple[int, int]) -> Features | None:
-        """Mapped, if they were made before; a file of another size, shape or type is as good as none."""
+        """Mapped, if they were made before; a file whose bytes are not those that were written is as good as none."""
         place = self.place(node_type, key)
-        if place.size() != npy_size(shape, np.float32):
-            return None
         try:
+            facts = unsealed(self._note(place).read(), required=True)
+            if facts != {"bytes": npy_size(shape, np.float32), "crc32": place.checksum()}:
+                return None
             values = open_rows(place)
             fits = tuple(values.shape) == shape and values.dtype == np.float32
-        except GamlpError:
+        except (FileNotFoundError, ValueError, GamlpError):
             return None
         return Features(values) if fits else None
 
     def keep(self, node_type: str, key: str, values: RowSource) -> Features:
         """Written and mapped."""
-        put_rows(self.place(node_type, key), values)
-        return Features(open_rows(self.place(node_type, key)))
+        place = self.place(node_type, key)
+        size, crc = put_rows(place, values)
+        self._note(place).put(json.dumps(sealed({"bytes": size, "crc32": crc})).encode())
+        return Features(open_rows(place))
+
+    def _note(self, place: Place) -> Place:
+        """Written after the file: its size and checksum."""
+        return Place(f"{place.url}.json")
 
 
 _PIECE = 1 << 30  # bytes of neighbours' columns in memory at a time

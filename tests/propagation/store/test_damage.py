@@ -31,6 +31,27 @@ def test_a_flipped_byte_is_found(tmp_path: Path, which: str) -> None:
     assert HopStore.open(tmp_path / "store").damaged() == [path.relative_to(tmp_path / "store").as_posix()]
 
 
+READS: dict[str, Callable[[HopStore], Any]] = {
+    "features-*/00000.npy": lambda store: store.gather(np.array([1, 30])),
+    "labels-*/00000.npy": lambda store: store.signals["labels"].read(0, 2),
+    "features-*/rows.npy": lambda store: store.gather(np.array([1, 30])),
+    "labels.npy": lambda store: store.labels,
+    "split.npy": lambda store: store.split,
+}
+
+
+@pytest.mark.parametrize("which", READS)
+def test_a_flipped_bit_is_told_when_the_file_is_read(tmp_path: Path, which: str) -> None:
+    ENGINE.propagate(make_graph(), BOTH.model_copy(update={"rows": "split"}), tmp_path / "store")
+    (path,) = (tmp_path / "store").glob(which)
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 4
+    path.write_bytes(content)
+    store = HopStore.open(tmp_path / "store")
+    with pytest.raises(GamlpError, match=f"{path.name}: is damaged: its bytes are not those that were written; remove"):
+        READS[which](store)
+
+
 @pytest.mark.parametrize("which", ["features-*/00000.npy", "labels-*/rows.npy", "labels.npy", "split.npy"])
 @pytest.mark.parametrize("missing", [True, False], ids=["missing", "truncated"])
 def test_a_missing_or_truncated_file_is_refused(tmp_path: Path, which: str, missing: bool) -> None:

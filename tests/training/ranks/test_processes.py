@@ -263,6 +263,16 @@ def test_what_a_person_can_mend_is_told_as_itself_and_not_tried_again(own: Path)
         launch_processes(job.model_copy(update={"recipe": {"model": {"name": "gmlp"}}}), 2, log=own / "0.log")
 
 
+def test_a_damaged_shard_is_told_by_the_rank_that_reads_it(own: Path) -> None:
+    job = job_in(own, make_graph())
+    (shard,) = Path(job.store).glob("features-*/00000.npy")
+    content = bytearray(shard.read_bytes())
+    content[-7] ^= 16
+    shard.write_bytes(content)
+    with pytest.raises(GamlpError, match=r"00000\.npy: is damaged: its bytes are not those that were written"):
+        launch_processes(job, 2, log=own / "0.log")
+
+
 def test_the_code_of_ones_own_model_travels_with_the_job(own: Path) -> None:
     assert sorted(sources_of("my_model:Mine")) == ["my_layers.py", "my_model.py"]
     assert sources_of("gamlp") == sources_of("torch.nn:Linear") == sources_of("json:JSONDecoder") == {}

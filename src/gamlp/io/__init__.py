@@ -20,6 +20,9 @@ from gamlp.io.files import (
     write_text,
 )
 
+# Folders of unfinished work that go with their process
+from gamlp.io.held import temporary_folder, work_folder
+
 # One writer at a time
 from gamlp.io.locks import LOCK, locked, sole_writer
 
@@ -89,7 +92,9 @@ __all__ = [
     "save_array",
     "scratch_folder",
     "sole_writer",
+    "temporary_folder",
     "usable_cores",
+    "work_folder",
     "write_json",
     "write_text",
 ]

@@ -66,8 +66,8 @@ def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, prog
         if before != now:
             raise GamlpError("holds a run on other tables", file=out, hint="choose another --out")
     else:
+        write_json(known, now)  # first: a graph without it would be taken for one of other tables
         tables.ingest(folder, out.name, resources, progress)
-        write_json(known, now)
     return Source(str(folder), Origin(graph="./graph"), Graph.open(folder))
 
 

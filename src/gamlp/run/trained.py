@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
 from gamlp.graph import Graph, digest, fingerprint, rows_by_id
 from gamlp.graph.datasets import open_or_load
+from gamlp.io import Place, work_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.engine import Opened
@@ -71,18 +71,17 @@ def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Gr
 def hops_beside(
     bundle: Bundle, graph: Graph, place: Path, resources: Resources, progress: Progress
 ) -> Iterator[HopStore]:
-    """Hops of another graph for as long as they are needed; an interrupted propagation is gone on with."""
+    """Hops of another graph for as long as they are needed; an interrupted propagation is gone on with.
+
+    Several processes may ask at once: each has a folder of its own.
+    """
     settings = bundle.recipe.model_dump(mode="json")
     key = [fingerprint.structure(graph), graph.name, settings["propagation"], settings["relations"]]
-    folder = place / f".hops-{digest(key)}"
-    try:
-        yield hops_for(bundle, graph, folder, resources, progress)
-    except KeyboardInterrupt:
-        raise
-    except Exception:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
+    with work_folder(place / f".hops-{digest(key)}", keep=True) as own:
+        Place.of(own / "ended").remove()
+        yield hops_for(bundle, graph, own / "hops", resources, progress)
+        # At once: of hops that a kill leaves half-removed, some would be missed by the next one.
+        (own / "hops").rename(own / "ended")
 
 
 def predict(

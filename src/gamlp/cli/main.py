@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import warnings
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -27,13 +29,45 @@ from gamlp.cli import (
 )
 from gamlp.errors import GamlpError
 
+_GO_ON = "run the same command again to go on where it can (train: with --resume)"
+
+
+class _Termination:
+    """SIGTERM (of kill, timeout, a batch system) is answered as Ctrl-C: what is unfinished is removed, or kept to go on.
+
+    `asked` remembers it: a library that is interrupted while it is imported may raise an error of its own instead.
+    """
+
+    asked = False
+
+    def __enter__(self) -> _Termination:
+        self._before = signal.signal(signal.SIGTERM, self._interrupt) if _in_main_thread() else None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _interrupt(self, *_: object) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
 
 class _Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:  # before typer, which would end without a word
-            _fail("interrupted; run the same command again to go on where it can", 130)
+        with _Termination() as termination:
+            try:
+                return super().invoke(ctx)
+            except BaseException as error:
+                if termination.asked:
+                    _fail(f"terminated; {_GO_ON}", 128 + signal.SIGTERM)
+                if isinstance(error, KeyboardInterrupt):  # before typer, which would end without a word
+                    _fail(f"interrupted; {_GO_ON}", 128 + signal.SIGINT)
+                raise
 
 
 app = typer.Typer(

@@ -23,6 +23,7 @@ from gamlp.errors import GamlpError
 
 ALIVE = ".alive"  # in a folder of work: the file whose lock says that somebody is at it
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # what file systems without locks answer
+_GOING = ".going-"  # a folder that is being removed
 _SCRATCH = ".gamlp-work-"
 
 
@@ -86,8 +87,7 @@ def work_folder(base: Path, *, refused: GamlpError | None = None, keep: bool = F
     """
     own, descriptor = _first_free(base, refused, keep)
     try:
-        if not keep:
-            _clear(own)
+        _clear(own, _GOING if keep else "")
         _remove_others(base, own)
         yield own
     except KeyboardInterrupt:
@@ -197,13 +197,15 @@ def _remove_if_dead(own: Path) -> None:
             _leave(own, descriptor)
 
 
-def _clear(own: Path) -> None:
-    """Remove all but the lock. One name at a time: a kill on the way leaves some, never a whole that is less."""
-    for path in sorted(own.iterdir()):
-        if path.name == ALIVE:
+def _clear(own: Path, prefix: str = "") -> None:
+    """Remove all but the lock. A folder gets another name first: a kill on the way leaves nothing that looks whole."""
+    for path in list(own.iterdir()):
+        if path.name == ALIVE or not path.name.startswith(prefix):
             continue
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+            going = path if path.name.startswith(_GOING) else path.with_name(f"{_GOING}{uuid.uuid4().hex[:8]}")
+            path.rename(going)
+            shutil.rmtree(going, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 

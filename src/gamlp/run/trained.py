@@ -10,7 +10,7 @@ from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
 from gamlp.graph import Graph, digest, fingerprint, rows_by_id
 from gamlp.graph.datasets import open_or_load
-from gamlp.io import Place, work_folder
+from gamlp.io import work_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.engine import Opened
@@ -78,10 +78,7 @@ def hops_beside(
     settings = bundle.recipe.model_dump(mode="json")
     key = [fingerprint.structure(graph), graph.name, settings["propagation"], settings["relations"]]
     with work_folder(place / f".hops-{digest(key)}", keep=True) as own:
-        Place.of(own / "ended").remove()
         yield hops_for(bundle, graph, own / "hops", resources, progress)
-        # At once: of hops that a kill leaves half-removed, some would be missed by the next one.
-        (own / "hops").rename(own / "ended")
 
 
 def predict(

@@ -16,7 +16,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
 from gamlp import GamlpError, Graph, NodeClassifier, Recipe
-from gamlp.graph import Split, random_split
+from gamlp.graph import Ids, Split, random_split
 from gamlp.graph.datasets.loading import load
 
 QUICK = {
@@ -176,11 +176,20 @@ def test_many_labels_are_zeros_and_ones(tmp_path: Path) -> None:
 def test_a_graph_without_a_split_is_given_one(digits: Graph) -> None:
     given = parts(digits)
     model = NodeClassifier(QUICK, seed=2).fit(given)
-    expected = random_split(digits.nodes.labels, (0.6, 0.2, 0.2), 2)
+    expected = random_split(digits.nodes.labels, Ids(digits.nodes.count), (0.6, 0.2, 0.2), 2)
     assert np.array_equal(model.split_.roles, expected.roles)
     assert np.array_equal(model.predict(given), model.predict())
     assert model.score(given) == model.score() == pytest.approx((model.predict() == given[2])[expected.test].mean())
     assert np.array_equal(model.predict(given[:2]), model.predict()), "the same nodes, labels not given again"
+
+
+def test_a_split_drawn_by_an_earlier_version_is_not_drawn_again(digits: Graph) -> None:
+    """It would be another one: rows that trained the model would test it."""
+    given = parts(digits)
+    model = NodeClassifier(QUICK, seed=2).fit(given)
+    del model.bundle_.report["python"]["drawn"]["by"]
+    with pytest.raises(GamlpError, match="drawn by an earlier version"):
+        model.score(given)
 
 
 def test_rows_say_what_trains(digits: Graph) -> None:

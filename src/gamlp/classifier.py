@@ -37,7 +37,7 @@ from gamlp.training import (
     with_classes,
 )
 
-FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test of every class, where a graph has no split: as ingest does
+FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test where a graph has no split: as ingest does
 _PYTHON = "python"  # where a bundle's report keeps what only this file asks for
 
 
@@ -92,8 +92,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if train is not None or valid is not None or test is not None:
             graph = with_split(graph, split_of(graph.nodes.count, train=train, valid=valid, test=test))
         elif graph.nodes.split is None and graph.nodes.labels is not None and graph.nodes.features is not None:
-            kept["drawn"] = {"seed": self.seed, "graph": fingerprint.everything(graph)}
-            graph = with_split(graph, random_split(graph.nodes.labels, FRACTIONS, self.seed))
+            kept["drawn"] = {"seed": self.seed, "graph": fingerprint.everything(graph), "by": "id"}
+            graph = with_split(graph, random_split(graph.nodes.labels, graph.nodes.ids, FRACTIONS, self.seed))
         check_trainable(graph)
         assert graph.nodes.labels is not None
         kept["numbers"] = number_type(raw_labels(source, y), graph.nodes.labels.classes)
@@ -224,7 +224,12 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             or drawn["graph"] != fingerprint.everything(graph)
         ):
             return graph
-        return with_split(graph, random_split(labels, FRACTIONS, drawn["seed"]))
+        if drawn.get("by") != "id":  # drawing it now would give other rows, and let training rows test
+            raise GamlpError(
+                "the split of this model was drawn by an earlier version of gamlp, and cannot be drawn again",
+                hint="fit again, or say which rows train: train=...",
+            )
+        return with_split(graph, random_split(labels, graph.nodes.ids, FRACTIONS, drawn["seed"]))
 
     def _same(self, graph: Graph) -> bool:
         nodes, labels = self._own_nodes

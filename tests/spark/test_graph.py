@@ -22,7 +22,7 @@ CASES = {
     "sparse": ({"ids": "sparse", "relations": 2, "lists": True}, {"directed": True, "dtype": "float16"}, "parquet", 4),
     "text": ({"ids": "text", "weighted": True, "lists": True, "multi_label": True}, {"seed": 3}, "parquet", 5),
     "csv of integers": ({"ids": "sparse", "split": True}, {"dtype": "bfloat16"}, "csv", 2),
-    "csv of text": ({"ids": "text"}, {"fractions": (0.5, 0.2, 0.1), "stratified": False, "seed": 9}, "csv", None),
+    "csv of text": ({"ids": "text"}, {"fractions": (0.5, 0.2, 0.1), "seed": 9}, "csv", None),
     "no labels": ({"ids": "text", "labels": False}, {}, "parquet", 50),
     "a split of many labels": ({"ids": "range", "multi_label": True, "split": True}, {}, "parquet", 2),
 }

@@ -103,8 +103,9 @@ def _ingest(
         ),
     ] = None,
     split_fractions: Annotated[str, typer.Option(help="Train, valid, test.", rich_help_panel=_SPLIT)] = "0.6,0.2,0.2",
-    stratified: Annotated[bool, typer.Option(help="Split every class alike.", rich_help_panel=_SPLIT)] = True,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random split.", rich_help_panel=_SPLIT)] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the random split, which an id and the seed decide.", rich_help_panel=_SPLIT)
+    ] = 0,
     engine: EngineOption = "local",
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
@@ -146,7 +147,6 @@ def _ingest(
         dtype=dtype.value,
         on_bad=on_bad.value,
         fractions=_fractions(split_fractions),
-        stratified=stratified,
         seed=seed,
         relation_ends=named.relation_ends(join),
         target=target,

@@ -44,7 +44,7 @@ from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, Rela
 from gamlp.graph.shared_folder import Building, building
 
 # Splits at random
-from gamlp.graph.splits import check_fractions, random_split
+from gamlp.graph.splits import check_fractions, random_split, roles_by_id
 
 # Several relations as one
 from gamlp.graph.union import contained, union_by_tasks, union_graphs
@@ -95,6 +95,7 @@ __all__ = [
     "nodes_folder",
     "open_strings",
     "random_split",
+    "roles_by_id",
     "rows_by_id",
     "split_ids",
     "touches_target",

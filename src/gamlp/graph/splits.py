@@ -1,45 +1,59 @@
-"""Splits at random, by a seed: by fractions or by a number of nodes a class."""
+"""Splits at random, by a seed: by fractions, which stays as it is when rows come and go, or by a number a class."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import ROLES, Labels, Split
+from gamlp.graph.graph import ROLES, Ids, Labels, Split
+from gamlp.graph.id_hash import hash_key, id_hashes
 
 _TRAIN, _VALID, _TEST = (ROLES.index(name) for name in ("train", "valid", "test"))
+_IDS = 1 << 20  # hashed at a time: 8 bytes each
 
 
-def random_split(labels: Labels, fractions: Sequence[float], seed: int, stratified: bool = True) -> Split:
-    """Labelled nodes into train, valid and test by fractions of the whole, or of every class (`stratified`).
+def random_split(labels: Labels, ids: Ids, fractions: Sequence[float], seed: int) -> Split:
+    """Labelled nodes into train, valid and test by fractions; which part a node is in depends on its id and the seed.
 
-    Fractions may add up to less than one: the rest has no role. A class with few nodes trains before it
-    validates or tests. Nodes with many labels have no one class and are split as a whole.
+    So rows that are added, removed or put in another order move no node from one part to another, and a node that has
+    trained a model is never among those that test the next one. Every class has the fractions but for chance: exact
+    ones, or a training node for every class however small, cannot be had without moving nodes.
+    Fractions may add up to less than one: the rest has no role.
     """
     check_fractions(fractions)
-    generator = np.random.default_rng(seed)
     roles = np.zeros(len(labels.values), np.int8)
-    for members in _strata(labels, stratified and not labels.multi_label):
-        members = generator.permutation(members)
-        cuts = np.rint(np.cumsum(fractions) * len(members)).astype(int)
-        if len(members) and fractions[0] > 0:
-            cuts = np.maximum(cuts, 1)  # rounding must not leave a small class without training nodes
-        for role, start, stop in zip((_TRAIN, _VALID, _TEST), [0, *cuts], cuts):
-            roles[members[start:stop]] = role
+    known = labels.known()
+    for begin in range(0, len(roles), _IDS):
+        rows = begin + np.flatnonzero(known[begin : begin + _IDS])
+        roles[rows] = roles_by_id(ids.take(rows), fractions, seed)
     return Split(roles)
 
 
+def roles_by_id(ids: Any, fractions: Sequence[float], seed: int) -> Array:
+    """int8 roles of ids: the hash of an id is a number from 0 to 1, and the fractions cut that line in parts."""
+    numbers = (id_hashes(ids, hash_key(seed, "split")) >> np.uint64(11)) * 2.0**-53
+    cuts = np.cumsum(fractions)
+    if cuts[-1] > 1 - 1e-9:
+        cuts[-1] = 1.0  # rounding must leave no node without a role
+    place = np.searchsorted(cuts, numbers, side="right")
+    return np.asarray([_TRAIN, _VALID, _TEST, 0], np.int8)[place]
+
+
 def per_class_split(labels: Labels, train: int, valid: int, seed: int) -> Split:
-    """`train` nodes of each class, then `valid` of each, at random; the other labelled nodes test."""
+    """`train` nodes of each class, then `valid` of each, at random; the other labelled nodes test.
+
+    The protocol of benchmarks, whose rows never change: with other rows it is drawn anew.
+    """
     if labels.multi_label:
         raise GamlpError("nodes with many labels cannot be split by class", hint="split by fractions")
     generator = np.random.default_rng(seed)
     roles = np.zeros(len(labels.values), np.int8)
-    for members in _strata(labels, True):
+    for members in _members(labels):
         members = generator.permutation(members)
         roles[members[:train]] = _TRAIN
         roles[members[train : train + valid]] = _VALID
@@ -69,10 +83,9 @@ def classes_without_training(labels: Labels, split: Split) -> list[str]:
     return [name for name, has in zip(labels.classes, seen) if not has]
 
 
-def _strata(labels: Labels, by_class: bool) -> list[Array]:
+def _members(labels: Labels) -> list[Array]:
+    """Rows of every class."""
     known = np.flatnonzero(labels.known())
-    if not by_class:
-        return [known]
     classes = labels.values[known]
     order = np.argsort(classes, kind="stable")
     bounds = np.searchsorted(classes[order], np.arange(len(labels.classes) + 1))

@@ -256,7 +256,6 @@ class IngestOptions:
     dtype: FloatName = "float32"
     on_bad: OnBad = "stop"
     fractions: Sequence[float] = (0.6, 0.2, 0.2)
-    stratified: bool = True
     seed: int = 0
     name: str | None = None  # None: that of the folder
     relation_ends: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -318,7 +317,7 @@ def _read_nodes(
     """Rows by id and the number of nodes, type by type."""
     ids: dict[str, IdMap] = {}
     counts: dict[str, int] = {}
-    draw = RandomSplit(options.fractions, options.seed, options.stratified)
+    draw = RandomSplit(options.fractions, options.seed)
     for node_type, table in nodes.items():
         found = table.read_columns()
         write_nodes(node_type, table, found, options.dtype, draw, writer, report)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.folder import GraphWriter
-from gamlp.graph.graph import ROLES, Labels, Split
+from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, shown
 from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureSource
 from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
@@ -54,6 +54,9 @@ class NodeColumns:
     @property
     def count(self) -> int:
         return len(self.ids)
+
+    def original_ids(self) -> Ids:
+        return Ids(self.count, self.ids)
 
     def make_labels(self, create: Callable[[tuple[int, int]], Array]) -> Labels | None:
         return None if self.labels is None else self.labels.labels(self.kept, create)
@@ -259,11 +262,10 @@ def _once(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class RandomSplit:
-    """How a split is drawn where the table has none."""
+    """How a split is drawn where the table has none: by a hash of ids."""
 
     fractions: Sequence[float]
     seed: int
-    stratified: bool
 
 
 def write_nodes(
@@ -310,7 +312,7 @@ def _split(draw: RandomSplit, labels: Labels | None, found: NodeColumns, report:
     if given and found.roles is not None:
         split = Split(_roles_with_labels(found.roles, labels, report))
     else:
-        split = random_split(labels, draw.fractions, draw.seed, draw.stratified)
+        split = random_split(labels, found.original_ids(), draw.fractions, draw.seed)
         report.split_made = True
     report.untrained(classes_without_training(labels, split))
     return split

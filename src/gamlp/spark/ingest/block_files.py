@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,10 @@ from gamlp.graph import (
     Block,
     FileFacts,
     Labels,
-    Split,
     block_folder,
     features_files,
     nodes_folder,
-    random_split,
+    roles_by_id,
 )
 from gamlp.graph.ingest import too_heavy
 from gamlp.io import Place, npy_header, open_rows, put_rows
@@ -225,20 +224,22 @@ class TargetFiles:
                 stream.write(np.ascontiguousarray(roles).data)
         return {"files": {name: stream.size_and_checksum()}, **found.facts()}
 
-    def write_random_split(self, fractions: Sequence[float], seed: int, stratified: bool) -> dict[str, Any]:
-        """The split that `gamlp ingest` makes of the same labels: in one task, 13 to 30 bytes a node."""
-        count = self.rows.count
-        known: Array = np.empty((count, 1), np.int8) if self.multi_label else np.empty(count, np.int32)
-        for begin, values in self._all():
-            known[begin : begin + len(values)] = values[:, :1] if self.multi_label else values
-        # Nodes with many labels are split as a whole: all that is asked is whether there are labels.
-        made: Split = random_split(Labels(known, ("",) * self.classes), fractions, seed, stratified)
-        del known
+    def write_random_split(
+        self, ids: Callable[[], Iterator[Any]], fractions: Sequence[float], seed: int
+    ) -> dict[str, Any]:
+        """The split that `gamlp ingest` makes of the same labels and ids; `ids` gives batches in the order of rows."""
+        roles: Array = np.zeros(self.rows.count, np.int8)
+        at = 0
+        for batch in ids():
+            roles[at : at + batch.num_rows] = roles_by_id(batch.column(0), fractions, seed)
+            at += batch.num_rows
         found = _Roles(self.classes)
         for begin, values in self._all():
-            found.add(made.roles[begin : begin + len(values)], values)
+            part = roles[begin : begin + len(values)]
+            part[~Labels(values, ()).known()] = 0
+            found.add(part, values)
         name = f"{nodes_folder(self.node_type)}/split.npy"
-        return {"files": {name: put_rows(self.graph / name, made.roles)}, **found.facts()}
+        return {"files": {name: put_rows(self.graph / name, roles)}, **found.facts()}
 
     def _all(self) -> Iterator[tuple[int, Array]]:
         at = 0

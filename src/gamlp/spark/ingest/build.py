@@ -105,8 +105,8 @@ class NodeBuild:
             works.append(made.write_labels)
         if given or classes:
             entry.split = True
-            draw = tuple(self.draw.fractions), self.draw.seed, self.draw.stratified
-            works.append(made.write_given_split if given else partial(made.write_random_split, *draw))
+            draw = partial(made.write_random_split, ids.batches, tuple(self.draw.fractions), self.draw.seed)
+            works.append(made.write_given_split if given else draw)
             report.split_made = not given
         for result in run_tasks(self.spark, lambda number: works[number](), range(len(works)), "labels", self.progress):
             files |= result["files"]
@@ -137,8 +137,8 @@ def spark_graph(
 
     Rows are numbered by ascending id, integers by value and strings by their UTF-8 bytes, so that the result does
     not depend on how Spark partitions. Of several nodes with one id (`on_bad="skip"`) the one with the smallest
-    content stays; weights of a repeated edge add up from the smallest. A random split is made in one task over the
-    labels, and is that of `gamlp ingest`. `blocks`: of rows; without it edges are counted first, to choose how many.
+    content stays; weights of a repeated edge add up from the smallest. A random split goes by a hash of ids, and is
+    that of `gamlp ingest`. `blocks`: of rows; without it edges are counted first, to choose how many.
     """
     began = time.monotonic()
     options = options or IngestOptions()
@@ -182,7 +182,7 @@ class _Build:
             for node_type, one in types.items()
         }
         report = IngestReport(str(out), 0, target=target)
-        draw = RandomSplit(options.fractions, options.seed, options.stratified)
+        draw = RandomSplit(options.fractions, options.seed)
 
         def rows(node_type: str, count: int, width: int | None) -> RowBlocks:
             return self._rows(count, width, lambda: self._entries(node_type, tables, relation_ends))

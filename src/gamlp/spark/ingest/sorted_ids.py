@@ -58,7 +58,7 @@ class SortedIds:
         """Whether a node is called so; all files are looked through."""
         if self.is_range:
             return text.isascii() and text.isdigit() and int(text) < self.count and str(int(text)) == text
-        texts = (batch.column(0).cast(pa.string()) for batch in self._batches())
+        texts = (batch.column(0).cast(pa.string()) for batch in self.batches())
         return any(pc.any(pc.equal(some, text)).as_py() for some in texts)
 
     def write(self, graph: Place, kind_of_nodes: str = ONE_TYPE) -> dict[str, Any]:
@@ -68,16 +68,17 @@ class SortedIds:
         with (graph / name).writing() as stream:
             if self.integers:
                 stream.write(npy_header((self.count,), np.int64))
-                for batch in self._batches():
+                for batch in self.batches():
                     stream.write(np.ascontiguousarray(batch.column(0).to_numpy()).data)
             else:
                 sink = pa.PythonFile(stream, mode="w")
                 with pa.ipc.new_file(sink, pa.schema([("id", kind)])) as writer:
-                    for batch in self._batches():
+                    for batch in self.batches():
                         writer.write_batch(pa.RecordBatch.from_arrays([batch.column(0).cast(kind)], names=["id"]))
         return {"files": {name: stream.size_and_checksum()}}
 
-    def _batches(self) -> Iterator[Any]:
+    def batches(self) -> Iterator[Any]:
+        """Ids in the order of rows, each batch a column."""
         for name in self.names:
             yield from _read(self.folder / name)
 

@@ -33,7 +33,7 @@ _GO_ON = "run the same command again to go on where it can (train: with --resume
 
 
 class _Termination:
-    """SIGTERM (of kill, timeout, a batch system) is answered as Ctrl-C: what is unfinished is removed, or kept to go on.
+    """SIGTERM (of kill, timeout, a batch system) is answered as Ctrl-C: what is unfinished is removed or kept.
 
     `asked` remembers it: a library that is interrupted while it is imported may raise an error of its own instead.
     """

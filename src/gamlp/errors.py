@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+_JOINERS = "\u200c\u200d"  # within words of some scripts
+
+
+def printable(text: str) -> str:
+    r"""Text for people to read: what would move a cursor, start a line or turn the direction of letters is escaped.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in _JOINERS else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
 
 class GamlpError(Exception):
     """A problem a user can mend, told in one sentence.
@@ -34,7 +51,7 @@ class GamlpError(Exception):
             where.append(f"column {self.column}")
         prefix = f"{', '.join(where)}: " if where else ""
         suffix = f"; {self.hint}" if self.hint else ""
-        return f"{prefix}{self.problem}{suffix}".rstrip(".") + "."
+        return printable(f"{prefix}{self.problem}{suffix}").rstrip(".") + "."
 
 
 class MissingExtra(GamlpError):

@@ -269,3 +269,21 @@ def test_a_closed_pipe_ends_quietly(place: Path) -> None:
     ran = subprocess.run(["bash", "-c", script], cwd=place, capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in ran.stderr and ran.stderr.count("\n") <= 1
     assert time.monotonic() - begun < 120
+
+
+def test_every_verb_with_threads_refuses_more_than_a_machine_has(tmp_path: Path) -> None:
+    from typer.main import get_command
+
+    from gamlp.cli.main import app
+
+    def verbs(command: Any, *names: str) -> Any:
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from verbs(inner, *names, name)
+        if any("--threads" in option.opts for option in command.params):
+            yield names
+
+    found = list(verbs(get_command(app)))
+    assert {("run",), ("train",), ("tune",), ("predict",), ("bench", "run")} <= set(found)
+    for names in found:
+        ran = gamlp(*names, "x", "--threads", "100000000000000000000000", folder=tmp_path)
+        assert ran.returncode == 2 and "equal to 1024" in ran.stderr, (names, ran.stderr)

@@ -48,3 +48,13 @@ def test_notes_are_passed_on_and_may_be_left_out() -> None:
     tell("train", 1, 3, "epochs", NOTE)
     assert told == [("hop 1", 5, 5, "entries", ""), ("all hops", 5, 10, "entries", ""), ("train", 1, 3, "epochs", NOTE)]
     silent("train", 1, note=NOTE)
+
+
+def test_what_a_table_of_a_stranger_holds_is_no_command_of_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    display.table("na\x1bme[/]", "[red]", rows=[("[/b]\x1b[2J", 1), ("[bold]a\nb", 2)])
+    display.say("first\nse\x1bcond [/b]")
+    display.warn("th\x07ird\nline")
+    shown = capsys.readouterr()
+    for text in ("na\\x1bme[/]", "[red]", "[/b]\\x1b[2J", "[bold]a\\nb", "first\nse\\x1bcond [/b]\n"):
+        assert text in shown.out
+    assert "th\\x07ird" in shown.err and "\x07" not in shown.err and "\x1b" not in shown.out + shown.err

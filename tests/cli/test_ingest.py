@@ -35,6 +35,21 @@ def test_builds_a_graph_and_shows_counts(gamlp, tmp_path):
     assert Graph.open(tmp_path / "graph").nodes.features.width == 2
 
 
+def test_labels_are_not_separated_by_nothing(gamlp, tmp_path):
+    done = gamlp("--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "graph", "--many-labels", "")
+    assert done.returncode == 2 and not (tmp_path / "graph").exists()
+    assert done.stderr == "gamlp: --many-labels '' separates nothing; give what stands between labels, such as '|'.\n"
+
+
+def test_control_characters_of_ids_and_columns_are_shown_escaped(gamlp, tmp_path):
+    (tmp_path / "edges.csv").write_text("src,dst\na,\x1b[2Jb\n")
+    done = gamlp("--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "graph")
+    assert done.stderr == "gamlp: edges.csv, row 1, column dst: node '\\x1b[2Jb' is not in the node table.\n"
+    (tmp_path / "edges.csv").write_text('src,"d\x07\nst"\na,b\n')
+    done = gamlp("--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "graph")
+    assert done.stderr == "gamlp: edges.csv: no column 'dst'; there are: src, d\\x07\\nst.\n"
+
+
 def test_json(gamlp, tmp_path):
     (tmp_path / "edges.csv").write_text("from,to,times\na,b,1\nb,q,1\n")
     done = gamlp(

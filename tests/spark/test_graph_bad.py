@@ -35,6 +35,9 @@ def build(spark, folder, nodes=NODES, edges=EDGES, blocks=None, **options):
         (NODES, "src,dst\n1,2\n3,7\n", "edges.csv, column dst: edge 3 → 7: node '7' is not in the node table."),
         (NODES, "src,dst,weight\n1,2,3e38\n2,1,3e38\n", "column weight: the weights of an edge add up to more than"),
         ("id,x\n", EDGES, "nodes.csv: no nodes: the table has no rows."),
+        (NODES, 'src,dst,c\n1,2,"a\n7,9,b"\n', "edges.csv: a quote is not closed in its line, and Spark reads"),
+        (NODES, "src,dst\n1,0x2\n", "edges.csv, column dst: edge 1 → 0x2: node '0x2' is not in the node table."),
+        (NODES, "src,dst\n-0,2\n", "edges.csv, column src: edge -0 → 2: node '-0' is not in the node table."),
     ],
 )
 def test_bad_tables(spark, tmp_path, nodes, edges, sentence):
@@ -101,6 +104,12 @@ def test_what_is_there_is_left_alone(spark, tmp_path):
         build(spark, tmp_path)
     assert (tmp_path / "new" / "graph" / "mine").read_text() == "precious"
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["graph"]
+
+
+def test_text_that_is_not_utf8(spark, tmp_path):
+    (tmp_path / "n.csv").write_bytes(b'id,label\n1,"caf""e"\n2,caf\xe9\n')
+    with pytest.raises(GamlpError, match=r"n.csv: text that is not UTF-8: 2,caf.; save the table as UTF-8"):
+        read_table(spark, tmp_path / "n.csv")
 
 
 def test_formats_that_spark_reads(spark, tmp_path):

@@ -10,7 +10,6 @@ import typer
 
 from gamlp.cli.options.recipe import DataDirOption, DeviceOption, JsonOption, MemoryOption, ThreadsOption, resources_of
 from gamlp.cli.show import display
-from gamlp.cli.show.scores import say, warn
 
 if TYPE_CHECKING:
     from gamlp.bench import PaperTable, Work
@@ -98,7 +97,7 @@ def _run(
         )  # fmt: skip
         refused = measure_table(table, place, jobs)
     for what, reason in refused.items():
-        warn(f"{what}: {reason.rstrip('.')}")
+        display.warn(f"{what}: {reason.rstrip('.')}")
     _write(table, place, out, as_json)
 
 
@@ -128,11 +127,11 @@ def _summary(
 
     page = as_summary(Work(work, data_dir))
     if out is None:
-        say(page)
+        display.say(page)
         return
     out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, page)
-    say(f"{out} is written")
+    display.say(f"{out} is written")
 
 
 def _methods(as_json: JsonOption = False) -> None:
@@ -159,7 +158,7 @@ def _write(table: PaperTable, work: Work, out: Path | None, as_json: bool) -> No
     if as_json:
         display.print_json({"table": table.name, "files": [str(path) for path in written.files], **written.content})
         return
-    say(written.page)
+    display.say(written.page)
     if not written.measured:
-        say(f"Nothing of it has been measured: gamlp bench run {table.name}, with its datasets at hand.")
-    say(f"\n{folder}: {', '.join(path.name for path in written.files)}")
+        display.say(f"Nothing of it has been measured: gamlp bench run {table.name}, with its datasets at hand.")
+    display.say(f"\n{folder}: {', '.join(path.name for path in written.files)}")

@@ -81,4 +81,4 @@ def _list(found: list[Any], as_json: bool) -> None:
     display.table("name", "nodes", "edges", "feats", "classes", "source", "files", rows=rows)
     for one in found:
         if one.missing:
-            display.console.print(f"{one.dataset.name} is {one.status}", soft_wrap=True)
+            display.say(f"{one.dataset.name} is {one.status}")

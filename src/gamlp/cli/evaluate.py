@@ -19,7 +19,7 @@ from gamlp.cli.options.recipe import (
     trust_here,
 )
 from gamlp.cli.show import display
-from gamlp.cli.show.scores import say, show_scores
+from gamlp.cli.show.scores import show_scores
 
 
 def register(app: typer.Typer) -> None:
@@ -72,5 +72,5 @@ def _evaluate(
     parts = {"validation": report["valid"]} if report.get("valid") else {}
     show_scores(parts | {part: report}, report["many"], len(report["seeds"]))
     where = f"of graph '{report['graph']}'" if graph is not None else f"; written to {opened.evaluation_path}"
-    say(f"{report['rows']:,} {part} rows {where}".replace(" ;", ";"))
-    say(f"{report['report']}: scores, curves, mistakes and weights to look at in a browser")
+    display.say(f"{report['rows']:,} {part} rows {where}".replace(" ;", ";"))
+    display.say(f"{report['report']}: scores, curves, mistakes and weights to look at in a browser")

@@ -19,7 +19,8 @@ from gamlp.cli.options.recipe import (
     trust_here,
 )
 from gamlp.cli.show import display
-from gamlp.cli.show.scores import say, show_next, show_weights
+from gamlp.cli.show.scores import show_next, show_weights
+from gamlp.errors import printable
 
 if TYPE_CHECKING:
     from gamlp.explanation import Explanation, NodeExplanation, SubsetShares, WeightsByClass
@@ -99,7 +100,7 @@ def _explain(
         return
     _show(found, run)
     for path in files:
-        say(f"\n{path}: written")
+        display.say(f"\n{path}: written")
 
 
 def _show(found: Explanation, place: Path) -> None:
@@ -112,9 +113,11 @@ def _show(found: Explanation, place: Path) -> None:
     for node in found.nodes[:_MOST_NODES]:
         _show_node(node)
     if len(found.nodes) > _MOST_NODES:
-        say(f"\nand {len(found.nodes) - _MOST_NODES:,} more nodes: all of them are in --out FILE.json or FILE.csv")
+        display.say(
+            f"\nand {len(found.nodes) - _MOST_NODES:,} more nodes: all of them are in --out FILE.json or FILE.csv"
+        )
     for note in found.notes:
-        say(f"\nnote: {note}.")
+        display.say(f"\nnote: {note}.")
     if not found.nodes:
         show_next(["gamlp", "explain", str(place), "--nodes", "ID,ID"])
 
@@ -126,10 +129,10 @@ def _show_subsets(shares: SubsetShares) -> None:
             continue
         ordered = sorted(found, key=lambda name: -sum(found[name]))[:_MOST_SUBSETS]
         rows = [(_cell(name.replace("+", " + ")), *(f"{share:.2f}" for share in found[name])) for name in ordered]
-        say(f"\nShare of each subset of relations in every hop of {signal}")
+        display.say(f"\nShare of each subset of relations in every hop of {signal}")
         display.table("relations", *(f"hop {hop}" for hop in range(len(rows[0]) - 1)), rows=rows)
         if len(ordered) < len(found):
-            say(f"the {len(ordered)} strongest of {len(found)}; all of them are in --out FILE.json")
+            display.say(f"the {len(ordered)} strongest of {len(found)}; all of them are in --out FILE.json")
 
 
 def _show_classes(weights: WeightsByClass) -> None:
@@ -143,19 +146,18 @@ def _show_classes(weights: WeightsByClass) -> None:
         rows = [
             (_cell(part.name), part.rows, *(f"{weight:.2f}" for _, weight in row)) for part, row in zip(shown, columns)
         ]
-        say(f"\nMean weight of each hop of {name}, by {weights.by} class")
+        display.say(f"\nMean weight of each hop of {name}, by {weights.by} class")
         display.table("class", "nodes", *(f"hop {hops}" for hops, _ in columns[0]), rows=rows)
     if len(shown) < len(weights.classes):
-        say(f"the {len(shown)} largest of {len(weights.classes)} classes; all of them are in --out FILE.json")
+        display.say(f"the {len(shown)} largest of {len(weights.classes)} classes; all of them are in --out FILE.json")
 
 
 def _show_node(node: NodeExplanation) -> None:
     true = "not known" if node.true is None else " | ".join(node.true) or "none"
     role = f", {node.role} row" if node.role else ""
-    say(
-        f"\nNode {node.id}: predicted {node.predicted.text} ({node.predicted.probability:.2f}), true label {true}; "
-        f"{node.degree:,} neighbours{role}"
-    )
+    predicted = f"{node.predicted.text} ({node.predicted.probability:.2f})"
+    line = f"Node {node.id}: predicted {predicted}, true label {true}; {node.degree:,} neighbours{role}"
+    display.say(f"\n{printable(line)}")
     labels = dict(enumerate(node.label_weights or (), node.first_label_hop))
     columns, rows = ["hop"], []
     alone, weighed = node.hops[0].alone is not None, node.hops[0].weight is not None
@@ -176,7 +178,7 @@ def _show_node(node: NodeExplanation) -> None:
         display.table(*columns, rows=rows)
     if node.without_labels is not None:
         without = node.without_labels
-        say(f"without known labels around it: {without.text} ({without.probability:.2f})")
+        display.say(printable(f"without known labels around it: {without.text} ({without.probability:.2f})"))
     _show_answers(node)
 
 

@@ -86,17 +86,15 @@ def show_store(
         display.print_json(content | ({} if verified is None else {"verified": verified}))
         return
     for note in notes:
-        display.console.print(f"note: {note}.", soft_wrap=True, markup=False)
+        display.say(f"note: {note}.")
     if manifest.views:
         listed = [(" + ".join(view.relation_pairs), ", ".join(view.types)) for view in manifest.views.values()]
         display.table("view: its relations", "node types", rows=listed)
     _show_signals(manifest)
     ended = f" in {seconds:.1f} s" if seconds is not None else ""
     ended += "; every checksum is right" if verified else ""
-    display.console.print(
+    display.say(
         f"{store.folder}: hops of graph '{manifest.graph}', {manifest.nodes:,} nodes, {format_size(size)}{ended}",
-        soft_wrap=True,
-        markup=False,
     )
 
 
@@ -171,6 +169,4 @@ def show_graph(graph: Graph, as_json: bool, verified: bool = False) -> None:
                 *labels, rows=[tuple("" if row[key] is None else row[key] for key in labels) for row in listing]
             )
     ended = "; every checksum is right" if verified else ""
-    display.console.print(
-        f"{graph.folder or 'in memory'}: graph '{graph.name}', {format_size(size)}{ended}", soft_wrap=True, markup=False
-    )
+    display.say(f"{graph.folder or 'in memory'}: graph '{graph.name}', {format_size(size)}{ended}")

@@ -27,7 +27,7 @@ from gamlp.cli import (
     train,
     tune,
 )
-from gamlp.errors import GamlpError
+from gamlp.errors import GamlpError, printable
 
 _GO_ON = "run the same command again to go on where it can (train: with --resume)"
 
@@ -108,7 +108,7 @@ def _about(
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    print(f"gamlp: warning: {message}", file=sys.stderr)  # noqa: T201
+    print(f"gamlp: warning: {printable(str(message))}", file=sys.stderr)  # noqa: T201
 
 
 def main() -> None:
@@ -130,7 +130,7 @@ def main() -> None:
 
 
 def _fail(sentence: str, code: int) -> None:
-    print(f"gamlp: {sentence}", file=sys.stderr)  # noqa: T201
+    print(f"gamlp: {printable(sentence)}", file=sys.stderr)  # noqa: T201
     sys.exit(code)
 
 

@@ -22,7 +22,6 @@ from gamlp.cli.options.recipe import (
     trust_here,
 )
 from gamlp.cli.show import display
-from gamlp.cli.show.scores import say
 
 
 def register(app: typer.Typer) -> None:
@@ -97,4 +96,4 @@ def _predict(
     if as_json:
         display.print_json({"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3)})
         return
-    say(f"{out}: {written.rows:,} rows, {written.rows / max(written.seconds, 1e-9):,.0f} rows/s")
+    display.say(f"{out}: {written.rows:,} rows, {written.rows / max(written.seconds, 1e-9):,.0f} rows/s")

@@ -30,7 +30,7 @@ from gamlp.cli.options.recipe import (
 )
 from gamlp.cli.show import display
 from gamlp.cli.show.peers import show_single
-from gamlp.cli.show.scores import say, show_next, show_scores, show_training, show_weights, warn
+from gamlp.cli.show.scores import show_next, show_scores, show_training, show_weights
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
@@ -175,14 +175,14 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
     parts = {"validation": trained.valid} if trained.valid else {}
     parts |= {"test": outcome.test} if outcome.test else {}
     if parts:
-        say("")
+        display.say("")
         show_scores(parts, next(iter(trained.bundles.values())).multi_label, len(trained.bundles))
     if outcome.weights is not None:
         show_weights(outcome.weights)
-    say(f"\n{place}: bundle.safetensors, recipe.yaml, metrics.jsonl, hops/ (recipe: {name}; {seconds:.1f} s)")
-    say(f"{outcome.report}: scores, curves, mistakes and weights to look at in a browser")
+    display.say(f"\n{place}: bundle.safetensors, recipe.yaml, metrics.jsonl, hops/ (recipe: {name}; {seconds:.1f} s)")
+    display.say(f"{outcome.report}: scores, curves, mistakes and weights to look at in a browser")
     if outcome.predictions is not None:
-        say(f"{outcome.predictions.path}: labels and probabilities of {outcome.predictions.rows:,} nodes")
+        display.say(f"{outcome.predictions.path}: labels and probabilities of {outcome.predictions.rows:,} nodes")
     show_next(
         ["gamlp", "predict", str(place), "--out", "predictions.parquet"],
         ["gamlp", "predict", str(place), "--graph", "ANOTHER_GRAPH", "--out", "predictions.csv"],
@@ -191,7 +191,7 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
 
 def _print(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
     for sentence in outcome.trained.broken:
-        warn(sentence)
+        display.warn(sentence)
     display.print_json(
         {
             "run": str(place),

@@ -26,7 +26,7 @@ from gamlp.cli.options.recipe import (
     resources_of,
 )
 from gamlp.cli.show import display
-from gamlp.cli.show.scores import say, show_next, show_training, warn
+from gamlp.cli.show.scores import show_next, show_training
 
 _TRACKING = "Tracking"
 
@@ -98,7 +98,7 @@ def _train(
     seconds = time.monotonic() - begun
     if as_json:
         for sentence in trained.broken:
-            warn(sentence)
+            display.warn(sentence)
         reports = {seed: bundle.report for seed, bundle in trained.bundles.items()}
         display.print_json(
             {"run": str(out), "recipe": name, "valid": trained.valid, "seeds": reports, "notes": trained.notes}
@@ -106,5 +106,5 @@ def _train(
         )
         return
     show_training(trained)
-    say(f"{out}: bundle.safetensors, recipe.yaml, metrics.jsonl, seeds/ (recipe: {name}; {seconds:.1f} s)")
+    display.say(f"{out}: bundle.safetensors, recipe.yaml, metrics.jsonl, seeds/ (recipe: {name}; {seconds:.1f} s)")
     show_next(["gamlp", "evaluate", str(out)], ["gamlp", "predict", str(out), "--out", "predictions.parquet"])

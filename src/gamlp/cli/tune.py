@@ -148,15 +148,11 @@ def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
         return
     chosen = found.recipe.relations.subsets
     if isinstance(chosen, tuple):
-        display.console.print(
-            f"subsets of relations: {', '.join('+'.join(subset) for subset in chosen)}", markup=False, soft_wrap=True
-        )
+        display.say(f"subsets of relations: {', '.join('+'.join(subset) for subset in chosen)}")
     states = [trial["state"] for trial in found.trials]
-    display.console.print(
+    display.say(
         f"validation {found.text}; "
         f"{states.count('complete')} trials to their end, {states.count('pruned')} given up early\n"
         f"{out}: the recipe; {log}: every trial\n"
         f"train with it: gamlp train GRAPH --recipe {out} --out RUN",
-        markup=False,
-        soft_wrap=True,
     )

@@ -40,6 +40,9 @@ from gamlp.graph.pyg import as_graph
 # Which types a relation joins
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 
+# Names and types of feature columns, and how those of another table are matched
+from gamlp.graph.schema import Columns, FeatureColumn, PickedColumns, match_columns, name_some, total_width
+
 # A folder that several tasks write
 from gamlp.graph.shared_folder import Building, building
 
@@ -61,7 +64,9 @@ __all__ = [
     "Block",
     "BlockEntry",
     "Building",
+    "Columns",
     "DeclaredRelation",
+    "FeatureColumn",
     "Features",
     "FeaturesEntry",
     "FileEntry",
@@ -74,6 +79,7 @@ __all__ = [
     "LabelsEntry",
     "Nodes",
     "NodesEntry",
+    "PickedColumns",
     "Relation",
     "RelationEnds",
     "RelationEntry",
@@ -92,12 +98,15 @@ __all__ = [
     "ids_in_file",
     "induce",
     "induced_by_tasks",
+    "match_columns",
+    "name_some",
     "nodes_folder",
     "open_strings",
     "random_split",
     "roles_by_id",
     "rows_by_id",
     "split_ids",
+    "total_width",
     "touches_target",
     "union_by_tasks",
     "union_graphs",

@@ -42,12 +42,13 @@ def _relation(graph: Graph, name: str) -> list[Any]:
 
 
 def features(graph: Graph, node_type: str | None = None) -> str:
-    """Changes with any feature of a type: the target, unless another is named."""
+    """Changes with any feature of a type, or name of a column: the target, unless another is named."""
     node_type = node_type or graph.target
     values = graph.node_types[node_type].features
     assert values is not None
     files = _files(graph, f"{nodes_folder(node_type)}/features")  # one file, or a folder of shards
-    return digest([values.dtype, values.width, files or _crc(values.values)])
+    names = [] if values.columns is None else [[column.model_dump() for column in values.columns]]
+    return digest([values.dtype, values.width, files or _crc(values.values), *names])
 
 
 def training_labels(graph: Graph) -> str:

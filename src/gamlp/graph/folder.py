@@ -28,6 +28,7 @@ from gamlp.graph.manifest import (
     nodes_folder,
     read_manifest,
 )
+from gamlp.graph.schema import Columns
 from gamlp.io import (
     Place,
     RowShards,
@@ -58,10 +59,12 @@ class GraphWriter:
         (self.folder / nodes_folder(node_type)).mkdir(parents=True)
         self._nodes[node_type] = NodesEntry(count=count)
 
-    def features(self, width: int, dtype: FloatName = "float32", node_type: str = "node") -> Array:
+    def features(
+        self, width: int, dtype: FloatName = "float32", node_type: str = "node", columns: Columns | None = None
+    ) -> Array:
         """Reserve `[count, width]` and return it mapped for writing (bfloat16 as uint16 bits)."""
         entry = self._nodes[node_type]
-        entry.features = FeaturesEntry(width=width, dtype=dtype)
+        entry.features = FeaturesEntry(width=width, dtype=dtype, columns=None if columns is None else list(columns))
         return create_array(self._nodes_file(node_type, "features"), (entry.count, width), NUMPY_DTYPES[dtype])
 
     def reserve_labels(self, multi_label: bool, classes: Sequence[str], node_type: str = "node") -> Array:
@@ -161,7 +164,9 @@ def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
             writer.nodes(nodes.count, node_type)
             writer.ids(nodes.ids.values, node_type)
             if nodes.features is not None:
-                writer.features(nodes.features.width, nodes.features.dtype, node_type)[:] = nodes.features.values
+                features = nodes.features
+                room = writer.features(features.width, features.dtype, node_type, features.columns)
+                room[:] = features.values
             if nodes.labels is not None:
                 writer.labels(nodes.labels, node_type)
             if nodes.split is not None:
@@ -235,17 +240,17 @@ def _open_nodes(folder: Place, node_type: str, entry: NodesEntry) -> Nodes:
 
 def open_features(folder: Place, node_type: str, count: int, entry: FeaturesEntry) -> Features:
     """Features of a node type: one file, mapped; several, or behind a URL, read where they are asked for."""
-    dtype = np.dtype(NUMPY_DTYPES[entry.dtype])
+    dtype, columns = np.dtype(NUMPY_DTYPES[entry.dtype]), None if entry.columns is None else tuple(entry.columns)
     places = [folder / name for name in features_files(node_type, entry.shards)]
     if folder.local is None or entry.shards is not None:
         stops = [count] if entry.shards is None else entry.shards
-        return Features(RowShards(places, stops, (entry.width,), dtype), entry.dtype)  # type: ignore[arg-type]
+        return Features(RowShards(places, stops, (entry.width,), dtype), entry.dtype, columns)  # type: ignore[arg-type]
     values = open_rows(places[0])
     if tuple(values.shape) != (count, entry.width):
         raise GamlpError(f"shape is {values.shape}, not {(count, entry.width)}", file=places[0])
     if values.dtype != dtype:
         raise GamlpError(f"features are {values.dtype}, not {entry.dtype}", file=folder)
-    return Features(values, entry.dtype)
+    return Features(values, entry.dtype, columns)
 
 
 def open_strings(path: Path, count: int) -> Any:

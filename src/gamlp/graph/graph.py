@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.schema import Columns, PickedColumns
 from gamlp.io import Place
 from gamlp.kernel import FloatName, build_csr
 
@@ -79,10 +80,14 @@ class Labels:
 
 @dataclass(frozen=True)
 class Features:
-    """`values[n, d]`, float32 or float16; bfloat16 is held as the uint16 of its bits."""
+    """`values[n, d]`, float32 or float16; bfloat16 is held as the uint16 of its bits.
+
+    `columns` are those of the table that they were read from; None: they have no names.
+    """
 
     values: Array
     dtype: FloatName = "float32"
+    columns: Columns | None = None
 
     @property
     def width(self) -> int:
@@ -94,6 +99,11 @@ class Features:
         if self.dtype == "bfloat16":
             return (values.astype(np.uint32) << 16).view(np.float32)
         return np.asarray(values, np.float32)
+
+    def arranged(self, order: Array, columns: Columns) -> Features:
+        """The features at these places, in this order; they are picked when rows are read."""
+        values: Any = PickedColumns(self.values, order)
+        return Features(values, self.dtype, columns)
 
 
 @dataclass(frozen=True)

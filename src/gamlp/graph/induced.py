@@ -91,7 +91,8 @@ def _write_nodes(writer: GraphWriter, nodes: Nodes, rows: Array, progress: Progr
     else:
         writer.ids(nodes.ids.take(rows), nodes.name)
     if nodes.features is not None:
-        values = writer.features(nodes.features.width, nodes.features.dtype, nodes.name)
+        features = nodes.features
+        values = writer.features(features.width, features.dtype, nodes.name, features.columns)
         for done in _copy(nodes.features.values, rows, values):
             progress("features inside", done, len(rows), "rows")
     if nodes.labels is not None:

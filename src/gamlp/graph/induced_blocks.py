@@ -100,8 +100,10 @@ def induced_by_tasks(graph: Graph, rows: Array, folder: Place, blocks: int, run:
         nodes, relation = graph.nodes, graph.relation
         entry = NodesEntry(count=len(rows), ids="strings" if _are_strings(nodes.ids.values) else "integers")
         if nodes.features is not None:
+            features = nodes.features
+            columns = None if features.columns is None else list(features.columns)
             entry.features = FeaturesEntry(
-                width=nodes.features.width, dtype=nodes.features.dtype, shards=list(bounds[1:])
+                width=features.width, dtype=features.dtype, shards=list(bounds[1:]), columns=columns
             )
         if nodes.labels is not None:
             entry.labels = LabelsEntry(multi_label=nodes.labels.multi_label, classes=list(nodes.labels.classes))

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
+from gamlp.graph.schema import FeatureColumn, repeated_name, total_width
 from gamlp.io import Place
 from gamlp.kernel import FloatName
 
@@ -27,11 +28,24 @@ class _ManifestEntry(BaseModel):
 
 
 class FeaturesEntry(_ManifestEntry):
-    """In one file; with `shards` in several, as Spark writes them: `shards[i]` is the first row after file i."""
+    """In one file; with `shards` in several, as Spark writes them: `shards[i]` is the first row after file i.
+
+    `columns` are those of the table that features were read from; None: they have no names.
+    """
 
     width: NonNegativeInt
     dtype: FloatName
     shards: list[NonNegativeInt] | None = None
+    columns: list[FeatureColumn] | None = None
+
+    @model_validator(mode="after")
+    def _columns_fit(self) -> FeaturesEntry:
+        if self.columns is not None:
+            if (held := total_width(self.columns)) != self.width:
+                raise ValueError(f"columns hold {held} features, not {self.width}")
+            if (twice := repeated_name(self.columns)) is not None:
+                raise ValueError(f"two columns are called '{twice}'")
+        return self
 
 
 class LabelsEntry(_ManifestEntry):

@@ -156,7 +156,7 @@ def test_damaged_arrow_and_invalid_text(build, tmp_path):
     assert sentence.startswith("e.parquet: truncated, damaged or not Parquet (") and "UTF8" in sentence
     (tmp_path / "e.csv").write_bytes(b"src,dst\n1,2\n1,\xff\xfe\n")
     sentence = told(build, tmp_path, INTS, tmp_path / "e.csv")
-    assert sentence.startswith("e.csv, row 2: truncated, damaged or not CSV (") and "UTF8" in sentence
+    assert sentence == "e.csv, row 2, column dst: is not UTF-8 text; save the table as UTF-8."
 
 
 def test_files_that_are_not_tables(build, tmp_path):

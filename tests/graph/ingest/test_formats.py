@@ -155,7 +155,7 @@ def test_storage_rounds_to_nearest(build, dtype):
 def test_ids_that_look_like_integers_stay_what_they_are(build):
     graph, _ = build("id,x\n007,1\n7,2\n", "src,dst\n007,7\n")
     assert graph.nodes.ids.take(np.arange(2)).to_pylist() == ["007", "7"]
-    graph, _ = build("id,x\n1000000000000,1\n-5,2\n", "src,dst\n -5 ,1000000000000\n", out=graph.folder.with_name("g2"))
+    graph, _ = build("id,x\n1000000000000,1\n-5,2\n", "src,dst\n-5,1000000000000\n", out=graph.folder.with_name("g2"))
     assert graph.nodes.ids.take(np.arange(2)).to_pylist() == [10**12, -5]
     assert set(edge_set(graph)) == {(0, 1), (1, 0)}
 

@@ -35,6 +35,7 @@ BlocksOption = Annotated[
     int | None,
     typer.Option(
         min=1,
+        max=1 << 20,
         help="Row blocks, each a task. (default: by memory and cores)",
         rich_help_panel=_SPARK,
         show_default=False,

@@ -77,10 +77,13 @@ MemoryOption = Annotated[
     ),
 ]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="(default: all cores)", rich_help_panel=_MACHINE, show_default=False)
+    int | None, typer.Option(min=1, max=1024, help="(default: all cores)", rich_help_panel=_MACHINE, show_default=False)
 ]
 ProcessesOption = Annotated[
-    int, typer.Option(min=1, help="Processes that train together, each on its share of rows.", rich_help_panel=_MACHINE)
+    int,
+    typer.Option(
+        min=1, max=1024, help="Processes that train together, each on its share of rows.", rich_help_panel=_MACHINE
+    ),
 ]
 DataDirOption = Annotated[
     Path | None,

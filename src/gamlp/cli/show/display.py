@@ -12,7 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
+from gamlp.errors import printable
 from gamlp.progress import Progress as ProgressFunction
 from gamlp.progress import silent
 
@@ -63,6 +65,7 @@ def _bars() -> Iterator[ProgressFunction]:
                 tasks[stage] = bars.add_task(stage, total=total, rate="", note="")
             speed = bars.tasks[tasks[stage]].speed
             rate = f"{_short(speed)} {unit}/s" if speed and unit else ""
+            note = printable(note)
             bars.update(tasks[stage], completed=done, total=total, rate=rate, note=note)
 
         yield show
@@ -87,7 +90,26 @@ def table(*columns: str, rows: list[tuple[Any, ...]], title: str | None = None) 
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) for row in rows)
         # Folded, not cut off: names of relations often differ at their ends alone.
-        shown.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        shown.add_column(_text(column), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+        shown.add_row(*(_text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
     console.print(shown)
+
+
+def say(text: str) -> None:
+    """Lines as they are, however long."""
+    _print_lines(console, text)
+
+
+def warn(text: str) -> None:
+    """A line on stderr."""
+    _print_lines(stderr, f"gamlp: warning: {text}.")
+
+
+def _print_lines(where: Console, text: str) -> None:
+    where.print("\n".join(printable(line) for line in text.split("\n")), soft_wrap=True, markup=False)
+
+
+def _text(cell: str) -> Text:
+    """A cell that is neither markup nor, if it comes from a table of a user's, anything a terminal obeys."""
+    return Text(printable(cell))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gamlp.cli.show import display
-from gamlp.cli.show.scores import say, show_scores
+from gamlp.cli.show.scores import show_scores
 
 if TYPE_CHECKING:
     from gamlp.peers import Single
@@ -38,7 +38,7 @@ def show_single(single: Single, name: str, seconds: float, as_json: bool) -> Non
             f"{best.peak_memory / 2**20:,.0f}", best.parameters,
         )
     ]  # fmt: skip
-    say(f"\nof seed {single.best}, the best by validation:")
+    display.say(f"\nof seed {single.best}, the best by validation:")
     display.table("preparation, s", "training, s", "inference, s", "peak memory, MiB", "parameters", rows=rows)
-    say(f"\n{single.path}: report.html, recipe.yaml, evaluation.json, seeds/ (recipe: {name}; {seconds:.1f} s)")
-    say(f"{single.predictions.path}: labels and probabilities of {single.predictions.rows:,} nodes")
+    display.say(f"\n{single.path}: report.html, recipe.yaml, evaluation.json, seeds/ (recipe: {name}; {seconds:.1f} s)")
+    display.say(f"{single.predictions.path}: labels and probabilities of {single.predictions.rows:,} nodes")

@@ -14,16 +14,6 @@ if TYPE_CHECKING:
 _NAMES = {"macro_f1": "macro-F1", "roc_auc": "ROC-AUC", "loss": "loss"}
 
 
-def say(text: str) -> None:
-    """A line as it is, however long."""
-    display.console.print(text, soft_wrap=True, markup=False)
-
-
-def warn(text: str) -> None:
-    """A line on stderr."""
-    display.stderr.print(f"gamlp: warning: {text}.", soft_wrap=True, markup=False)
-
-
 def score_name(multi_label: bool) -> str:
     return "micro-F1" if multi_label else "accuracy"
 
@@ -55,9 +45,9 @@ def show_training(trained: Trained) -> None:
     bundles = trained.bundles
     multi_label = next(iter(bundles.values())).multi_label
     for note in trained.notes:
-        say(f"note: {note}.")
+        display.say(f"note: {note}.")
     for sentence in trained.broken:
-        warn(sentence)
+        display.warn(sentence)
     rows: list[tuple[Any, ...]] = []
     for seed, bundle in bundles.items():
         report = bundle.report
@@ -69,7 +59,7 @@ def show_training(trained: Trained) -> None:
         rows.append(("mean", spread(mean, "score", len(bundles)), spread(mean, "loss", len(bundles)), "", ""))
     display.table("seed", f"validation {score_name(multi_label)}, %", "loss", "best epoch", "epochs", rows=rows)
     if trained.valid is None:
-        say("no validation rows: the weights of the last epoch are kept.")
+        display.say("no validation rows: the weights of the last epoch are kept.")
 
 
 def show_weights(weights: WeightsByDegree) -> None:
@@ -84,14 +74,14 @@ def show_weights(weights: WeightsByDegree) -> None:
             (part.text, part.rows, *(f"{weight:.2f}" for _, weight in shown))
             for part, shown in zip(weights.ranges, columns)
         ]
-        say(f"\nHow far the model listens: mean weight of each hop of {name}, by number of neighbours")
+        display.say(f"\nHow far the model listens: mean weight of each hop of {name}, by number of neighbours")
         display.table("neighbours", "nodes", *(f"hop {hops}" for hops, _ in columns[0]), rows=rows)
     if weights.sampled:
-        say(f"of {sum(part.rows for part in weights.ranges):,} nodes drawn at random")
+        display.say(f"of {sum(part.rows for part in weights.ranges):,} nodes drawn at random")
 
 
 def show_next(*commands: list[str]) -> None:
     """Commands to copy."""
-    say("\nNext:")
+    display.say("\nNext:")
     for words in commands:
-        say(f"  {shlex.join(words)}")
+        display.say(f"  {shlex.join(words)}")

@@ -30,8 +30,11 @@ from gamlp.graph.ingest.edges import (
     too_heavy,
     too_many_relations,
 )
-from gamlp.graph.ingest.features import ColumnFeatures  # columns of numbers and lists → a matrix
-from gamlp.graph.ingest.ids import IdMap, as_integers, as_text  # original ids ↔ rows
+from gamlp.graph.ingest.features import (
+    ColumnFeatures,  # columns of numbers and lists → a matrix
+    columns_schema,  # their names and types
+)
+from gamlp.graph.ingest.ids import IdMap, as_integers, as_text, id_integers  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
     MOST_CLASSES,
     LabelColumn,  # one label or many from a column
@@ -74,7 +77,9 @@ __all__ = [
     "check_ids",
     "choose",
     "class_numbers",
+    "columns_schema",
     "feature_names",
+    "id_integers",
     "ingest",
     "is_null",
     "numbers",

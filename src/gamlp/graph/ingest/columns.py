@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gamlp.arrays import Array
-from gamlp.errors import GamlpError
+from gamlp.errors import GamlpError, printable
+from gamlp.graph.ingest.csv_files import PassOver
 from gamlp.graph.ingest.tables import TableBatch
 
 OnBad = Literal["stop", "skip"]
@@ -25,13 +26,13 @@ class BadRows:
         self.skip = policy == "skip"
         self.counts: Counter[str] = Counter()
 
-    def ragged(self) -> Callable[[], None] | None:
-        """For `Table.batches`: pass over CSV rows with a wrong number of columns, or stop at them."""
-        return (lambda: self.counts.update(["wrong number of columns"])) if self.skip else None
+    def ragged(self) -> PassOver | None:
+        """For `Table.batches`: pass over CSV rows that are no rows of text of this table, or stop at them."""
+        return (lambda kind: self.counts.update([kind])) if self.skip else None
 
-    def unheard(self) -> Callable[[], None] | None:
+    def unheard(self) -> PassOver | None:
         """The same on a second reading: passed over, not counted again."""
-        return (lambda: None) if self.skip else None
+        return (lambda _: None) if self.skip else None
 
 
 class CheckedRows:
@@ -90,7 +91,7 @@ def numbers(column: Column, kind: pa.DataType) -> tuple[Array, Array]:
     Text is read by Arrow's rules after trimming spaces, value by value only where a whole batch fails.
     """
     if is_text(column):
-        column = _parse(column, kind)
+        column = numbers_of_text(column, kind)
     elif pa.types.is_null(column.type):
         column = pa.array([None] * len(column), kind)
     elif column.type != kind:
@@ -103,7 +104,8 @@ def numbers(column: Column, kind: pa.DataType) -> tuple[Array, Array]:
     return np.asarray(values.to_numpy(zero_copy_only=False)), readable
 
 
-def _parse(column: Column, kind: pa.DataType) -> Column:
+def numbers_of_text(column: Column, kind: pa.DataType) -> Column:
+    """Text as numbers, null where it is none."""
     try:
         return column.cast(kind)
     except pa.ArrowInvalid:
@@ -133,5 +135,5 @@ def _one_by_one(column: Column, kind: pa.DataType) -> Column:
 
 def shown(column: Column, index: int) -> str:
     """A value as an error quotes it."""
-    text = " ".join(str(column[index].as_py()).split())  # one line
+    text = printable(str(column[index].as_py()))
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, numbers, plain, shown
 from gamlp.graph.ingest.tables import TableBatch
+from gamlp.graph.schema import Columns, FeatureColumn
 from gamlp.io import map_array
 
 _HINT = "every node needs a finite number for every feature; name the feature columns with --features"
@@ -27,6 +28,10 @@ class FeatureSource(Protocol):
 
     def width(self) -> int:
         """Number of features of a node; known after the first rows are read."""
+        ...
+
+    def schema(self) -> Columns | None:
+        """The columns by name and type, known as the width is; None: features have no names."""
         ...
 
     def read(self, batch: TableBatch, at: int, bad: BadRows) -> tuple[Array, Array]:
@@ -50,6 +55,9 @@ class ColumnFeatures:
 
     def width(self) -> int:
         return sum(self._widths.get(name, 1) for name in self.columns)
+
+    def schema(self) -> Columns:
+        return columns_schema(self.columns, self._widths)
 
     def read(self, batch: TableBatch, at: int, bad: BadRows) -> tuple[Array, Array]:
         rows = CheckedRows(batch, bad)
@@ -133,6 +141,9 @@ class ArrayFeatures:
     def width(self) -> int:
         return int(self.values.shape[1])
 
+    def schema(self) -> None:
+        return None
+
     def check_count(self, nodes: int) -> None:
         """Refuse an array with more or fewer rows than the node table."""
         if len(self.values) != nodes:
@@ -147,6 +158,16 @@ class ArrayFeatures:
 
     def place(self, batch: TableBatch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
         return self.path, at + row + 1, f"{feature + 1}"
+
+
+def columns_schema(names: Sequence[str], list_widths: Mapping[str, int]) -> Columns:
+    """Columns side by side: lists of known lengths, and numbers."""
+    return tuple(
+        FeatureColumn(name=name, type="list", width=list_widths[name])
+        if name in list_widths
+        else FeatureColumn(name=name)
+        for name in names
+    )
 
 
 def _finite(rows: CheckedRows, name: str, values: Array) -> Array:

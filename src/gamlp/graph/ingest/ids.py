@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gamlp.arrays import Array
-from gamlp.graph.ingest.columns import Column, is_null, is_text, numbers
+from gamlp.graph.ingest.columns import Column, is_null, is_text, numbers, numbers_of_text
 from gamlp.kernel import UNKNOWN_ROW, IdTable, id_table
 
 _SPARSEST = 4  # an array may have this many places an id: 16 bytes, about what a hash table takes
@@ -77,7 +77,7 @@ class IdMap:
         """Rows of ids, int32; UNKNOWN_ROW for an id that no node has."""
         if self._table is not None and self._text:
             return self._table.rows(as_text(column)).astype(np.int32)
-        ids, readable = numbers(column, pa.int64())
+        ids, readable = id_integers(column)
         if self._table is not None:
             return np.where(readable, self._table.rows(ids), UNKNOWN_ROW).astype(np.int32)
         assert self._places is not None
@@ -98,21 +98,37 @@ def is_id(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_large_string(kind) or types.is_null(kind))
 
 
+def id_integers(column: Column) -> tuple[Array, Array]:
+    """(int64, readable): ids as integers. One that is not written plainly (007, -0, +7, 0x10) is none, and is 0."""
+    if not is_text(column):
+        return numbers(column, pa.int64())
+    whole = _whole_integers(column)
+    if whole is None:
+        plainly: Column = pc.match_substring_regex(column, r"^(0|-?[1-9][0-9]{0,18})$")
+        whole = numbers_of_text(pc.if_else(plainly, column, pa.scalar(None, column.type)), pa.int64())
+    readable = ~is_null(whole)
+    return np.asarray(whole.fill_null(0).to_numpy(zero_copy_only=False)), readable
+
+
 def as_integers(column: Column) -> Array | None:
     """int64, or None where an id is not an integer written plainly (007 and +7 are strings)."""
     if is_text(column):
-        try:
-            integers = column.cast(pa.int64())
-        except pa.ArrowInvalid:
-            return None
-        if not integers.cast(pa.large_string()).equals(column):
-            return None
+        integers = _whole_integers(column)
     else:
         try:
             integers = column.cast(pa.int64())
         except pa.ArrowInvalid:  # uint64 beyond int64
             return None
-    return np.asarray(integers.to_numpy(zero_copy_only=False))
+    return None if integers is None else np.asarray(integers.to_numpy(zero_copy_only=False))
+
+
+def _whole_integers(column: Column) -> Column | None:
+    """A column of text that holds nothing but integers written plainly, and nulls."""
+    try:
+        integers = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return integers if integers.cast(pa.large_string()).equals(column) else None
 
 
 def as_text(column: Column) -> Column:

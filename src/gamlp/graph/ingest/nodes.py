@@ -23,6 +23,7 @@ from gamlp.graph.ingest.labels import LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
 from gamlp.graph.relations import ONE_TYPE
+from gamlp.graph.schema import Columns
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import create_array
 from gamlp.kernel import MOST_NODES, FloatName, cannot_hold, store_as, too_large
@@ -39,6 +40,10 @@ class NodeNames:
     features: str | None = None  # columns, comma-separated, or a path to a .npy
     separator: str | None = None  # of many labels in one text
     left_out: tuple[str, ...] = ()  # columns that are not features, whatever they hold
+
+    def __post_init__(self) -> None:
+        if self.separator == "":
+            raise GamlpError("--many-labels '' separates nothing", hint="give what stands between labels, such as '|'")
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,12 @@ class NodeColumns:
 
     def make_labels(self, create: Callable[[tuple[int, int]], Array]) -> Labels | None:
         return None if self.labels is None else self.labels.labels(self.kept, create)
+
+
+class Reserve(Protocol):
+    """Room for features, `[count, width]`."""
+
+    def __call__(self, width: int, dtype: FloatName, *, columns: Columns | None) -> Array: ...
 
 
 @dataclass
@@ -124,8 +135,8 @@ class NodesTable:
             role_of = role_of[keeps]
         return NodeColumns(values, labels, role_of, keeps, places.count)
 
-    def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Callable[[int, FloatName], Array]) -> None:
-        """Stream features into the array that `reserve(width, dtype)` gives."""
+    def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Reserve) -> None:
+        """Stream features into the array that `reserve(width, dtype, columns)` gives."""
         source = self.features
         assert source is not None
         again = BadRows("skip") if self.bad.skip else self.bad  # bad rows were counted by the first reading
@@ -135,7 +146,7 @@ class NodesTable:
         for batch in self.table.batches(names, self.size, self.bad.unheard(), self._most_rows()):
             values, _ = source.read(batch, at, again)
             if out is None:
-                out = reserve(source.width(), dtype)
+                out = reserve(source.width(), dtype, columns=source.schema())
             good = np.ones(len(values), bool) if nodes.kept is None else nodes.kept[at : at + len(values)]
             stored = store_as(values[good], dtype)
             wrong = too_large(stored, dtype)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
 from gamlp.errors import GamlpError
+from gamlp.graph.ingest.csv_files import PassOver, csv_batches, csv_names, file_row
 
 _CSV, _GZIP, _PARQUET, _ARROW = "CSV", "gzipped CSV", "Parquet", "Arrow"
 _FORMATS = {
@@ -24,12 +25,8 @@ _FORMATS = {
     ".feather": _ARROW,
     ".ipc": _ARROW,
 }
-_SMALLEST_BLOCK, _LARGEST_BLOCK = 1 << 21, 1 << 24  # a CSV row must fit a block
 _READ_AHEAD = 1 << 20
 _FEW = 64
-
-# Called for a CSV row with too few or too many columns that is to be passed over.
-PassOver = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -39,10 +36,11 @@ class TableBatch:
     columns: pa.RecordBatch
     file: Path
     start: int  # rows of the file before these
+    passed: array[int] = field(default_factory=lambda: array("q"))  # rows of the file that are passed over
 
     def row(self, index: int) -> int:
         """The number of a row as people count it."""
-        return self.start + int(index) + 1
+        return file_row(self.start + int(index) + 1, self.passed)
 
 
 class Table:
@@ -95,11 +93,11 @@ class Table:
         """All rows of these columns in batches of about `size` bytes and no more than `most_rows` rows."""
         self.need(names)
         for file in self.files:
-            start = 0
-            stream = _open(file, list(names), size, pass_over)
+            start, passed = 0, array("q")
+            stream = _open(file, list(names), size, pass_over, passed)
             while (columns := _reading(file, next, stream, None)) is not None:
                 for at in range(0, columns.num_rows, most_rows):
-                    yield TableBatch(columns.slice(at, most_rows), file, start + at)
+                    yield TableBatch(columns.slice(at, most_rows), file, start + at, passed)
                 start += columns.num_rows
 
 
@@ -159,22 +157,21 @@ def _read_schema(file: Path) -> pa.Schema:
         schema = parquet.read_schema(file)
     elif kind == _ARROW:
         schema = _open_arrow(file).schema
-    else:  # from the header alone: bad rows are told when they are read
-        lines = re.split(rb"\r\n|\r|\n", _open_text(file).read(_SMALLEST_BLOCK))
-        header = next((line for line in lines if line), b"") + b"\n"
-        names = csv.open_csv(pa.BufferReader(header)).schema.names
-        schema = pa.schema([(name, pa.string()) for name in names])
+    else:
+        schema = pa.schema([(name, pa.string()) for name in csv_names(file, kind == _GZIP)])
     schema.names  # decoded here, where a damaged name is told  # noqa: B018
     return schema
 
 
-def _open(file: Path, names: list[str], size: int, pass_over: PassOver | None) -> Iterator[pa.RecordBatch]:
+def _open(
+    file: Path, names: list[str], size: int, pass_over: PassOver | None, passed: array[int]
+) -> Iterator[pa.RecordBatch]:
     kind = _format(file)
     if kind == _PARQUET:
         return _parquet_batches(file, names, size)
     if kind == _ARROW:
         return _arrow_batches(file, names, size)
-    return _csv_batches(file, names, size, pass_over)
+    return csv_batches(file, kind == _GZIP, names, size, pass_over, passed)
 
 
 def _parquet_batches(file: Path, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
@@ -210,45 +207,3 @@ def _arrow_batches(file: Path, names: list[str], size: int) -> Iterator[pa.Recor
         batch.validate(full=True)  # a damaged file must not end in a crash
         rows = max(1, size * batch.num_rows // max(1, batch.nbytes))
         yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
-
-
-def _open_text(file: Path) -> Any:
-    compression: Any = "gzip" if _format(file) == _GZIP else None
-    return pa.input_stream(str(file), compression)
-
-
-def _csv_batches(file: Path, names: list[str], size: int, pass_over: PassOver | None) -> Iterator[pa.RecordBatch]:
-    """Columns as strings: Arrow would decide on types block by block, and not say which row breaks one."""
-
-    def ragged(_: Any) -> Any:
-        assert pass_over is not None
-        pass_over()
-        return "skip"
-
-    # Arrow reads some blocks ahead, whatever it is told: small blocks, joined here to the size that is wanted.
-    block = min(max(size // 4, _SMALLEST_BLOCK), _LARGEST_BLOCK)
-    parts: list[pa.RecordBatch] = []
-    with csv.open_csv(
-        _open_text(file),
-        read_options=csv.ReadOptions(use_threads=False, block_size=block),
-        parse_options=csv.ParseOptions(invalid_row_handler=None if pass_over is None else ragged),
-        convert_options=csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            include_columns=names,
-            null_values=[""],
-            strings_can_be_null=True,
-        ),
-    ) as reader:
-        for part in reader:
-            parts.append(part)
-            if sum(part.nbytes for part in parts) >= size:
-                yield _joined(parts)
-                parts = []
-    if parts:
-        yield _joined(parts)
-
-
-def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(parts) == 1:
-        return parts[0]
-    return pa.RecordBatch.from_struct_array(pa.concat_arrays([part.to_struct_array() for part in parts]))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.graph import Features, Graph, Labels, Split, fingerprint
+from gamlp.graph import Features, Graph, Labels, PickedColumns, Split, fingerprint
 from gamlp.io import Place, RemoteRows, RowShards, npy_size, open_rows, put_rows
 from gamlp.propagation.first_values import CHUNK, First, FirstValues, Fold, column_sums, features_of, statistics_of
 from gamlp.propagation.passes import Piece
@@ -66,7 +66,8 @@ class SharedFirstValues:
     @property
     def places(self) -> list[Place]:
         """A file of every type: what all machines must see."""
-        files: list[Any] = [features_of(self._graph, node_type).values for node_type in self._node_types]
+        found: list[Any] = [features_of(self._graph, node_type).values for node_type in self._node_types]
+        files = [values.values if isinstance(values, PickedColumns) else values for values in found]
         return [values.places[0] for values in files if values.places]
 
     def find_statistics(self, run: Run, parts: int) -> None:
@@ -108,14 +109,20 @@ class SharedFirstValues:
         return replace(graph, node_types=types)
 
     def _shared_features(self, graph: Graph, node_type: str, features: Features) -> Features:
-        places, stops = _files_of(features) or ((), ())
+        found: Any = features.values
+        picked = found if isinstance(found, PickedColumns) else None
+        files = _files_of(features.values if picked is None else picked.values)
+        if picked is not None and files is not None:  # tasks pick columns as they read: no file is written anew
+            rows: Any = RowShards(*files, picked.values.shape[1:], picked.dtype)
+            return replace(features, values=PickedColumns(rows, picked.order))  # type: ignore[arg-type]
+        places, stops = files or ((), ())
         if not places:
             place = self._work / "features" / f"{node_type}-{fingerprint.features(graph, node_type)}.npy"
             if place.size() != npy_size(features.values.shape, features.values.dtype):
                 put_rows(place, features.values)
             places, stops = (place,), (len(features.values),)
         values: Any = RowShards(places, stops, (features.width,), features.values.dtype)
-        return Features(values, features.dtype)
+        return replace(features, values=values)
 
     def _put(self, name: str, values: Array) -> Any:
         """Written a part at a time, for tasks to read."""
@@ -137,9 +144,8 @@ class SharedFirstValues:
         return statistics_of(count, features.width, sums)
 
 
-def _files_of(features: Features) -> tuple[tuple[Place, ...], tuple[int, ...]] | None:
+def _files_of(values: Any) -> tuple[tuple[Place, ...], tuple[int, ...]] | None:
     """The files an array of features is read from, and the first row after each; None: it is in memory."""
-    values: Any = features.values
     if isinstance(values, RowShards):
         return tuple(place.resolved() for place in values.places), tuple(int(stop) for stop in values.stops)
     if isinstance(values, RemoteRows):

@@ -31,6 +31,7 @@ from gamlp.graph.ingest import (
     IngestReport,
     RandomSplit,
     class_numbers,
+    columns_schema,
     resolve_relation_ends,
     type_tables,
     unnamed_edges,
@@ -89,7 +90,8 @@ class NodeBuild:
         entry = NodesEntry(count=ids.count)
         if nodes.width is not None:
             stops = [rows.bounds(block)[1] for block in range(rows.blocks)]
-            entry.features = FeaturesEntry(width=nodes.width, dtype=self.dtype, shards=stops)
+            columns = list(columns_schema(nodes.checks.features, nodes.list_widths))
+            entry.features = FeaturesEntry(width=nodes.width, dtype=self.dtype, shards=stops, columns=columns)
             report.dtype = self.dtype
         used = np.unique([code for result in results for code in result["used"]]).astype(np.int64)
         classes, numbers = class_numbers(texts or [], used)

@@ -22,6 +22,7 @@ from gamlp.graph.ingest import (
     OnBad,
     as_text,
     check_ids,
+    id_integers,
     is_null,
     numbers,
     plain,
@@ -199,7 +200,7 @@ def _keys(rows: NotedRows, at: int, column: Column, checks: EdgeChecks) -> Colum
     _, name, end = checks.ends()[at]
     if not end.integers:
         return as_text(column).cast(pa.string())
-    values, readable = numbers(column, pa.int64())
+    values, readable = id_integers(column)
     _refuse_unknown(rows, at, name, column, ~readable, checks)
     return pa.array(values)
 

@@ -43,6 +43,12 @@ class CheckedNodes:
     def good(self) -> int:
         return sum(facts["good"] for facts in self.notes.facts["parts"])
 
+    @property
+    def list_widths(self) -> dict[str, int]:
+        """Lengths of lists by column; all tasks saw the same."""
+        widths: dict[str, int] = next(facts["widths"] for facts in self.notes.facts["parts"] if facts["good"])
+        return widths
+
     def rows(self) -> Any:
         """Good rows, with ids that are integers where all of them are."""
         from pyspark.sql import functions

@@ -17,6 +17,8 @@ RAGGED = "gamlp_ragged_row"
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".orc": "orc", ".json": "json"}
 _ARROW = (".arrow", ".feather", ".ipc")
 Work = Callable[[Iterator[Any]], Iterator[Any]]
+_FIELD = r'(?:"(?:[^"]|"")*+"[^,]*+|[^",][^,]*+|)'
+_WHOLE_RECORD = f"^{_FIELD}(?:,{_FIELD})*+$"
 _PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9.]*):(?!//)(.+)")
 
 
@@ -171,6 +173,7 @@ def _read_csv(spark: Any, path: str, name: str) -> Any:
     header = spark.read.options(**options).csv(path).schema
     if not header.fields:
         raise GamlpError("empty file", file=name)
+    _refuse_lines(spark.read.text(path), name)
     names = [field.name for field in header.fields]
     schema = StructType([StructField(each, StringType()) for each in [*names, RAGGED]])
     frame = spark.read.options(**options, columnNameOfCorruptRecord=RAGGED).schema(schema).csv(path)
@@ -179,6 +182,27 @@ def _read_csv(spark: Any, path: str, name: str) -> Any:
     return frame.select(
         *(functions.when(text != empty, text).alias(each) for text, each in zip(texts, names)), functions.col(RAGGED)
     )
+
+
+def _refuse_lines(lines: Any, name: str) -> None:
+    """Refuse text that is not UTF-8, and a quoted value that goes on in the next line.
+
+    Spark cuts a CSV into tasks at its lines: the rest of such a value would be read as a row.
+    """
+    from pyspark.sql import functions
+
+    line = functions.col("value")
+    open_quote = line.contains('"') & ~line.rlike(_WHOLE_RECORD)
+    not_utf8 = ~functions.is_valid_utf8(line)
+    found = lines.where(open_quote | not_utf8).select(open_quote, functions.make_valid_utf8(line)).limit(1).collect()
+    if found and found[0][0]:
+        raise GamlpError(
+            f"a quote is not closed in its line, and Spark reads a CSV line by line: {found[0][1][:60]}",
+            file=name,
+            hint="write Parquet, or use --engine local",
+        )
+    if found:
+        raise GamlpError(f"text that is not UTF-8: {found[0][1][:60]}", file=name, hint="save the table as UTF-8")
 
 
 def _unreadable(error: Exception, name: str, kind: str) -> GamlpError:

@@ -1,0 +1,123 @@
+"""What columns of features are called and hold, as data; features of another table are put into their order by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+from gamlp.arrays import Array
+
+_MOST_NAMES = 5  # that a sentence lists
+
+
+class FeatureColumn(BaseModel):
+    """One column of a node table: a number, or a list of `width` numbers. Further types of columns are named here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    type: Literal["number", "list"] = "number"
+    width: PositiveInt = 1
+
+    def __str__(self) -> str:
+        return "a number" if self.type == "number" else f"a list of {self.width} numbers"
+
+
+Columns = tuple[FeatureColumn, ...]  # side by side, in the order of the features
+
+
+def total_width(columns: Iterable[FeatureColumn]) -> int:
+    """Features that the columns hold together."""
+    return sum(column.width for column in columns)
+
+
+def repeated_name(columns: Iterable[FeatureColumn]) -> str | None:
+    """A name that two columns have, where there is one."""
+    seen: set[str] = set()
+    for column in columns:
+        if column.name in seen:
+            return column.name
+        seen.add(column.name)
+    return None
+
+
+@dataclass(frozen=True)
+class MatchedColumns:
+    """How columns that are found serve those that are wanted.
+
+    order: for every wanted feature the place of the found one; None: they are the same, side by side.
+    missing: wanted columns that are not there. ignored: columns that nobody wants.
+    changed: (wanted, found) columns of one name that hold different things.
+    """
+
+    order: Array | None
+    missing: tuple[str, ...]
+    ignored: tuple[str, ...]
+    changed: tuple[tuple[FeatureColumn, FeatureColumn], ...]
+
+
+def match_columns(found: Columns, wanted: Columns) -> MatchedColumns:
+    """By name, whatever their order.
+
+    >>> age, income = FeatureColumn(name="age"), FeatureColumn(name="income")
+    >>> match_columns((income, age), (age, income)).order.tolist()
+    [1, 0]
+    >>> match_columns((age,), (age, income)).missing
+    ('income',)
+    """
+    places: dict[str, tuple[int, FeatureColumn]] = {}
+    at = 0
+    for column in found:
+        places[column.name] = at, column
+        at += column.width
+    missing = tuple(column.name for column in wanted if column.name not in places)
+    there = [(column, *places[column.name]) for column in wanted if column.name in places]
+    changed = tuple((column, other) for column, _, other in there if column != other)
+    names = {column.name for column in wanted}
+    ignored = tuple(column.name for column in found if column.name not in names)
+    order: Array | None = None
+    if found != wanted and not missing and not changed:
+        order = np.concatenate([np.zeros(0, np.int64), *(np.arange(at, at + one.width) for one, at, _ in there)])
+    return MatchedColumns(order, missing, ignored, changed)
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Names as a sentence tells them: all of a few, the first of many.
+
+    >>> name_some(["a", "b"]), name_some(list("abcdefg"))
+    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
+    """
+    shown = ", ".join(f"'{name}'" for name in names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+
+
+class PickedColumns:
+    """Some columns of an array `[rows, columns]`, in any order: picked as rows are read, so that nothing is copied."""
+
+    def __init__(self, values: Any, order: Array) -> None:
+        self.values, self.order = values, order
+        self.shape = len(values), len(order)
+        self.dtype: np.dtype[Any] = np.dtype(values.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def nbytes(self) -> int:
+        return self.shape[0] * self.shape[1] * self.dtype.itemsize
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        whole = self[:]
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __getitem__(self, key: Any) -> Array:
+        rows, columns = key if isinstance(key, tuple) else (key, slice(None))
+        return np.asarray(self.values[rows])[..., self.order[columns]]

@@ -175,10 +175,17 @@ def make_folder(folder: Path) -> None:
         try:
             folder.mkdir(parents=True)
         except FileExistsError:  # pathlib looks again what it is, and then it may be gone
-            if any(os.path.lexists(above) and not above.is_dir() for above in (folder, *folder.parents)):
+            if any(_is_no_folder(above) for above in (folder, *folder.parents)):
                 raise
         except FileNotFoundError:
             continue
+
+
+def _is_no_folder(path: Path) -> bool:
+    try:
+        return not stat.S_ISDIR(path.stat().st_mode)  # looked at once: it may be gone the next moment
+    except FileNotFoundError:
+        return path.is_symlink()
 
 
 def _remove_others(base: Path, own: Path) -> None:

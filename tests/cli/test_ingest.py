@@ -64,6 +64,27 @@ def test_json(gamlp, tmp_path):
     assert {"nodes", "sort"} <= stages
 
 
+def test_every_column_is_shown_with_its_use(gamlp, tmp_path):
+    (tmp_path / "nodes.csv").write_text(",id,f1,f2,label\n0,a,1,2,x\n1,b,3,4,NA\n2,c,5,6,x\n3,d,7,8,y\n")
+    (tmp_path / "edges.csv").write_text("src,dst,since\na,b,2001\n")
+    asked = ("--edges", "edges.csv", "--nodes", "nodes.csv", "--split-fractions", "1,0,0")
+    done = gamlp(*asked, "--out", "graph")
+    assert done.returncode == 0, done.stderr
+    shown = re.sub(" +", " ", done.stdout)
+    assert "nodes feature (number) f1, f2" in shown and "nodes label label" in shown
+    assert "nodes ignored (row numbers of another program) (without a name)" in shown
+    assert "edges ignored (edges have ends, a weight and a relation) since" in shown
+    assert "unknown labels 1 NA" in shown
+    assert "column without a name looks like row numbers" in done.stderr and "labels 1 'NA' are taken" in done.stderr
+    report = json.loads(gamlp(*asked, "--out", "other", "--json", "--unknown-label", "").stdout)
+    assert report["classes"] == 3 and report["unknown_labels"] == {}
+    assert {"table": "edges", "column": "since", "use": "ignored"}.items() <= report["columns"][-1].items()
+    report = json.loads(
+        gamlp(*asked, "--out", "third", "--json", "--unknown-label", "y", "--unknown-label", "x").stdout
+    )
+    assert report["classes"] == 1 and report["unknown_labels"] == {"x": 2, "y": 1}
+
+
 def test_an_error_is_one_sentence_and_code_2(gamlp, tmp_path):
     (tmp_path / "edges.csv").write_text("src,dst\na,b\nb,q\n")
     done = gamlp("--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "graph")

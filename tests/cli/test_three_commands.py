@@ -69,6 +69,9 @@ def test_one_command(call: Call, tmp_path: Path) -> None:
     assert ended.code == 0 and ended.err == "", ended.err
     assert "mean weight of each hop of features" in ended.out and "mean weight of each hop of labels" in ended.out
     assert re.search(r"accuracy, % +[\d.]+ ± [\d.]+ +[\d.]+ ± [\d.]+", ended.out)
+    assert re.search(r"edges +source +src *\n", ended.out) and re.search(r"nodes +id +id *\n", ended.out)
+    kept = json.loads(Path("runs/nodes/ingest.json").read_text())["columns"]
+    assert {use["column"]: use["use"] for use in kept if use["table"] == "edges"} == {"src": "source", "dst": "target"}
     assert accuracy(pyarrow.parquet.read_table("runs/nodes/predictions.parquet"), tables.truth) > 0.9
     bytes_before = Path("runs/nodes/seeds/1.safetensors").read_bytes()
     again = call(words)

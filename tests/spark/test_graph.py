@@ -6,8 +6,12 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 
+from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.nodes import NodeNames
@@ -96,3 +100,36 @@ def test_local_engine_and_training_work_on_it(spark, tmp_path):
     graphs = [Graph.open(tmp_path / name) for name in ("local", "spark")]
     fitted = [trained(prepared_in(tmp_path / f"{number}.run", graph)) for number, graph in enumerate(graphs)]
     assert same_weights(fitted[0].weights, fitted[1].weights)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_columns_and_labels_mean_what_ingest_takes_them_for(spark, tmp_path, ending):
+    """An index is no feature, NA is no class, `a|b` is told, an extra column too: the same report, word for word."""
+    first = "__index_level_0__" if ending == "parquet" else ""
+    labels = ["a", "b", "NA", "a|b", "null", None, "b|a", "a", "NA"]
+    nodes = pa.table({first: range(9), "id": range(10, 19), "age": np.arange(9) / 2, "label": labels})
+    edges = pa.table({"src": [10, 11], "dst": [12, 13], "since": [1999, 2001]})
+    for name, table in (("nodes", nodes), ("edges", edges)):
+        write = pq.write_table if ending == "parquet" else pacsv.write_csv
+        write(table, tmp_path / f"{name}.{ending}")
+    places = [tmp_path / f"{name}.{ending}" for name in ("edges", "nodes")]
+    with pytest.warns(UserWarning):
+        expected = ingest(*places, tmp_path / "local", IngestOptions(name="g"))
+    with pytest.warns(UserWarning):
+        read = [read_table(spark, place) for place in places]
+        found = spark_graph(spark, *read, tmp_path / "graph", IngestOptions(name="g"), blocks=2)
+    assert found.unknown_labels == expected.unknown_labels == {"": 1, "NA": 2, "null": 1}
+    uses = [replace(use, column="") if use.column == "_c0" else use for use in found.columns]
+    assert uses == expected.columns and found.split == expected.split
+    told = [sentence.replace("'_c0'", "without a name").partition("; ")[0] for sentence in found.warnings]
+    assert told == [sentence.partition("; ")[0] for sentence in expected.warnings] and len(told) >= 3
+    assert_same(Graph.open(tmp_path / "graph"), Graph.open(tmp_path / "local"))
+
+
+def test_a_quantity_is_refused_as_ingest_does(spark, tmp_path):
+    values = [f"{value:.5f}" for value in np.random.default_rng(0).random(50)]
+    nodes = spark.createDataFrame(list(zip(range(50), values)), "id long, label string")
+    edges = spark.createDataFrame([(0, 1)], "src long, dst long")
+    with pytest.raises(GamlpError, match=r"50 different numbers such as .* a quantity, not classes"):
+        spark_graph(spark, edges, nodes, tmp_path / "graph")
+    assert list(tmp_path.iterdir()) == []

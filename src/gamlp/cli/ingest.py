@@ -13,6 +13,7 @@ from gamlp.cli.options import named
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import Precision
 from gamlp.cli.show import display
+from gamlp.cli.show.columns import show_columns
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
@@ -90,6 +91,15 @@ def _ingest(
         str | None,
         typer.Option(help="Separator of many labels in one text.", rich_help_panel=_COLUMNS, metavar="SEPARATOR"),
     ] = None,
+    unknown_label: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Label that means unknown, instead of NA, null, None and the like; again for another, '' for none.",
+            rich_help_panel=_COLUMNS,
+            metavar="TEXT",
+            show_default=False,
+        ),
+    ] = None,
     split: Annotated[
         list[str] | None, _columns("Node: train, valid, test or empty. 'split' if there; '' for none.")
     ] = None,
@@ -139,7 +149,7 @@ def _ingest(
     resources = Resources(memory=budget, engine=engine, settings=engine_settings(master, spark_conf, blocks))
     edges_at, nodes_at = named.tables("--edges", edges), named.tables("--nodes", nodes)
     edge_names, edge_names_of = _edge_names(edges_at, src, dst, weight, relation)
-    node_names, names_of = _node_names(nodes_at, id, label, split, features, many_labels)
+    node_names, names_of = _node_names(nodes_at, id, label, split, features, many_labels, unknown_label)
     how = IngestOptions(
         edge_names=edge_names,
         node_names=node_names,
@@ -158,6 +168,7 @@ def _ingest(
     if as_json:
         display.print_json(asdict(report))
     else:
+        show_columns(report.columns)
         _show(asdict(report))
 
 
@@ -168,17 +179,20 @@ def _node_names(
     split: list[str] | None,
     features: list[str] | None,
     separator: str | None,
+    unknown: list[str] | None,
 ) -> tuple[NodeNames, dict[str, NodeNames]]:
     """Columns of all node tables, and of every type."""
-    from gamlp.graph.ingest import NodeNames
+    from gamlp.graph.ingest import UNKNOWN_LABELS, NodeNames
 
+    unknown_labels = UNKNOWN_LABELS if unknown is None else tuple(text for text in unknown if text)
     types = () if isinstance(tables, str) else tuple(tables)
     options = {"id": id, "label": label, "split": split, "features": features}
     given = {part: named.values(f"--{part}", texts, types) for part, texts in options.items()}
 
     def names(node_type: str) -> NodeNames:
         found = {part: one.of(node_type) for part, one in given.items()}
-        return NodeNames(found["id"] or "id", found["label"], found["split"], found["features"], separator)
+        own = found["id"] or "id", found["label"], found["split"], found["features"]
+        return NodeNames(*own, separator, unknown_labels)
 
     return names(""), {node_type: names(node_type) for node_type in types}
 
@@ -222,8 +236,11 @@ def _show(report: dict[str, Any]) -> None:
         rows.append(("features", f"{report['features']} {report['dtype']}"))
     if report["classes"]:
         rows.append(("classes", report["classes"]))
+    if report["unknown_labels"]:
+        told = ", ".join(f"{n:,} {text or 'empty'}" for text, n in report["unknown_labels"].items())
+        rows.append(("unknown labels", told))
     if report["split"]:
-        made = " (made at random)" if report["split_made"] else ""
+        made = " (by ids and --seed)" if report["split_made"] else ""
         rows.append(("split", " / ".join(f"{n:,} {role}" for role, n in report["split"].items()) + made))
     rows.append(("edges read", report["edges_read"]))
     for name, entries in report["entries"].items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,11 +30,13 @@ from gamlp.cli.options.recipe import (
     resources_of,
 )
 from gamlp.cli.show import display
+from gamlp.cli.show.columns import show_columns
 from gamlp.cli.show.peers import show_single
 from gamlp.cli.show.scores import show_next, show_scores, show_training, show_weights
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
+    from gamlp.graph.ingest import ColumnUse
     from gamlp.run import Outcome, Tables
 
 
@@ -129,18 +132,21 @@ def _run(
             opened = from_tables(tables, place, resources=resources, progress=progress)
         else:
             opened = open_source(graph or "digits", data_dir, seed, progress)
+        columns = [] if opened.ingested is None else opened.ingested.columns
         made, name = recipe_of(opened, recipe, changes, seeds, model)
         if not peer_of(made).leaves_bundle:
             if not opened_engine.one_machine:
                 raise GamlpError(f"'{made.model.name}' runs on one machine", hint=f"leave out --engine {engine}")
             single = run_method(opened.opened, made, place, resources=resources, progress=progress)
-            show_single(single, name, time.monotonic() - begun, as_json)
+            show_single(single, name, time.monotonic() - begun, as_json, columns)
             return
         outcome = run_path(opened, made, place, predictions=tables is not None, resources=resources, progress=progress)
     seconds = time.monotonic() - begun
     if as_json:
-        _print(outcome, place, name, seconds)
+        _print(outcome, place, name, seconds, columns)
         return
+    if columns:
+        show_columns(columns)
     show_training(outcome.trained)
     _show(outcome, place, name, seconds)
 
@@ -189,7 +195,7 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
     )
 
 
-def _print(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
+def _print(outcome: Outcome, place: Path, name: str, seconds: float, columns: Sequence[ColumnUse]) -> None:
     for sentence in outcome.trained.broken:
         display.warn(sentence)
     display.print_json(
@@ -201,6 +207,7 @@ def _print(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
             "hop_weights": None if outcome.weights is None else asdict(outcome.weights),
             "predictions": None if outcome.predictions is None else str(outcome.predictions.path),
             "report": str(outcome.report),
+            "columns": [asdict(use) for use in columns],
             "seconds": round(seconds, 3),
         }
     )

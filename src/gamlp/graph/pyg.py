@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import scipy.sparse
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.arrays import as_labels
 from gamlp.graph.graph import UNKNOWN, Graph, Labels, Relation, Split
-from gamlp.graph.ingest import LabelColumn
+from gamlp.graph.ingest import LabelColumn, check_classes, unknown_labels
 
 _MASKS = ("train_mask", "val_mask", "test_mask")
 
@@ -46,7 +46,8 @@ def from_pyg(data: Any, *, directed: bool = False, split: int = 0) -> Graph:
 def as_graph(source: Any, y: Any = None) -> Graph:
     """A Graph as it is, PyG's `Data`, or a tuple (edge_index, x) or (edge_index, x, y); `y` replaces its labels.
 
-    In a tuple, and in `y`, a label is a class number or name; None, NaN, '' and negative numbers are unknown.
+    In a tuple, and in `y`, a label is a class number or name; None, NaN, '', 'NA' and the like, and negative numbers
+    are unknown.
 
     >>> as_graph(([[0, 1], [1, 2]], np.eye(3), ["cat", None, "ant"])).nodes.labels
     Labels(values=array([ 1, -1,  0], dtype=int32), classes=('ant', 'cat'))
@@ -99,8 +100,15 @@ def labels_of(y: Any, *, numbered: bool = False) -> Labels | None:
 def _named(values: Array) -> Labels | None:
     column = LabelColumn("y")  # the same names, in the same order, as a table gives
     texts = [None if _missing(value) else _text(value) for value in values.tolist()]
-    column.add(pc.utf8_trim_whitespace(pa.array(texts, pa.large_string())))
-    return column.labels(None, lambda shape: np.empty(shape, np.int8))
+    column.add(column.known(pa.array(texts, pa.large_string())))
+    found = column.labels(None, lambda shape: np.empty(shape, np.int8))
+    told = [unknown_labels(column.not_known, "y")]
+    if found is not None:
+        told += check_classes(found.classes, int(np.count_nonzero(found.known())), column="y")
+    for sentence in told:
+        if sentence:
+            warnings.warn(sentence, UserWarning, stacklevel=4)
+    return found
 
 
 def _text(value: Any) -> str:

@@ -23,7 +23,14 @@ from gamlp.run import LOCAL, Resources, Written, write_probabilities
 from gamlp.training import METHOD_RUN, best_of, summary, writing_run
 
 _ROWS = 100_000
-_BEFORE = {LOCK, "graph", "tables.json", "seeds", "recipe.yaml"}  # what is there before METHOD_RUN is, or may be
+_BEFORE = {
+    LOCK,
+    "graph",
+    "tables.json",
+    "ingest.json",
+    "seeds",
+    "recipe.yaml",
+}  # what is there before METHOD_RUN is, or may be
 
 
 @dataclass(frozen=True)

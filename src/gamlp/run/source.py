@@ -9,6 +9,7 @@ from typing import Any
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.datasets import data_folder, find_dataset, is_dataset, open_or_load
+from gamlp.graph.ingest import IngestReport
 from gamlp.io import Place, is_url
 from gamlp.models import check_operators, labels_used
 from gamlp.progress import Progress, silent
@@ -25,6 +26,7 @@ class Source:
     origin: Origin | None
     graph: Graph | None = None
     store: HopStore | None = None
+    ingested: IngestReport | None = None  # of tables that were read just now
 
     @property
     def opened(self) -> Graph:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.ingest import IngestOptions
-from gamlp.io import write_json
+from gamlp.graph.ingest import IngestOptions, IngestReport
+from gamlp.io import Place, write_json
 from gamlp.progress import Progress, silent
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source
 from gamlp.training import Origin
 
 _TABLES = "tables.json"
+_REPORT = "ingest.json"
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,13 @@ class Tables:
     relation_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None
 
-    def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> None:
-        """Their graph."""
+    def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> IngestReport:
+        """Their graph, and what was read."""
         how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target)
         with closing(resources.open_engine()) as engine:
             if engine.one_machine:
                 self._check_present()
-            engine.ingest(self.edges, self.nodes, folder, how, progress)
+            return engine.ingest(self.edges, self.nodes, folder, how, progress)
 
     def _check_present(self) -> None:
         for tables in (self.edges, self.nodes):
@@ -58,17 +59,23 @@ class Tables:
 
 
 def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, progress: Progress = silent) -> Source:
-    """The graph of tables, inside the run folder; ingested once, and other tables are refused there."""
+    """The graph of tables, inside the run folder; ingested once, and other tables are refused there.
+
+    What every column was used for is kept beside it, in ingest.json.
+    """
     folder, known = out / "graph", out / _TABLES
     now = tables.identity()
+    report = None
     if folder.exists():
         before = json.loads(known.read_text()) if known.exists() else None
         if before != now:
             raise GamlpError("holds a run on other tables", file=out, hint="choose another --out")
-    else:
+    if not (folder.exists() and (out / _REPORT).exists()):
+        Place.of(folder).remove()  # of a run that was killed before its report was written
         write_json(known, now)  # first: a graph without it would be taken for one of other tables
-        tables.ingest(folder, out.name, resources, progress)
-    return Source(str(folder), Origin(graph="./graph"), Graph.open(folder))
+        report = tables.ingest(folder, out.name, resources, progress)
+        write_json(out / _REPORT, asdict(report))
+    return Source(str(folder), Origin(graph="./graph"), Graph.open(folder), ingested=report)
 
 
 def _table_identity(name: str) -> list[Any]:

@@ -34,7 +34,17 @@ from gamlp.training import (
     writing_run,
 )
 
-_OWN = {"hops", "made", "training-hops", "training-graph", "graph", "seeds", "recipe.yaml", "tables.json"}
+_OWN = {
+    "hops",
+    "made",
+    "training-hops",
+    "training-graph",
+    "graph",
+    "seeds",
+    "recipe.yaml",
+    "tables.json",
+    "ingest.json",
+}
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from gamlp.cli.show import display
+from gamlp.cli.show.columns import show_columns
 from gamlp.cli.show.scores import show_scores
 
 if TYPE_CHECKING:
+    from gamlp.graph.ingest import ColumnUse
     from gamlp.peers import Single
 
 
-def show_single(single: Single, name: str, seconds: float, as_json: bool) -> None:
-    """Scores by part, times of the best seed, and where the predictions are."""
+def show_single(single: Single, name: str, seconds: float, as_json: bool, columns: Sequence[ColumnUse] = ()) -> None:
+    """Scores by part, times of the best seed, and where the predictions are; of tables also the use of columns."""
     parts = {"validation": single.scores("valid"), "test": single.scores("test")}
     best = single.reports[single.best]
     if as_json:
@@ -26,10 +30,13 @@ def show_single(single: Single, name: str, seconds: float, as_json: bool) -> Non
                 "seeds": {seed: report.as_json() for seed, report in single.reports.items()},
                 "predictions": str(single.predictions.path),
                 "report": str(single.path / "report.html"),
+                "columns": [asdict(use) for use in columns],
                 "seconds": round(seconds, 3),
             }
         )
         return
+    if columns:
+        show_columns(columns)
     show_scores(parts, single.multi_label, len(single.reports))
     spent = best.seconds
     rows = [

@@ -37,31 +37,43 @@ from gamlp.graph.ingest.features import (
 from gamlp.graph.ingest.ids import IdMap, as_integers, as_text, id_integers  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
     MOST_CLASSES,
+    UNKNOWN_LABELS,  # texts that say that a label is not known
     LabelColumn,  # one label or many from a column
+    check_classes,
     class_numbers,
     split_roles,
     too_many_classes,
-    trimmed,
+    unknown_labels,
 )
 from gamlp.graph.ingest.nodes import (
     NodeNames,  # which columns of a node table are what
     RandomSplit,
     check_ids,
     choose,
-    feature_names,
 )
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
 from gamlp.graph.ingest.tables import TableBatch  # rows of a table with their place in it
+from gamlp.graph.ingest.uses import (
+    ColumnUse,  # what a column of a table is used for
+    FeatureColumns,  # which columns of a node table are features, and why others are not
+    edge_uses,
+    feature_columns,
+    index_left_out,
+    node_uses,
+)
 
 __all__ = [
     "MOST_CLASSES",
     "MOST_RELATIONS",
+    "UNKNOWN_LABELS",
     "BadRows",
     "Buckets",
     "CheckedRows",
     "Column",
     "ColumnFeatures",
+    "ColumnUse",
     "EdgeNames",
+    "FeatureColumns",
     "IdMap",
     "IngestOptions",
     "IngestReport",
@@ -74,14 +86,18 @@ __all__ = [
     "as_integers",
     "as_text",
     "bucket_count",
+    "check_classes",
     "check_ids",
     "choose",
     "class_numbers",
     "columns_schema",
-    "feature_names",
+    "edge_uses",
+    "feature_columns",
     "id_integers",
+    "index_left_out",
     "ingest",
     "is_null",
+    "node_uses",
     "numbers",
     "plain",
     "read_relations",
@@ -95,7 +111,7 @@ __all__ = [
     "too_heavy",
     "too_many_classes",
     "too_many_relations",
-    "trimmed",
     "type_tables",
+    "unknown_labels",
     "unnamed_edges",
 ]  # fmt: skip

@@ -349,6 +349,7 @@ def _read_edges(
         table.spill(ids, partial(entries_of, table), bad, size, progress)
         report.edges_read += table.read
         report.self_loops_dropped += table.loops
+        report.columns += table.uses()
     if not relations.spilled:
         relations.declare(
             DeclaredRelation(ONE_RELATION, next(iter(ids)), next(iter(ids)), relation_ends.directed), tables[0]

@@ -15,6 +15,7 @@ from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, is
 from gamlp.graph.ingest.ids import IdMap, missing
 from gamlp.graph.ingest.nodes import check_ids, choose
 from gamlp.graph.ingest.tables import Table
+from gamlp.graph.ingest.uses import ColumnUse, edge_uses
 from gamlp.graph.relations import ONE_RELATION, DeclaredRelation, RelationEnds, with_article
 from gamlp.kernel import UNKNOWN_ROW
 from gamlp.progress import Progress
@@ -125,6 +126,11 @@ class EdgesTable:
                     relations[relation.name] = self._create(create, relation, len(relations), rows, picked)
                 _add(relations[relation.name], sources, targets, weights, picked & ~loops)
             progress(stage, self.read, total, "edges")
+
+    def uses(self) -> list[ColumnUse]:
+        """What every column is used for."""
+        table = "edges" if self.name is None else f"edges {self.name}"
+        return edge_uses(table, self.table.column_names, self.names, self.weight, self.relation, self.name)
 
     def _edge_relations(self, rows: CheckedRows) -> EdgeRelations:
         if self.relation is None:

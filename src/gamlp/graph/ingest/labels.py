@@ -1,9 +1,11 @@
-"""A column of labels, one or many a node → class numbers; class names sorted."""
+"""A column of labels, one or many a node → class numbers; class names sorted. What cannot be meant is said."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,16 +17,29 @@ from gamlp.graph.graph import UNKNOWN, Labels
 from gamlp.graph.ingest.columns import CheckedRows, Column, is_null, is_text, plain
 
 MOST_CLASSES = 1 << 16
+# How programs write that a value is missing: the list of pandas. An empty text is always unknown.
+UNKNOWN_LABELS = (
+    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
+    "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
 _INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?")  # 3.0 is how a table with gaps often writes 3
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_FEW_CLASSES = 20  # so many raise no doubt, however few rows there are
+_SEPARATORS = "|;,/"
 
 
 class LabelColumn:
-    """Gathers labels batch by batch. A list column, or text with a separator, gives many labels a node."""
+    """Gathers labels batch by batch. A list column, or text with a separator, gives many labels a node.
 
-    def __init__(self, name: str, separator: str | None = None) -> None:
+    `unknown`: texts that say that the label is not known. `not_known` counts them, and '' what is missing.
+    """
+
+    def __init__(self, name: str, separator: str | None = None, unknown: Iterable[str] = UNKNOWN_LABELS) -> None:
         self.name = name
         self.multi_label = separator is not None
+        self.not_known: Counter[str] = Counter()
         self._separator = separator
+        self._unknown = frozenset(_spelled(text) for text in unknown) | {""}
         self._codes: dict[str, int] = {}  # in order of appearance
         self._parts: list[Array] = []  # codes: one a node, or those of all nodes one after the other
         self._counts: list[Array] = []  # many labels: number of codes a node, UNKNOWN where there is no list
@@ -33,8 +48,10 @@ class LabelColumn:
         """Labels of a batch as text (lists of text), null where unknown."""
         column = rows.column(self.name)
         if self._separator is not None and is_text(column):
-            column = pc.split_pattern(column, self._separator)
-        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            column = pc.split_pattern(self.known(column), self._separator)
+        elif _is_list(column):
+            self._count_missing(is_null(column))
+        if _is_list(column):
             if self._parts and not self.multi_label:
                 raise GamlpError(
                     "labels are lists here and single values before", file=rows.batch.file, column=self.name
@@ -42,6 +59,7 @@ class LabelColumn:
             self.multi_label = True
             return column
         if self.multi_label and pa.types.is_null(column.type):
+            self._count_missing(is_null(column))
             return column.cast(pa.large_list(pa.large_string()))
         if self.multi_label:
             raise GamlpError(
@@ -50,7 +68,30 @@ class LabelColumn:
                 column=self.name,
                 hint="many labels a node are a list column",
             )
-        return self._as_text(rows, column)
+        return self.known(self._as_text(rows, column))
+
+    def known(self, texts: Column, empty: bool = True) -> Column:
+        """Texts, trimmed, and null for those that say that the label is not known; `empty`: missing ones count too."""
+        coded: Column = pc.utf8_trim_whitespace(texts).dictionary_encode()
+        values = coded.dictionary.to_pylist()
+        absent = np.asarray([_spelled(value) in self._unknown for value in values] + [True], bool)
+        places = coded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+        if not (missing := absent[places]).any():
+            return coded.dictionary_decode()
+        counts = np.bincount(places[missing], minlength=len(absent))
+        for place in np.flatnonzero(counts):
+            text = values[place] if place < len(values) else ""
+            if text or empty:
+                self.not_known[text] += int(counts[place])
+        return coded.dictionary.take(pa.array(places, mask=missing))
+
+    def elements(self, labels: Column) -> Column:
+        """The labels of all lists one after the other, as text, null where an element is none."""
+        return self.known(plain(labels.flatten()).cast(pa.large_string()), empty=False)
+
+    def _count_missing(self, missing: Array) -> None:
+        if count := int(np.count_nonzero(missing)):
+            self.not_known[""] += count
 
     def add(self, labels: Column) -> None:
         """Append labels that `read` gave."""
@@ -58,7 +99,7 @@ class LabelColumn:
             self._parts.append(self._encode(labels))
             return
         lengths = pc.list_value_length(labels).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
-        codes = self._encode(trimmed(labels.flatten()))
+        codes = self._encode(self.elements(labels))
         self._counts.append(lengths)
         self._parts.append(codes)
 
@@ -102,7 +143,7 @@ class LabelColumn:
                 ~whole,
                 self.name,
                 lambda i: f"{values[i]:g} cannot name a class",
-                "labels are integers or strings",
+                "labels are integers or strings; make classes of a quantity, or leave it out: gamlp ingest --label ''",
             )
             integers = np.where(known & whole, values, 0).astype(np.int64)
             return pa.array(integers, mask=~known).cast(pa.large_string())
@@ -113,8 +154,7 @@ class LabelColumn:
                 column=self.name,
                 hint="labels are integers, strings or lists",
             )
-        text = column if is_text(column) else column.cast(pa.large_string())
-        return pc.utf8_trim_whitespace(text)
+        return column if is_text(column) else column.cast(pa.large_string())
 
     def _encode(self, text: Column) -> Array:
         coded = text.dictionary_encode()
@@ -152,9 +192,58 @@ def class_numbers(texts: Sequence[str], used: Array) -> tuple[tuple[str, ...], A
     return names, numbers
 
 
-def trimmed(labels: Column) -> Column:
-    """Labels out of lists, of whatever type, as text."""
-    return pc.utf8_trim_whitespace(plain(labels).cast(pa.large_string()))
+def _spelled(text: str) -> str:
+    """A label as it is compared: 3.0 is 3."""
+    match = _INTEGER.fullmatch(text)
+    return text if match is None else match[1]
+
+
+def _is_list(column: Column) -> bool:
+    return bool(pa.types.is_list(column.type) or pa.types.is_large_list(column.type))
+
+
+def unknown_labels(counts: Mapping[str, int], column: str) -> str | None:
+    """What is said of texts that were taken for an unknown label; None where there were none but empty ones."""
+    told = [f"{count} '{text}'" for text, count in sorted(counts.items()) if text]
+    if not told:
+        return None
+    return f"column '{column}': labels {', '.join(told)} are taken for unknown"
+
+
+def check_classes(classes: Sequence[str], labelled: int, **place: Any) -> list[str]:
+    """Refuse a quantity in place of classes; what else looks wrong with the classes of one label a node is returned.
+
+    `place`: the file and column that are named.
+    """
+    column = place["column"]
+    found: list[str] = []
+    fractions = [name for name in classes if _NUMBER.fullmatch(name) and not _INTEGER.fullmatch(name)]
+    if len(fractions) > max(_FEW_CLASSES, len(classes) // 2) and 10 * len(classes) > labelled:
+        raise GamlpError(
+            f"{len(classes)} different numbers such as {fractions[0]} on {labelled} nodes are a quantity, not classes",
+            hint="make classes of it, such as low and high, or leave it out: gamlp ingest --label ''",
+            **place,
+        )
+    if len(classes) > _FEW_CLASSES and 2 * len(classes) > labelled:
+        found.append(f"{len(classes)} classes for {labelled} labelled nodes: is '{column}' the column of classes?")
+    found += [sentence for mark in _SEPARATORS if (sentence := _joined_labels(classes, mark, column))]
+    return found
+
+
+def _joined_labels(classes: Sequence[str], mark: str, column: str) -> str | None:
+    """A sentence where labels look like several in one text: their parts are labels too, or come back in others."""
+    joined = {name: [part.strip() for part in name.split(mark)] for name in classes if mark in name}
+    uses = Counter(part for parts in joined.values() for part in set(parts))
+    alone = set(classes)
+    clear = [
+        name for name, parts in joined.items() if all(part and (part in alone or uses[part] > 1) for part in parts)
+    ]
+    if not clear or 2 * len(clear) < len(joined):
+        return None
+    return (
+        f"column '{column}': {len(joined)} of {len(classes)} classes hold '{mark}', such as '{clear[0]}', and each is"
+        f" one class; if they are several labels, say gamlp ingest --many-labels '{mark}'"
+    )
 
 
 def too_many_classes(column: str) -> GamlpError:

@@ -19,9 +19,10 @@ from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, shown
 from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureSource
 from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
-from gamlp.graph.ingest.labels import LabelColumn, split_roles
+from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
+from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.schema import Columns
 from gamlp.graph.splits import classes_without_training, random_split
@@ -39,6 +40,7 @@ class NodeNames:
     split: str | None = None
     features: str | None = None  # columns, comma-separated, or a path to a .npy
     separator: str | None = None  # of many labels in one text
+    unknown: tuple[str, ...] = UNKNOWN_LABELS  # texts that say that a label is not known
     left_out: tuple[str, ...] = ()  # columns that are not features, whatever they hold
 
     def __post_init__(self) -> None:
@@ -83,6 +85,7 @@ class NodesTable:
     size: int  # bytes of a batch
     progress: Progress
     node_type: str = ONE_TYPE
+    columns: FeatureColumns = field(init=False)
     features: FeatureSource | None = field(init=False)
     label: str | None = field(init=False)
     split: str | None = field(init=False)
@@ -91,11 +94,12 @@ class NodesTable:
         self.label = choose(self.table, self.names.label, "label")
         self.split = choose(self.table, self.names.split, "split")
         self.table.need([self.names.id])
+        self.columns = feature_columns(self.table.column_names, self.names, self.label, self.split)
         self.features = self._features()
 
     def read_columns(self) -> NodeColumns:
         """Ids, labels and split of all good rows; ids are known to differ."""
-        ids, labels = IdColumn(), LabelColumn(self.label, self.names.separator) if self.label else None
+        ids, labels = IdColumn(), self._label_column()
         kept: list[Array] = []
         roles: list[Array] = []
         places = _Places()
@@ -135,6 +139,9 @@ class NodesTable:
             role_of = role_of[keeps]
         return NodeColumns(values, labels, role_of, keeps, places.count)
 
+    def _label_column(self) -> LabelColumn | None:
+        return LabelColumn(self.label, self.names.separator, self.names.unknown) if self.label else None
+
     def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Reserve) -> None:
         """Stream features into the array that `reserve(width, dtype, columns)` gives."""
         source = self.features
@@ -163,23 +170,27 @@ class NodesTable:
         given = self.names.features
         if given is not None and given.endswith(".npy"):
             return ArrayFeatures(Path(given))
-        names = self._other_columns() if given is None else feature_names(given)
-        self.table.need(names)
-        return ColumnFeatures(names) if names else None
+        if given is None:
+            self._check_columns()
+        self.table.need(self.columns.names)
+        return ColumnFeatures(self.columns.names) if self.columns.names else None
 
-    def _other_columns(self) -> list[str]:
-        """Every column but id, label and split; a label that is left out must not come back as a feature."""
-        taken = {self.names.id, self.label or "label", self.split or "split", *self.names.left_out}
-        names = [name for name in self.table.schema().names if name not in taken]
+    def _check_columns(self) -> None:
+        """Every file has the columns of the first."""
         for file in self.table.files:
-            more = [name for name in self.table.schema(file).names if name not in taken and name not in names]
+            more = [name for name in self.table.schema(file).names if name not in self.table.column_names]
             if more:
                 raise GamlpError(
                     f"has a column '{more[0]}' that {self.table.files[0].name} has not",
                     file=file,
                     hint="name the feature columns with --features",
                 )
-        return names
+
+    def uses(self) -> list[ColumnUse]:
+        """What every column is used for, after features were read."""
+        lists = self.features.list_widths if isinstance(self.features, ColumnFeatures) else {}
+        table = "nodes" if self.node_type == ONE_TYPE else f"nodes {self.node_type}"
+        return node_uses(table, self.names, self.columns, self.label, self.split, lists)
 
     def _stage(self, name: str) -> str:
         return name if self.node_type == ONE_TYPE else f"{name}: {self.node_type}"
@@ -249,15 +260,6 @@ def choose(table: HasColumns, given: str | None, usual: str) -> str | None:
     return given or None
 
 
-def feature_names(given: str) -> list[str]:
-    """Columns that --features names."""
-    names = [name.strip() for name in given.split(",") if name.strip()]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise GamlpError(f"--features names column '{twice}' twice")
-    return names
-
-
 def check_ids(rows: CheckedRows, name: str, of: str = "id") -> Column:
     """A column of ids; rows without one are bad."""
     column = rows.column(name)
@@ -296,8 +298,11 @@ def write_nodes(
     writer.ids(None if is_range else found.ids, node_type)
     scratch = writer.folder / "many-labels.npy"  # 0/1 of every class of every node may be larger than memory
     labels = found.make_labels(lambda shape: create_array(scratch, shape, np.int8))
+    if found.labels is not None:
+        classes, known = ((), 0) if labels is None else (labels.classes, int(np.count_nonzero(labels.known())))
+        where = {"file": nodes.table.place, "column": nodes.label}
+        report.labelled(classes, known, found.labels.not_known, found.labels.multi_label, **where)
     if labels is not None:
-        report.classes = len(labels.classes)
         writer.labels(labels, node_type)
     scratch.unlink(missing_ok=True)
     split = _split(draw, labels, found, report)
@@ -308,6 +313,9 @@ def write_nodes(
     if nodes.features is not None:
         nodes.write_features(found, dtype, partial(writer.features, node_type=node_type))
         width, report.dtype = nodes.features.width(), dtype
+    report.columns += nodes.uses()
+    if sentence := index_left_out(nodes.columns.index, nodes.table.place):
+        report.warn(sentence)
     report.nodes += found.count
     if node_type == report.target:
         report.features = width

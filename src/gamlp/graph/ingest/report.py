@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gamlp.graph.ingest.labels import check_classes, unknown_labels
+from gamlp.graph.ingest.uses import ColumnUse
 from gamlp.graph.relations import ONE_TYPE
 
 
@@ -23,12 +25,14 @@ class IngestReport:
     duplicates_merged: int = 0
     entries: dict[str, int] = field(default_factory=dict)  # stored, by relation; an undirected edge counts twice
     classes: int = 0
+    unknown_labels: dict[str, int] = field(default_factory=dict)  # by what the table says; '': nothing
     split: dict[str, int] = field(default_factory=dict)
     split_made: bool = False
     bad_rows: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     target: str = ONE_TYPE
     types: dict[str, dict[str, int]] = field(default_factory=dict)  # nodes and features, where types have names
+    columns: list[ColumnUse] = field(default_factory=list)  # what every column was used for
     seconds: float = 0.0
 
     def warn(self, sentence: str) -> None:
@@ -41,6 +45,17 @@ class IngestReport:
         if absent:
             shown = ", ".join(absent[:5]) + (" …" if len(absent) > 5 else "")
             self.warn(f"{len(absent)} of {self.classes} classes have no training nodes: {shown}")
+
+    def labelled(
+        self, classes: Sequence[str], known: int, unknown: Mapping[str, int], multi_label: bool, **place: Any
+    ) -> None:
+        """What the column of labels holds; refuses what cannot be classes, warns of what may not be meant."""
+        self.unknown_labels = dict(sorted(unknown.items()))
+        self.classes = len(classes)
+        if sentence := unknown_labels(unknown, place["column"]):
+            self.warn(f"{sentence}; gamlp ingest --unknown-label '' makes classes of them")
+        for sentence in [] if multi_label else check_classes(classes, known, **place):
+            self.warn(sentence)
 
     def unlabelled(self, count: int) -> None:
         """Warn of nodes that are in the split for nothing."""

@@ -72,8 +72,8 @@ class NodeBlocks:
             files[name] = put_rows(self.graph / name, self._features(table.column("features"), order))
         roles = table.column("role").to_numpy()[order].astype(np.int8)
         put_rows(self.staging / f"roles/{block:05d}.npy", roles)
-        used = self._put_labels(block, table.column("label").combine_chunks().take(pa.array(order)))
-        return {"files": files, "roles": int(np.count_nonzero(roles)), "used": used}
+        used, labelled = self._put_labels(block, table.column("label").combine_chunks().take(pa.array(order)))
+        return {"files": files, "roles": int(np.count_nonzero(roles)), "used": used, "labelled": labelled}
 
     def _features(self, column: Any, order: Array) -> Array:
         assert self.width is not None
@@ -91,10 +91,10 @@ class NodeBlocks:
             at += len(chunk)
         return values
 
-    def _put_labels(self, block: int, column: Any) -> list[int]:
-        """Write codes, places among all labels; returns those that are used."""
+    def _put_labels(self, block: int, column: Any) -> tuple[list[int], int]:
+        """Write codes, places among all labels; returns those that are used, and how many nodes have a label."""
         if self.labels is None:
-            return []
+            return [], 0
         known = pa.array(self.labels, pa.string())
         flat = column.flatten() if self.multi_label else column
         codes = pc.index_in(flat, value_set=known).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int32)
@@ -102,7 +102,7 @@ class NodeBlocks:
         if self.multi_label:
             lengths = pc.list_value_length(column).fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
             put_rows(self.staging / f"lengths/{block:05d}.npy", lengths.astype(np.int32))
-        return [int(code) for code in np.unique(codes[codes >= 0])]
+        return [int(code) for code in np.unique(codes[codes >= 0])], len(column) - column.null_count
 
 
 def _first_offset(chunk: Any) -> int:

@@ -29,9 +29,13 @@ from gamlp.graph import (
 from gamlp.graph.ingest import (
     IngestOptions,
     IngestReport,
+    NodeNames,
     RandomSplit,
     class_numbers,
     columns_schema,
+    feature_columns,
+    index_left_out,
+    node_uses,
     resolve_relation_ends,
     type_tables,
     unnamed_edges,
@@ -60,8 +64,10 @@ class NodeBuild:
     report: IngestReport
     progress: Progress
 
-    def build(self, node_type: str, table: SparkTable, checks: NodeChecks) -> tuple[TypeRows, NodesEntry, FileFacts]:
-        """One type; counts of what was left out go into the report."""
+    def build(
+        self, node_type: str, table: SparkTable, names: NodeNames, checks: NodeChecks
+    ) -> tuple[TypeRows, NodesEntry, FileFacts]:
+        """One type; the use of its columns and counts of what was left out go into the report."""
         nodes = check_nodes(self.spark, table, checks, self.progress)
         try:
             ids, repeats = sort_ids(self.spark, nodes, self.folder.staging / node_type, self.progress)
@@ -72,12 +78,21 @@ class NodeBuild:
             entry, files = self._files(node_type, nodes, ids, rows)
         finally:
             nodes.close()
+        self._tell_columns(node_type, table, names, nodes)
         self.report.nodes += ids.count
         if node_type == self.report.target:
             self.report.features = nodes.width or 0
         if node_type != ONE_TYPE:
             self.report.types[node_type] = {"nodes": ids.count, "features": nodes.width or 0}
         return TypeRows(node_type, ids, rows), entry, files
+
+    def _tell_columns(self, node_type: str, table: SparkTable, names: NodeNames, nodes: CheckedNodes) -> None:
+        label, split = nodes.checks.label, nodes.checks.split
+        chosen = feature_columns(table.column_names, names, label, split)
+        called = "nodes" if node_type == ONE_TYPE else f"nodes {node_type}"
+        self.report.columns += node_uses(called, names, chosen, label, split, nodes.list_widths)
+        if sentence := index_left_out(chosen.index, table.name):
+            self.report.warn(sentence)
 
     def _files(
         self, node_type: str, nodes: CheckedNodes, ids: SortedIds, rows: RowBlocks
@@ -101,9 +116,12 @@ class NodeBuild:
         if not ids.is_range:
             entry.ids = "integers" if ids.integers else "strings"
             works.append(partial(ids.write, graph, node_type))
+        if nodes.checks.label is not None:
+            where = {"file": nodes.checks.table, "column": nodes.checks.label}
+            known = sum(result["labelled"] for result in results)
+            report.labelled(classes, known, nodes.unknown, multi_label, **where)
         if classes:
             entry.labels = LabelsEntry(multi_label=multi_label, classes=list(classes))
-            report.classes = len(classes)
             works.append(made.write_labels)
         if given or classes:
             entry.split = True
@@ -190,11 +208,15 @@ class _Build:
             return self._rows(count, width, lambda: self._entries(node_type, tables, relation_ends))
 
         nodes = NodeBuild(self.spark, folder, options.dtype, draw, rows, report, self.progress)
-        found = {node_type: nodes.build(node_type, one.table, checks[node_type]) for node_type, one in types.items()}
+        found = {
+            node_type: nodes.build(node_type, one.table, one.names, checks[node_type])
+            for node_type, one in types.items()
+        }
         files: FileFacts = {name: facts for _, _, own in found.values() for name, facts in own.items()}
         type_rows = {node_type: own for node_type, (own, _, _) in found.items()}
         made = self._relations(EdgeBuild(self.spark, type_rows, folder.graph, self.progress), tables, relation_ends)
         self._report_edges(report, made, relation_ends)
+        report.columns += [use for table in tables for use in table.uses()]
         manifest = GraphManifest(
             name=options.name or out.name,
             target=target,

@@ -10,7 +10,16 @@ import pyarrow as pa
 
 from gamlp.errors import GamlpError
 from gamlp.graph import ONE_RELATION, BlockEntry, DeclaredRelation, FileFacts, RelationEnds, RelationEntry
-from gamlp.graph.ingest import MOST_RELATIONS, EdgeNames, OnBad, choose, stranger, too_many_relations
+from gamlp.graph.ingest import (
+    MOST_RELATIONS,
+    ColumnUse,
+    EdgeNames,
+    OnBad,
+    choose,
+    edge_uses,
+    stranger,
+    too_many_relations,
+)
 from gamlp.io import Place
 from gamlp.progress import Progress
 from gamlp.spark.ingest.block_files import CsrBlocks, RowBlocks
@@ -53,6 +62,11 @@ class EdgeTable:
         relation = None if name else choose(table, names.relation, "relation")
         table.need([names.src, names.dst])
         return cls(table, names, name, weight, relation)
+
+    def uses(self) -> list[ColumnUse]:
+        """What every column is used for."""
+        table = "edges" if self.name is None else f"edges {self.name}"
+        return edge_uses(table, self.table.column_names, self.names, self.weight, self.relation, self.name)
 
     def readings(self, relation_ends: RelationEnds, types: Mapping[str, TypeRows], on_bad: OnBad) -> list[EdgeChecks]:
         """How the table is read: once for every pair of types that its relations join."""

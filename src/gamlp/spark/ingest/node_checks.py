@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest import (
+    UNKNOWN_LABELS,
     Column,
     ColumnFeatures,
     LabelColumn,
@@ -26,7 +27,6 @@ from gamlp.graph.ingest import (
     plain,
     shown,
     split_roles,
-    trimmed,
 )
 from gamlp.kernel import FloatName, cannot_hold, store_as, too_large
 from gamlp.spark.ingest.notes import NotedRows, Notes, id_key, note_batch, without_ragged
@@ -46,6 +46,7 @@ class NodeChecks:
     dtype: FloatName
     on_bad: OnBad
     separator: str | None = None
+    unknown: tuple[str, ...] = UNKNOWN_LABELS
     multi_label: bool = False  # labels a node
     integers: bool = False  # the type of ids
     ragged: str | None = None  # the column that holds a CSV row with a wrong number of columns
@@ -66,7 +67,7 @@ class NodeChecks:
 
 def checked_nodes(batches: Iterator[Any], checks: NodeChecks) -> Iterator[Any]:
     """Good rows, and at the end one row whose `note` tells of the others."""
-    notes = Notes(facts={"read": 0, "good": 0, "plain": True, "widths": {}})
+    notes = Notes(facts={"read": 0, "good": 0, "plain": True, "widths": {}, "unknown": {}})
     features = ColumnFeatures(checks.features, checks.widths, "other nodes") if checks.features else None
     try:
         for batch in batches:
@@ -92,7 +93,7 @@ def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, no
 
     rows = noted()
     check_ids(rows, checks.id)
-    label = LabelColumn(checks.label, checks.separator).read(rows) if checks.label else None
+    labels = _read_labels(rows, checks, notes)
     roles = split_roles(rows, checks.split) if checks.split else np.zeros(len(ids), np.int8)
     good, values = rows.good, None
     if features is not None:
@@ -109,7 +110,7 @@ def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, no
         notes.facts["plain"] = as_integers(kept) is not None
     columns = [
         kept.cast(pa.int64() if checks.integers else pa.string()),
-        _label_texts(label, checks.multi_label, len(ids)).filter(chosen),
+        labels.filter(chosen),
         pa.array(roles[good]),
     ]
     stored = None if values is None else _stored(values, good, checks, features, notes, name)
@@ -123,16 +124,22 @@ def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, no
         )
 
 
-def _label_texts(label: Column | None, multi_label: bool, count: int) -> Column:
-    kind = pa.list_(pa.string()) if multi_label else pa.string()
-    if label is None:
-        return pa.nulls(count, kind)
-    if not multi_label:
-        return label.cast(kind)
-    lengths = pc.list_value_length(label).fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    texts = trimmed(label.flatten()).cast(pa.string())
-    return pa.ListArray.from_arrays(pa.array(offsets), texts, mask=pa.array(is_null(label)))
+def _read_labels(rows: NotedRows, checks: NodeChecks, notes: Notes) -> Column:
+    """Labels as text, or as lists of text; how many say that they are not known goes into the notes."""
+    kind = pa.list_(pa.string()) if checks.multi_label else pa.string()
+    if checks.label is None:
+        return pa.nulls(len(rows.good), kind)
+    column = LabelColumn(checks.label, checks.separator, checks.unknown)
+    labels = column.read(rows)
+    if checks.multi_label:
+        lengths = pc.list_value_length(labels).fill_null(0).to_numpy(zero_copy_only=False)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        texts = column.elements(labels).cast(pa.string())
+        labels = pa.ListArray.from_arrays(pa.array(offsets), texts, mask=pa.array(is_null(labels)))
+    counts = notes.facts["unknown"]
+    for text, count in column.not_known.items():
+        counts[text] = counts.get(text, 0) + count
+    return labels.cast(kind)
 
 
 def _stored(

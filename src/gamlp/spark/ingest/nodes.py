@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest import MOST_CLASSES, NodeNames, OnBad, choose, feature_names, too_many_classes
+from gamlp.graph.ingest import MOST_CLASSES, NodeNames, OnBad, choose, feature_columns, too_many_classes
 from gamlp.io import Place
 from gamlp.kernel import MOST_NODES, FloatName
 from gamlp.progress import Progress
@@ -49,6 +50,14 @@ class CheckedNodes:
         widths: dict[str, int] = next(facts["widths"] for facts in self.notes.facts["parts"] if facts["good"])
         return widths
 
+    @property
+    def unknown(self) -> dict[str, int]:
+        """Labels that say that they are not known."""
+        whole: Counter[str] = Counter()
+        for facts in self.notes.facts["parts"]:
+            whole.update(facts["unknown"])
+        return dict(whole)
+
     def rows(self) -> Any:
         """Good rows, with ids that are integers where all of them are."""
         from pyspark.sql import functions
@@ -68,11 +77,7 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
         raise GamlpError(
             "rows of a .npy cannot be told apart on Spark", file=names.features, hint="give features as columns"
         )
-    if names.features is None:
-        taken = {names.id, label or "label", split or "split", *names.left_out}
-        features = [name for name in table.column_names if name not in taken]
-    else:
-        features = feature_names(names.features)
+    features = feature_columns(table.column_names, names, label, split).names
     table.need(features)
     multi_label = label is not None and (names.separator is not None or table.is_list(label))
     integers = table.kind(names.id).typeName() in _INTEGERS
@@ -85,6 +90,7 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
         dtype,
         on_bad,
         names.separator,
+        names.unknown,
         multi_label,
         integers,
         table.ragged,

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, damaged_files
 from tests.graph.of_everything import everything
+from tests.sealing import seal_graph, write_sealed
 
 PARTS = [
     "nodes/paper/features.npy",
@@ -63,8 +65,11 @@ def test_damaged_string_ids_are_told_in_one_sentence(tmp_path: Path) -> None:
     everything().save(tmp_path / "graph")
     path = tmp_path / "graph/nodes/paper/ids.arrow"
     path.write_bytes(b"x" * path.stat().st_size)
+    with pytest.raises(GamlpError, match=r"ids\.arrow: is damaged: its bytes are not those that were written"):
+        Graph.open(tmp_path / "graph").nodes.ids.take(np.arange(2))
+    seal_graph(tmp_path / "graph")
     with pytest.raises(GamlpError, match=r"ids\.arrow: ids cannot be read"):
-        Graph.open(tmp_path / "graph")
+        Graph.open(tmp_path / "graph").nodes.ids.take(np.arange(2))
 
 
 def set_at(*keys: Any, to: Any) -> Callable[[dict[str, Any]], None]:
@@ -118,7 +123,7 @@ def test_a_tampered_manifest_is_refused(tmp_path: Path, change: Callable[[dict[s
     manifest = tmp_path / "graph" / "graph.json"
     content = json.loads(manifest.read_text())
     change(content)
-    manifest.write_text(json.dumps(content))
+    write_sealed(manifest, content)
     with pytest.raises(GamlpError) as raised:
         Graph.open(tmp_path / "graph")
     assert "\n" not in str(raised.value) and str(tmp_path / "graph") in str(raised.value)

@@ -19,6 +19,7 @@ from gamlp.graph import Block, Features, Graph, Ids, Labels, Relation, Split, da
 from gamlp.kernel import store_as
 from tests.conformance import dense
 from tests.conformance.graphs import Case, cases
+from tests.sealing import seal_graph
 
 Array = np.ndarray[Any, Any]
 many = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -58,7 +59,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Every file's bytes; of the manifest all but the fingerprint of the source."""
     found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
     manifest = json.loads(found["graph.json"])
-    del manifest["source"]["induced"]["key"]
+    del manifest["source"]["induced"]["key"], manifest["digest"]
     return {**found, "graph.json": json.dumps(manifest).encode()}
 
 
@@ -212,6 +213,9 @@ def test_a_damaged_source_is_told(tmp_path: Path, part: str) -> None:
     values = np.load(folder / "relations/edge/00000" / f"{part}.npy")
     values[7] = 1 << 20
     np.save(folder / "relations/edge/00000" / f"{part}.npy", values)
-    with pytest.raises(GamlpError, match="relation 'edge' is damaged"):
+    with pytest.raises(GamlpError, match=f"{part}.npy: is damaged: its bytes are not those that were written"):
+        induced.induce(Graph.open(folder), np.arange(20), tmp_path / "graph")
+    seal_graph(folder)
+    with pytest.raises(GamlpError, match=f"{part}.npy: is damaged: (its offsets|neighbour 1048576)"):
         induced.induce(Graph.open(folder), np.arange(20), tmp_path / "graph")
     assert not (tmp_path / "graph").exists()

@@ -3,11 +3,14 @@
 # Names that change with what a graph holds: fingerprint.structure(graph), .features, .training_labels, .targets
 from gamlp.graph import fingerprint
 
+# What arrays may hold
+from gamlp.graph.contents import DAMAGED_HINT, ascend, check_label_numbers, check_roles, stray_neighbour
+
 # Ids as people write them → rows
 from gamlp.graph.finding import ids_in_file, rows_by_id, split_ids
 
 # Graph folders
-from gamlp.graph.folder import check_name, damaged_files, open_strings
+from gamlp.graph.folder import check_name
 
 # The graph and its parts
 from gamlp.graph.graph import ROLES, UNKNOWN, Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
@@ -16,7 +19,7 @@ from gamlp.graph.graph import ROLES, UNKNOWN, Block, Features, Graph, Ids, Label
 from gamlp.graph.induced import induce
 from gamlp.graph.induced_blocks import induced_by_tasks
 
-# What a folder's manifest says; a short name for JSON content
+# What a folder's manifest says
 from gamlp.graph.manifest import (
     MANIFEST,
     BlockEntry,
@@ -29,10 +32,10 @@ from gamlp.graph.manifest import (
     NodesEntry,
     RelationEntry,
     block_folder,
-    digest,
     features_files,
     nodes_folder,
 )
+from gamlp.graph.opening import damaged_files, open_strings
 
 # PyG's Data and HeteroData → Graph
 from gamlp.graph.pyg import as_graph
@@ -55,7 +58,11 @@ from gamlp.graph.union import contained, union_by_tasks, union_graphs
 # Views: subsets of relations
 from gamlp.graph.views import View, touches_target, view_name, view_of, whole_view
 
+# A short name for JSON content
+from gamlp.io import digest
+
 __all__ = [
+    "DAMAGED_HINT",
     "MANIFEST",
     "ONE_RELATION",
     "ONE_TYPE",
@@ -86,10 +93,13 @@ __all__ = [
     "Split",
     "View",
     "as_graph",
+    "ascend",
     "block_folder",
     "building",
     "check_fractions",
+    "check_label_numbers",
     "check_name",
+    "check_roles",
     "contained",
     "damaged_files",
     "digest",
@@ -106,6 +116,7 @@ __all__ = [
     "roles_by_id",
     "rows_by_id",
     "split_ids",
+    "stray_neighbour",
     "total_width",
     "touches_target",
     "union_by_tasks",

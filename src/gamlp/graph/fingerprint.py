@@ -9,7 +9,8 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.graph.graph import ROLES, Graph
-from gamlp.graph.manifest import digest, nodes_folder
+from gamlp.graph.manifest import nodes_folder
+from gamlp.io import digest
 
 _STRINGS = 1 << 16  # ids joined at a time
 _ROWS = 1 << 20  # roles looked at at a time

@@ -1,4 +1,4 @@
-"""A graph on disk: write it beside and rename, map it back."""
+"""A graph is written to a folder: beside, and renamed. `opening` maps it back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
+from gamlp.graph.graph import Block, Graph, Labels, Split
 from gamlp.graph.manifest import (
     MANIFEST,
     BlockEntry,
@@ -24,22 +24,11 @@ from gamlp.graph.manifest import (
     NodesEntry,
     RelationEntry,
     block_folder,
-    features_files,
     nodes_folder,
-    read_manifest,
 )
+from gamlp.graph.opening import open_graph
 from gamlp.graph.schema import Columns
-from gamlp.io import (
-    Place,
-    RowShards,
-    atomic_folder,
-    checksum,
-    create_array,
-    map_array,
-    open_rows,
-    save_array,
-    write_json,
-)
+from gamlp.io import atomic_folder, checksum, create_array, save_array, write_text
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 
 
@@ -136,7 +125,7 @@ class GraphWriter:
         manifest = GraphManifest(
             name=self.name, target=target, nodes=self._nodes, relations=self._relations, source=self.source, files=files
         )
-        write_json(self.folder / MANIFEST, manifest.model_dump())
+        write_text(self.folder / MANIFEST, manifest.to_json().decode())
 
     def _nodes_file(self, node_type: str, part: str) -> Path:
         return self.folder / nodes_folder(node_type) / f"{part}.npy"
@@ -183,111 +172,6 @@ def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
             for block in relation.blocks:
                 writer.block(block, name)
     return open_graph(out)
-
-
-def open_graph(place: str | Path | Place) -> Graph:
-    """Map a graph folder; sizes are checked, contents are not (`gamlp info` verifies them).
-
-    Behind a URL, labels, roles and ids are fetched, and features and edges read when they are asked for.
-    """
-    folder = Place.of(place)
-    manifest = read_manifest(folder)
-    for name, file in manifest.files.items() if folder.local is not None else ():
-        size = (folder / name).size()
-        if size != file.bytes:
-            found = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
-            raise GamlpError(f"file {found}", file=folder / name, hint="the graph folder is damaged; build it again")
-    return Graph(
-        name=manifest.name,
-        node_types={node_type: _open_nodes(folder, node_type, entry) for node_type, entry in manifest.nodes.items()},
-        relations={name: open_edges(folder, name, entry) for name, entry in manifest.relations.items()},
-        target=manifest.target,
-        folder=folder.local or folder,
-        source=manifest.source,
-        checksums={name: (file.bytes, file.crc32) for name, file in manifest.files.items()},
-    )
-
-
-def damaged_files(graph: Graph) -> list[str]:
-    """Names of files whose bytes are not those that were written."""
-    assert graph.folder is not None
-    folder = Place.of(graph.folder)
-    return [name for name, (_, crc) in graph.checksums.items() if (folder / name).checksum() != crc]
-
-
-def _open_nodes(folder: Place, node_type: str, entry: NodesEntry) -> Nodes:
-    def part(name: str, shape: Sequence[int]) -> Array:
-        path = (folder / nodes_folder(node_type) / f"{name}.npy").local_copy()
-        values = map_array(path)
-        if list(values.shape) != list(shape):
-            raise GamlpError(f"shape is {values.shape}, not {tuple(shape)}", file=path)
-        return values
-
-    labels = split = None
-    features = None if entry.features is None else open_features(folder, node_type, entry.count, entry.features)
-    if entry.labels is not None:
-        shape = (entry.count, len(entry.labels.classes)) if entry.labels.multi_label else (entry.count,)
-        labels = Labels(part("labels", shape), tuple(entry.labels.classes))
-    if entry.split:
-        split = Split(part("split", (entry.count,)))
-    ids: Any = None
-    if entry.ids == "integers":
-        ids = part("ids", (entry.count,))
-    elif entry.ids == "strings":
-        ids = open_strings((folder / nodes_folder(node_type) / "ids.arrow").local_copy(), entry.count)
-    return Nodes(node_type, entry.count, Ids(entry.count, ids), features, labels, split)
-
-
-def open_features(folder: Place, node_type: str, count: int, entry: FeaturesEntry) -> Features:
-    """Features of a node type: one file, mapped; several, or behind a URL, read where they are asked for."""
-    dtype, columns = np.dtype(NUMPY_DTYPES[entry.dtype]), None if entry.columns is None else tuple(entry.columns)
-    places = [folder / name for name in features_files(node_type, entry.shards)]
-    if folder.local is None or entry.shards is not None:
-        stops = [count] if entry.shards is None else entry.shards
-        return Features(RowShards(places, stops, (entry.width,), dtype), entry.dtype, columns)  # type: ignore[arg-type]
-    values = open_rows(places[0])
-    if tuple(values.shape) != (count, entry.width):
-        raise GamlpError(f"shape is {values.shape}, not {(count, entry.width)}", file=places[0])
-    if values.dtype != dtype:
-        raise GamlpError(f"features are {values.dtype}, not {entry.dtype}", file=folder)
-    return Features(values, entry.dtype, columns)
-
-
-def open_strings(path: Path, count: int) -> Any:
-    """Ids that are strings, mapped."""
-    try:
-        ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id")
-        ids = ids.chunk(0) if ids.num_chunks == 1 else ids  # Spark writes a batch for each block of rows
-    except (pa.ArrowException, OSError, KeyError) as error:
-        message = " ".join(str(error).split())
-        raise GamlpError(f"ids cannot be read ({message})", file=path, hint="build the graph again") from error
-    if len(ids) != count:
-        raise GamlpError(f"{len(ids)} ids for {count} nodes", file=path, hint="build the graph again")
-    return ids
-
-
-def open_edges(folder: Place, name: str, entry: RelationEntry) -> Relation:
-    """The blocks of a relation."""
-    blocks = []
-    row = 0
-    for index, block in enumerate(entry.blocks):
-        place = folder / block_folder(name, index)
-        offsets, neighbours = open_rows(place / "offsets.npy"), open_rows(place / "neighbours.npy")
-        weights = open_rows(place / "weights.npy") if entry.weighted else None
-        fits = folder.local is None or (  # elsewhere nothing is read before it is needed
-            block.start == row
-            and offsets.shape == (block.stop - block.start + 1,)
-            and offsets.dtype == np.int64
-            and neighbours.shape == (block.entries,)
-            and neighbours.dtype == np.int32
-            and int(offsets[-1]) == block.entries
-            and (weights is None or (weights.shape == neighbours.shape and weights.dtype == np.float32))
-        )
-        if not fits:
-            raise GamlpError("block does not fit its manifest", file=place, hint="build the graph again")
-        blocks.append(Block(block.start, block.stop, offsets, neighbours, weights))
-        row = block.stop
-    return Relation(name, entry.source, entry.target, entry.directed, tuple(blocks), entry.reverse)
 
 
 def check_name(name: str) -> None:

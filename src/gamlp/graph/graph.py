@@ -13,6 +13,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.schema import Columns, PickedColumns
+from gamlp.graph.unread import reads_when_asked, shape_of
 from gamlp.io import Place
 from gamlp.kernel import FloatName, build_csr
 
@@ -20,6 +21,7 @@ ROLES = ("", "train", "valid", "test")
 UNKNOWN = -1
 
 
+@reads_when_asked("roles")
 @dataclass(frozen=True)
 class Split:
     """Which rows train, validate and test: `roles[n]`, int8, an index into ROLES."""
@@ -52,6 +54,7 @@ class Split:
         return self.rows("test")
 
 
+@reads_when_asked("values")
 @dataclass(frozen=True)
 class Labels:
     """One label a node (`values[n]` int32, -1 unknown) or many (`values[n, c]` int8 0/1, a row of -1 unknown)."""
@@ -61,7 +64,7 @@ class Labels:
 
     @property
     def multi_label(self) -> bool:
-        return self.values.ndim == 2
+        return len(shape_of(self, "values")) == 2
 
     def known(self) -> Array:
         """Boolean mask of labelled nodes."""
@@ -78,6 +81,7 @@ class Labels:
         return hot
 
 
+@reads_when_asked("values")
 @dataclass(frozen=True)
 class Features:
     """`values[n, d]`, float32 or float16; bfloat16 is held as the uint16 of its bits.
@@ -91,7 +95,12 @@ class Features:
 
     @property
     def width(self) -> int:
-        return int(self.values.shape[1])
+        return int(shape_of(self, "values")[1])
+
+    @property
+    def count(self) -> int:
+        """Rows."""
+        return int(shape_of(self, "values")[0])
 
     def read(self, rows: Any, columns: slice = slice(None)) -> Array:
         """Rows (slice or row numbers) as float32."""
@@ -106,6 +115,7 @@ class Features:
         return Features(values, self.dtype, columns)
 
 
+@reads_when_asked("values")
 @dataclass(frozen=True)
 class Ids:
     """A node's original id: the row number itself (`values=None`), an int64 array or Arrow strings, chunked or not."""
@@ -135,6 +145,7 @@ class Nodes:
     split: Split | None = None
 
 
+@reads_when_asked("offsets", "neighbours", "weights")
 @dataclass(frozen=True)
 class Block:
     """CSR of the rows `start <= row < stop`: `neighbours[offsets[i]:offsets[i+1]]` ascending, no self-loops."""
@@ -144,6 +155,14 @@ class Block:
     offsets: Array
     neighbours: Array
     weights: Array | None = None
+
+    @property
+    def entries(self) -> int:
+        return int(shape_of(self, "neighbours")[0])
+
+    @property
+    def weighted(self) -> bool:
+        return self.__dict__["weights"] is not None  # without reading them
 
     @classmethod
     def from_edges(
@@ -171,11 +190,11 @@ class Relation:
     @property
     def entries(self) -> int:
         """Stored entries: an undirected edge counts twice."""
-        return sum(len(block.neighbours) for block in self.blocks)
+        return sum(block.entries for block in self.blocks)
 
     @property
     def weighted(self) -> bool:
-        return any(block.weights is not None for block in self.blocks)
+        return any(block.weighted for block in self.blocks)
 
     @property
     def count(self) -> int:
@@ -294,8 +313,8 @@ class Graph:
 
     @classmethod
     def open(cls, folder: str | Path | Place) -> Graph:
-        """Map a graph folder, or one behind any fsspec URL; nothing is read but the manifest."""
-        from gamlp.graph.folder import open_graph
+        """Map a graph folder, or one behind any fsspec URL; an array is verified and read when it is asked for."""
+        from gamlp.graph.opening import open_graph
 
         return open_graph(folder)
 

@@ -11,9 +11,10 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
-from gamlp.graph.folder import GraphWriter, open_graph, writing
+from gamlp.graph.folder import GraphWriter, writing
 from gamlp.graph.graph import Block, Graph, Nodes, Relation
-from gamlp.graph.manifest import digest
+from gamlp.graph.opening import open_graph
+from gamlp.io import digest
 from gamlp.progress import Progress, silent
 
 _ROWS = 1 << 18  # rows of the source looked at together, and

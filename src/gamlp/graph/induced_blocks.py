@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.folder import open_edges, open_features, open_graph
 from gamlp.graph.graph import Graph
 from gamlp.graph.induced import check_rows, inside, source_of
 from gamlp.graph.manifest import (
@@ -28,6 +27,7 @@ from gamlp.graph.manifest import (
     nodes_folder,
     read_manifest,
 )
+from gamlp.graph.opening import FolderFiles, open_edges, open_features, open_graph
 from gamlp.graph.shared_folder import building
 from gamlp.io import Place, open_rows, put_rows
 
@@ -49,13 +49,13 @@ class InducedBlocks:
         manifest = read_manifest(self.source)
         every = np.asarray(open_rows(self.rows))
         rows = every[self.bounds[index] : self.bounds[index + 1]]
-        nodes, files = manifest.nodes[manifest.target], FileFacts()
+        nodes, files, read = manifest.nodes[manifest.target], FileFacts(), FolderFiles(self.source, manifest.files)
         if nodes.features is not None:
-            values = open_features(self.source, manifest.target, nodes.count, nodes.features).values[rows]
+            values = open_features(read, manifest.target, nodes.count, nodes.features).values[rows]
             name = features_files(manifest.target, [0] * (len(self.bounds) - 1))[index]
             files[name] = put_rows(self.out / name, values)
         (name, entry), *_ = manifest.relations.items()
-        relation = open_edges(self.source, name, entry)
+        relation = open_edges(read, name, entry, nodes.count)
         degrees, neighbours, weights = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
         for _, some, found, of_them in inside(relation, rows, nodes.count, lambda ends: _places(every, ends)):
             degrees.append(some)
@@ -134,7 +134,7 @@ def induced_by_tasks(graph: Graph, rows: Array, folder: Place, blocks: int, run:
             source=about,
             files={name: FileEntry(bytes=size, crc32=crc) for name, (size, crc) in files.items()},
         )
-        made.manifest = manifest.model_dump_json(indent=1).encode()
+        made.manifest = manifest.to_json()
     return open_graph(folder)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Annotated, Any, Literal
 
@@ -10,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstra
 
 from gamlp.errors import GamlpError
 from gamlp.graph.schema import FeatureColumn, repeated_name, total_width
-from gamlp.io import Place
+from gamlp.io import Place, sealed, unsealed
 from gamlp.kernel import FloatName
 
 MANIFEST = "graph.json"
@@ -116,6 +115,10 @@ class GraphManifest(_ManifestEntry):
                 raise ValueError(f"relation '{name}' is not the reverse of '{relation.reverse}'")
         return self
 
+    def to_json(self) -> bytes:
+        """The file, with its own digest."""
+        return json.dumps(sealed(self.model_dump(mode="json")), indent=1).encode()
+
 
 def nodes_folder(node_type: str) -> str:
     return f"nodes/{node_type}"
@@ -136,19 +139,14 @@ def read_manifest(folder: Place) -> GraphManifest:
     """Read and check a graph's manifest."""
     path = folder / MANIFEST
     try:
-        return GraphManifest.model_validate_json(path.read())
+        return GraphManifest.model_validate(unsealed(path.read()))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise GamlpError(
             f"not a graph folder (no {MANIFEST})",
             file=folder,
             hint="make one with: gamlp ingest --edges E --nodes N --out GRAPH",
         ) from error
-    except (ValidationError, UnicodeDecodeError) as error:
+    except (ValidationError, ValueError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
         place = ".".join(str(part) for part in first["loc"]) or "the file"
         raise GamlpError(f"damaged or foreign manifest: {place}: {first['msg']}", file=path) from error
-
-
-def digest(content: Any) -> str:
-    """A short, stable name for JSON content."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -17,7 +17,6 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.folder import open_edges
 from gamlp.graph.graph import Block, Graph, Ids, Nodes, Relation
 from gamlp.graph.manifest import (
     MANIFEST,
@@ -27,11 +26,11 @@ from gamlp.graph.manifest import (
     NodesEntry,
     RelationEntry,
     block_folder,
-    digest,
     read_manifest,
 )
+from gamlp.graph.opening import FolderFiles, open_edges
 from gamlp.graph.views import View
-from gamlp.io import Place, put_rows, run_here
+from gamlp.io import Place, digest, put_rows, run_here
 from gamlp.progress import Progress, silent
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
@@ -221,7 +220,7 @@ def union_by_tasks(
     results = [json.loads(work.note(index).read()) for index in ranges]
     for view, place in zip(missing, folders):
         made = [result[view.name] for result in results if view.name in result]
-        (place / MANIFEST).put(_manifest(graph, view, made).model_dump_json(indent=1).encode())
+        (place / MANIFEST).put(_manifest(graph, view, made).to_json())
         if place.local is not None:
             place.local.rename(found[view.name].local or place.local)
     work.notes.remove()
@@ -285,9 +284,7 @@ class _Weight:
     def __init__(self, count: int, relations: Sequence[Relation], exact: bool) -> None:
         self.count, self._exact = count, exact
         self._relations = [relation for relation in relations if relation.blocks]
-        self._before = [
-            np.cumsum([0, *(len(block.neighbours) for block in each.blocks)]).tolist() for each in self._relations
-        ]
+        self._before = [np.cumsum([0, *(block.entries for block in each.blocks)]).tolist() for each in self._relations]
         self.total = count + sum(before[-1] for before in self._before)
 
     def upto(self, row: int) -> int:
@@ -307,10 +304,12 @@ def _edges_alone(source: Place, views: Sequence[View]) -> Graph:
     """The graph as a task needs it: counts of nodes, and relations of the views; nothing else is opened."""
     manifest = read_manifest(source)
     names = dict.fromkeys(name for view in views for name in view.relations)
+    files = FolderFiles(source, manifest.files)
+    relations = {name: manifest.relations[name] for name in names}
     return Graph(
         manifest.name,
         {node_type: Nodes(node_type, entry.count, Ids(entry.count)) for node_type, entry in manifest.nodes.items()},
-        {name: open_edges(source, name, manifest.relations[name]) for name in names},
+        {name: open_edges(files, name, one, manifest.nodes[one.source].count) for name, one in relations.items()},
         manifest.target,
         source.local or source,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
-from gamlp.graph.manifest import digest
+from gamlp.io import digest
 
 _LONGEST = 100  # characters of a name that is still a part of file names
 

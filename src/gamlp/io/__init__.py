@@ -49,8 +49,14 @@ from gamlp.io.row_arrays import (
     put_rows,
 )
 
+# JSON that knows its own digest
+from gamlp.io.sealing import digest, sealed, unsealed
+
 # Bytes as people write them
 from gamlp.io.sizes import format_size, parse_size
+
+# Files whose bytes are those that were written
+from gamlp.io.verified import verify
 
 __all__ = [
     "LOCK",
@@ -69,6 +75,7 @@ __all__ = [
     "available_memory",
     "checksum",
     "create_array",
+    "digest",
     "disk_full_as_error",
     "even_ranges",
     "find_plugins",
@@ -91,9 +98,12 @@ __all__ = [
     "run_here",
     "save_array",
     "scratch_folder",
+    "sealed",
     "sole_writer",
     "temporary_folder",
+    "unsealed",
     "usable_cores",
+    "verify",
     "work_folder",
     "write_json",
     "write_text",

@@ -239,8 +239,13 @@ def save_array(path: Path, values: np.ndarray[Any, Any]) -> None:
 def map_array(path: Path) -> np.ndarray[Any, Any]:
     """Map a .npy file for reading; a damaged one is refused with a sentence. Never unpickles."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(values, np.ndarray):
+            raise ValueError("it is an archive of several")
+        if values.dtype.names is not None or not values.flags.c_contiguous:
+            raise ValueError("its rows do not lie one after the other as plain numbers")
+        return values
     except FileNotFoundError as error:
         raise GamlpError("file is missing", file=path, hint="the folder is incomplete; build it again") from error
     except Exception as error:  # numpy raises nearly anything at a damaged header
-        raise GamlpError(f"not a readable .npy array ({' '.join(str(error).split())})", file=path) from error
+        raise GamlpError(f"not a readable .npy array ({' '.join(str(error).split())[:200]})", file=path) from error

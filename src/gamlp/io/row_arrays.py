@@ -13,6 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io.files import map_array, npy_header
 from gamlp.io.place import Place
+from gamlp.io.verified import verify
 
 _HEADER = 1 << 10  # bytes of a file that hold its header
 _RANGE = 16 << 20  # bytes read at a time where rows lie apart
@@ -97,12 +98,13 @@ class RemoteRows(_Rows):
             version = np.lib.format.read_magic(head)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, fortran, dtype = read(head)
-            if fortran or dtype.hasobject:
+            if fortran or dtype.hasobject or dtype.names is not None:
                 raise ValueError("an array of another layout")
         except FileNotFoundError as error:
             raise GamlpError("file is missing", file=self.place, hint="it is incomplete; build it again") from error
-        except ValueError as error:
-            raise GamlpError(f"not a readable .npy array ({error})", file=self.place) from error
+        except Exception as error:  # numpy raises nearly anything at a damaged header
+            message = " ".join(str(error).split())[:200]
+            raise GamlpError(f"not a readable .npy array ({message})", file=self.place) from error
         return shape, dtype, head.tell()
 
     @property
@@ -124,14 +126,23 @@ class RemoteRows(_Rows):
 
 
 class RowShards(_Rows):
-    """Files one after the other as one array: `stops[i]` is the first row after file i. Opened when first read."""
+    """Files one after the other as one array: `stops[i]` is the first row after file i. Opened when first read.
+
+    With `checksums` a file here is verified then.
+    """
 
     def __init__(
-        self, places: Sequence[Place], stops: Sequence[int], shape: tuple[int, ...], dtype: np.typing.DTypeLike
+        self,
+        places: Sequence[Place],
+        stops: Sequence[int],
+        shape: tuple[int, ...],
+        dtype: np.typing.DTypeLike,
+        checksums: Sequence[int] | None = None,
     ) -> None:
         self.places, self.stops = list(places), np.asarray(stops, np.int64)
         self.shape = ((int(self.stops[-1]) if len(self.stops) else 0), *shape)
         self.dtype = np.dtype(dtype)
+        self.checksums = checksums
         self._opened: dict[int, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -170,6 +181,8 @@ class RowShards(_Rows):
                     file=self.places[index],
                     hint="it is damaged; build it again",
                 )
+            if self.checksums is not None and self.places[index].local is not None:
+                verify(self.places[index], self.checksums[index], hint="build it again")
             self._opened[index] = values
         return self._opened[index]
 

@@ -1,5 +1,8 @@
 """The hot loops, in C++ where it could be built, else in torch and numpy."""
 
+# Checksums
+from gamlp.kernel.checksums import crc32
+
 # Edge list → CSR; sums by place; the most nodes that int32 neighbours can name
 from gamlp.kernel.csr import MOST_NODES, add_up, build_csr
 
@@ -23,6 +26,7 @@ __all__ = [
     "add_up",
     "build_csr",
     "cannot_hold",
+    "crc32",
     "hop",
     "id_table",
     "instructions",

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "crc32.hpp"
 #include "csr.hpp"
 #include "hop.hpp"
 #include "ids.hpp"
@@ -233,6 +234,13 @@ NB_MODULE(_native, m) {
             }
         },
         "sums[places[i]] += weights[i], or 1.", "places"_a, "weights"_a.none(), "sums"_a.noconvert());
+    m.def(
+        "crc32",
+        [](Vector<uint8_t> data, uint32_t crc, bool baseline) {
+            nb::gil_scoped_release release;
+            return (baseline ? gamlp::crc32_by_tables : gamlp::crc32)(crc, data.data(), data.shape(0));
+        },
+        "CRC-32 of bytes, going on from crc.", "data"_a, "crc"_a = 0, "baseline"_a = false);
     const char *text = "Edge list to CSR: (offsets, neighbours, weights or None).";
     m.def("csr", &csr<int32_t>, text, "rows"_a, "columns"_a, "weights"_a.none(), "start"_a, "stop"_a, "symmetric"_a,
           "drop_loops"_a, "threads"_a);

@@ -30,7 +30,7 @@ _BEFORE = {
     "ingest.json",
     "seeds",
     "recipe.yaml",
-}  # what is there before METHOD_RUN is, or may be
+}  # may be there before METHOD_RUN
 
 
 @dataclass(frozen=True)

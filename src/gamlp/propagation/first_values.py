@@ -203,7 +203,7 @@ def features_of(graph: Graph, node_type: str) -> Features:
 
 def column_sums(features: Features, chunks: Iterable[int], mean: Array | None = None) -> Iterator[Array]:
     """Σ x, or Σ (x - mean)², over the rows of each chunk: float64, to be added up in the order of chunks."""
-    count = len(features.values)
+    count = features.count
     for chunk in chunks:
         values = features.read(slice(chunk * CHUNK, min((chunk + 1) * CHUNK, count)))
         yield values.sum(0, dtype=np.float64) if mean is None else np.square(values - mean).sum(0)
@@ -220,7 +220,7 @@ def statistics_of(count: int, width: int, sums: Callable[[Array | None], Iterabl
 
 
 def _statistics(features: Features) -> Statistics:
-    count = len(features.values)
+    count = features.count
     chunks = range(-(-count // CHUNK))
     return statistics_of(count, features.width, lambda mean: column_sums(features, chunks, mean))
 

@@ -12,7 +12,6 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.explanation import WeightsByDegree
 from gamlp.graph import Graph
-from gamlp.io import write_json
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.report import Observed, write_report
@@ -111,7 +110,7 @@ def evaluate_run(
         )
     report = evaluate_rows(bundles, store, rows, resources, watching)
     report["valid"] = summary([bundle.report["valid"] for bundle in bundles.values()]) if first.report["valid"] else {}
-    write_json(run.evaluation_path, report)
+    run.note_evaluation(report)
     return report
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +63,8 @@ def _test(
     split, labels = store.split, store.labels
     known = None if split is None or labels is None else labels.known()
     if split is not None and known is not None and known[split.test].any():
-        if run.evaluation_path.exists() and run.report_path.exists():
-            found: dict[str, Any] = json.loads(run.evaluation_path.read_text())
+        found = run.evaluation()
+        if found is not None and run.report_path.exists():
             return found
         return evaluate(run, trust=trust, own=source.graph, weights=weights, resources=resources)
     if not run.report_path.exists():

@@ -67,7 +67,10 @@ def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, prog
     now = tables.identity()
     report = None
     if folder.exists():
-        before = json.loads(known.read_text()) if known.exists() else None
+        try:
+            before = json.loads(known.read_bytes())
+        except (FileNotFoundError, ValueError, RecursionError):
+            before = None
         if before != now:
             raise GamlpError("holds a run on other tables", file=out, hint="choose another --out")
     if not (folder.exists() and (out / _REPORT).exists()):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split, fingerprint, nodes_folder, open_strings
-from gamlp.io import Place, open_rows
+from gamlp.io import Place, open_rows, verify
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, StoreManifest
 from gamlp.run import (
@@ -37,6 +37,7 @@ _RANGES_OF_TASK = 16  # where there are many: a task opens the model once
 _TASKS = 64  # before a task gets more than one range
 _ROWS = 1 << 20  # labels and roles looked at at a time
 _PIECE = 8 << 20
+_BUILD_AGAIN = "build the graph again"
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,13 @@ class IdsFile:
             return lambda rows: pa.array(rows, pa.int64())
         if self.kind == "integers":
             numbers = open_rows(place)
+            if place.local is not None:
+                verify(place, self.crc32, hint=_BUILD_AGAIN)
             return lambda rows: pa.array(numbers[rows])
         # By its content: another file may be behind the same URL later, and workers live long.
-        strings = Ids(self.count, open_strings(place.local_copy(f"-{self.crc32:08x}"), self.count))
+        copy = place.local_copy(f"-{self.crc32:08x}")
+        verify(place, self.crc32, hint=_BUILD_AGAIN, copy=copy)
+        strings = Ids(self.count, open_strings(copy, self.count))
         return lambda rows: strings.take(rows).cast(pa.string())
 
 
@@ -205,9 +210,9 @@ def asked_among(store: HopStore, chosen: tuple[str, ...], rows: slice | Array) -
         return np.ones(count, bool)
     labels = split = None
     if {"labelled", "unlabelled"} & set(chosen) and store.manifest.targets.classes is not None:
-        labels = Labels(np.asarray(open_rows(store.place / "labels.npy")[rows]), tuple(store.manifest.targets.classes))
+        labels = Labels(np.asarray(store.targets_file("labels.npy")[rows]), tuple(store.manifest.targets.classes))
     if "split.npy" in {file.name for file in store.manifest.targets.files}:
-        split = Split(np.asarray(open_rows(store.place / "split.npy")[rows]))
+        split = Split(np.asarray(store.targets_file("split.npy")[rows]))
     return asked_for(list(chosen), count, labels, split)
 
 

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from gamlp.errors import GamlpError
-from gamlp.io import Place, remove_partial, sole_writer, write_json, write_text
+from gamlp.io import Place, remove_partial, sealed, sole_writer, unsealed, write_json, write_text
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 from gamlp.training.loop import CHECKPOINT_SECONDS
 from gamlp.training.seeds import SeedFiles
 
 _ABOUT = "run.json"
+_MOST = 1e30  # of a number in metrics or timings: no measurement is larger
 METHOD_RUN = "method.json"  # of a peer that has no bundle (gamlp.peers.single)
 
 
@@ -95,7 +96,7 @@ class RunFolder:
         except OSError as error:
             raise GamlpError(f"cannot write here ({error.strerror})", file=path) from error
         write_text(run.recipe_path, recipe.to_yaml())
-        write_json(path / _ABOUT, about.model_dump(mode="json"))
+        write_json(path / _ABOUT, sealed(about.model_dump(mode="json")))
         return run
 
     @classmethod
@@ -135,20 +136,31 @@ class RunFolder:
     def timings(self) -> dict[str, float]:
         """Seconds of `preparation` and `evaluation` and bytes of `peak_memory`, as far as they were measured."""
         try:
-            found: dict[str, float] = json.loads(self.timings_path.read_text())
-        except (FileNotFoundError, ValueError):
+            found = json.loads(self.timings_path.read_bytes())
+        except (FileNotFoundError, ValueError, RecursionError):
             return {}
-        return found
+        named = found.items() if isinstance(found, dict) else ()
+        return {name: float(value) for name, value in named if _is_number(value) and value >= 0}
 
     def note_timings(self, **measured: float) -> None:
         write_json(self.timings_path, self.timings() | measured)
+
+    def note_evaluation(self, report: dict[str, Any]) -> None:
+        write_json(self.evaluation_path, sealed(report))
+
+    def evaluation(self) -> dict[str, Any] | None:
+        """Scores as they were written; None where there are none, or somebody changed them."""
+        try:
+            return unsealed(self.evaluation_path.read_bytes(), required=True)
+        except (FileNotFoundError, ValueError):
+            return None
 
     def recipe(self) -> Recipe:
         return Recipe.of(self.recipe_path)
 
     def about(self) -> About:
         try:
-            return About.model_validate_json((self.path / _ABOUT).read_bytes())
+            return About.model_validate(unsealed((self.path / _ABOUT).read_bytes()))
         except (FileNotFoundError, NotADirectoryError) as error:
             if (self.path / METHOD_RUN).exists():
                 raise GamlpError(
@@ -158,7 +170,7 @@ class RunFolder:
             raise GamlpError(
                 "is no run folder", file=self.path, hint="train one: gamlp train GRAPH --out RUN"
             ) from error
-        except ValidationError as error:
+        except ValueError as error:  # pydantic's is one too
             raise GamlpError("damaged or foreign run", file=self.path / _ABOUT, hint="train again") from error
 
     def store_path(self) -> Path:
@@ -228,16 +240,31 @@ class RunFolder:
         write_text(self.metrics_path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Every epoch of every seed; a last line that was cut off by a kill is left out."""
+        """Every epoch of every seed; a line that a kill has cut off, or that is none of ours, is left out."""
         if not self.metrics_path.exists():
             return []
         found = []
-        for line in self.metrics_path.read_text(encoding="utf-8").splitlines():
+        for line in self.metrics_path.read_bytes().splitlines():
             try:
-                found.append(json.loads(line))
-            except ValueError:
+                content = json.loads(line)
+            except (ValueError, RecursionError):
                 continue
+            if _is_epoch(content):
+                found.append(content)
         return found
+
+
+def _is_epoch(line: Any) -> bool:
+    """Whether this is what `lines` writes: whole numbers that say seed and epoch, and numbers or null beside them."""
+    return (
+        isinstance(line, dict)
+        and all(type(line.get(name)) is int and 0 <= line[name] < 1 << 63 for name in ("seed", "epoch"))
+        and all(value is None or _is_number(value) for value in line.values())
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -_MOST < value < _MOST  # NaN is in no range
 
 
 def _json_number(value: Any) -> Any:

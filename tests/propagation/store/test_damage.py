@@ -14,6 +14,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.propagation import HopStore
 from tests.propagation.store.small_store import BOTH, ENGINE, NODES, WIDTH, make_graph
+from tests.sealing import write_sealed
 
 
 def shard_of(folder: Path, signal: str = "features") -> Path:
@@ -94,7 +95,7 @@ def test_a_tampered_manifest_is_refused(tmp_path: Path, change: Callable[[dict[s
     manifest = tmp_path / "store" / "store.json"
     content = json.loads(manifest.read_text())
     change(content)
-    manifest.write_text(json.dumps(content))
+    write_sealed(manifest, content)
     with pytest.raises(GamlpError, match="damaged or foreign store manifest"):
         HopStore.open(tmp_path / "store")
 

@@ -17,11 +17,11 @@ from gamlp.graph.datasets import download, hgb, npz, ogb, planetoid, sampled, tw
 from gamlp.graph.datasets.catalogue import Counts, Dataset, all_datasets, find_dataset
 from gamlp.graph.datasets.conversion import Conversion
 from gamlp.graph.datasets.synthetic import communities, mag_like, short_video
-from gamlp.graph.folder import open_graph, writing
+from gamlp.graph.folder import writing
 from gamlp.graph.graph import ROLES, Graph, Labels, Split
-from gamlp.graph.manifest import digest
+from gamlp.graph.opening import open_graph
 from gamlp.graph.splits import per_class_split
-from gamlp.io import disk_full_as_error, is_url, load_plugin, locked, temporary_folder
+from gamlp.io import digest, disk_full_as_error, is_url, load_plugin, locked, temporary_folder
 from gamlp.progress import Progress, silent
 
 _NEIGHBOURS = 10

@@ -14,8 +14,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Block, Features, Graph, Relation
-from gamlp.graph.manifest import digest
-from gamlp.io import Place, RowSource, npy_size, open_rows, put_rows
+from gamlp.io import Place, RowSource, digest, npy_size, open_rows, put_rows
 from gamlp.progress import Progress, silent
 from gamlp.recipe import RelationsSettings
 
@@ -144,7 +143,7 @@ def basis(features: Sequence[Features], width: int, seed: int, progress: Progres
     last columns are zero.
     """
     wide = features[0].width
-    counts = [len(each.values) for each in features]
+    counts = [each.count for each in features]
     total = sum(counts)
     most = min(total, SAMPLE, max(_BYTES // (4 * wide), 4 * width))
     rows = np.sort(np.random.default_rng(seed).choice(total, most, replace=False)) if most < total else np.arange(total)
@@ -202,7 +201,7 @@ class Projected:
 
     def __init__(self, features: Features, shared: Array, node_type: str, progress: Progress) -> None:
         self.features, self.shared, self.node_type, self.progress = features, shared, node_type, progress
-        self.shape = (len(features.values), shared.shape[1])
+        self.shape = (features.count, shared.shape[1])
 
     def __len__(self) -> int:
         return self.shape[0]

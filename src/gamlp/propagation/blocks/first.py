@@ -33,11 +33,11 @@ class ColumnSums:
         return self.folder / f"{'sums' if self.mean is None else 'squares'}-{index:05d}.npy"
 
     def tasks(self) -> int:
-        return -(-len(self.features.values) // (CHUNK * self.chunks))
+        return -(-self.features.count // (CHUNK * self.chunks))
 
     def add(self, index: int) -> dict[str, Any]:
         """One task."""
-        last = -(-len(self.features.values) // CHUNK)
+        last = -(-self.features.count // CHUNK)
         chunks = range(index * self.chunks, min((index + 1) * self.chunks, last))
         mean = None if self.mean is None else np.asarray(self.mean)
         put_rows(self.place(index), np.stack(list(column_sums(self.features, chunks, mean))))
@@ -120,7 +120,7 @@ class SharedFirstValues:
             place = self._work / "features" / f"{node_type}-{fingerprint.features(graph, node_type)}.npy"
             if place.size() != npy_size(features.values.shape, features.values.dtype):
                 put_rows(place, features.values)
-            places, stops = (place,), (len(features.values),)
+            places, stops = (place,), (features.count,)
         values: Any = RowShards(places, stops, (features.width,), features.values.dtype)
         return replace(features, values=values)
 
@@ -132,7 +132,7 @@ class SharedFirstValues:
 
     def _add_up(self, node_type: str, run: Run, parts: int) -> Statistics:
         features = features_of(self._graph, node_type)
-        count = len(features.values)
+        count = features.count
         chunks = max(1, -(-count // (CHUNK * max(1, parts))))
 
         def sums(mean: Array | None) -> Iterator[Array]:

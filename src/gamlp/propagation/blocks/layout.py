@@ -12,7 +12,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Block, Graph, block_folder
-from gamlp.io import Place, RowShards, even_ranges, npy_size, open_rows, put_rows
+from gamlp.io import Place, RowShards, even_ranges, npy_size, open_rows, put_rows, verify
 from gamlp.kernel import add_up
 from gamlp.propagation.checks import check_block, check_neighbours
 from gamlp.propagation.operator import block_row_sums, refuse_extremes
@@ -30,21 +30,27 @@ class Blocks:
     directed: bool
     files: tuple[int, ...]  # the first row after each of the relation's files
     bounds: tuple[int, ...]
+    checksums: tuple[dict[str, int], ...]  # of each of the relation's files, by the name of the array
 
     @classmethod
     def of(cls, graph: Graph, place: Place, wanted: int) -> Blocks:
         """About `wanted` blocks with about the same number of entries, each inside one of the graph's files."""
         relation = graph.relation
-        total = sum(len(block.neighbours) + block.stop - block.start for block in relation.blocks)
+        total = sum(block.entries + block.stop - block.start for block in relation.blocks)
         bounds = [0]
         for block in relation.blocks:
             rows = block.stop - block.start
-            parts = min(rows, max(1, round(wanted * (len(block.neighbours) + rows) / max(1, total))))
+            parts = min(rows, max(1, round(wanted * (block.entries + rows) / max(1, total))))
             cuts = [stop for _, stop in even_ranges(block.offsets, parts)] if place.local is not None else []
             cuts = cuts or [rows * part // parts for part in range(1, parts + 1)] if rows else []
             bounds += [block.start + cut for cut in cuts]
         files = tuple(block.stop for block in relation.blocks)
-        return cls(place, relation.name, relation.weighted, relation.directed, files, tuple(bounds))
+        names = ("offsets", "neighbours", *(["weights"] if relation.weighted else []))
+        checksums = tuple(
+            {part: graph.checksums[f"{block_folder(relation.name, index)}/{part}.npy"][1] for part in names}
+            for index in range(len(files))
+        )
+        return cls(place, relation.name, relation.weighted, relation.directed, files, tuple(bounds), checksums)
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -56,27 +62,33 @@ class Blocks:
     def csr(self, index: int) -> Block:
         """The block's rows with offsets from 0; a damaged file is told."""
         start, stop = self.bounds[index], self.bounds[index + 1]
-        folder, offsets = self._offsets(index)
+        file, offsets = self._offsets(index)
         first, last = int(offsets[0]), int(offsets[-1])
-        neighbours = np.asarray(open_rows(folder / "neighbours.npy")[first:last])
-        block = Block(start, stop, offsets - first, neighbours, self._weights(folder, first, last))
+        neighbours = np.asarray(self._open(file, "neighbours")[first:last])
+        block = Block(start, stop, offsets - first, neighbours, self._weights(file, first, last))
         check_block(block, self.relation)
         return block
 
     def shape_of(self, index: int) -> tuple[Array, Array | None]:
         """Offsets from 0, and weights, of a block whose neighbours are known as places."""
-        folder, offsets = self._offsets(index)
-        return offsets - int(offsets[0]), self._weights(folder, int(offsets[0]), int(offsets[-1]))
+        file, offsets = self._offsets(index)
+        return offsets - int(offsets[0]), self._weights(file, int(offsets[0]), int(offsets[-1]))
 
-    def _offsets(self, index: int) -> tuple[Place, Array]:
+    def _offsets(self, index: int) -> tuple[int, Array]:
         start, stop = self.bounds[index], self.bounds[index + 1]
         file = int(np.searchsorted(self.files, start, side="right"))
         before = self.files[file - 1] if file else 0
-        folder = self.graph / block_folder(self.relation, file)
-        return folder, np.asarray(open_rows(folder / "offsets.npy")[start - before : stop - before + 1])
+        return file, np.asarray(self._open(file, "offsets")[start - before : stop - before + 1])
 
-    def _weights(self, folder: Place, first: int, last: int) -> Array | None:
-        return np.asarray(open_rows(folder / "weights.npy")[first:last]) if self.weighted else None
+    def _weights(self, file: int, first: int, last: int) -> Array | None:
+        return np.asarray(self._open(file, "weights")[first:last]) if self.weighted else None
+
+    def _open(self, file: int, part: str) -> Any:
+        """One of the relation's files, verified by every process that reads it; behind a URL it is not."""
+        place = self.graph / block_folder(self.relation, file) / f"{part}.npy"
+        if place.local is not None:
+            verify(place, self.checksums[file][part], hint="build the graph again")
+        return open_rows(place)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import FileName, Labels, Split
-from gamlp.io import Place, map_array, open_rows, parallel_map, usable_cores
+from gamlp.graph import FileName, Labels, Split, check_label_numbers, check_roles
+from gamlp.io import Place, map_array, open_rows, parallel_map, unsealed, usable_cores, verify
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 
 MANIFEST = "store.json"
+_AGAIN = "remove the store and propagate again"
 
 
 class _StoreEntry(BaseModel):
@@ -110,13 +112,29 @@ class StoredSignal:
         self.entry = entry
         self._place = place / entry.folder
         self._copies = copies
-        self.rows = None if entry.rows is None else map_array((self._place / entry.rows.name).local_copy())
         self._nodes = nodes
         self._starts = np.array([shard.start for shard in entry.shards])
         self._opened: dict[int, Any] = {}
+        self._verified: set[int] = set()
         if place.local is not None:
             for index in range(len(entry.shards)):
                 self._shard(index)
+
+    @cached_property
+    def rows(self) -> Array | None:
+        """Node numbers that are stored, ascending; None: all."""
+        return None if self.entry.rows is None else verified_array(self._place, self.entry.rows, self.entry.count)
+
+    def _checked_shard(self, index: int) -> Any:
+        """Its bytes are those that were written; behind a URL and without copies, ranges are read as they are."""
+        values = self._shard(index)
+        if index not in self._verified:
+            shard = self.entry.shards[index]
+            place = self._place / shard.name
+            if place.local is not None or self._copies:
+                verify(place, shard.crc32, hint=_AGAIN, copy=place.local_copy())
+            self._verified.add(index)
+        return values
 
     def _shard(self, index: int) -> Any:
         if index not in self._opened:
@@ -159,7 +177,7 @@ class StoredSignal:
         for index, (first, last) in enumerate(itertools.pairwise(bounds)):
             if first < last:
                 into = order[first:last]
-                found = self._shard(index)[positions[into] - self._starts[index]]
+                found = self._checked_shard(index)[positions[into] - self._starts[index]]
                 out[into] = self._float(found[:, : depth + 1])
         return out
 
@@ -167,7 +185,7 @@ class StoredSignal:
         """Contiguous positions start..stop: a view of the map where they lie in one shard."""
         depth = self._depth(hops)
         parts = [
-            self._float(self._shard(index)[max(start - shard.start, 0) : stop - shard.start][:, : depth + 1])
+            self._float(self._checked_shard(index)[max(start - shard.start, 0) : stop - shard.start][:, : depth + 1])
             for index, shard in enumerate(self.entry.shards)
             if shard.start < stop and shard.stop > start
         ]
@@ -198,6 +216,7 @@ class HopStore:
         self.place = place
         self.folder: Path | Place = place.local or place
         self.manifest = manifest
+        self._copies = copies
         self.signals = {
             name: StoredSignal(place, name, entry, manifest.nodes, copies=copies)
             for name, entry in manifest.signals.items()
@@ -212,18 +231,35 @@ class HopStore:
         place = Place.of(folder)
         return cls(place, read_manifest(place), copies=copies)
 
-    @property
+    @cached_property
     def labels(self) -> Labels | None:
         """The graph's labels as they were when the store was written."""
-        classes = self.manifest.targets.classes
-        return None if classes is None else Labels(map_array((self.place / "labels.npy").local_copy()), tuple(classes))
+        classes, file = self.manifest.targets.classes, self._targets_entry("labels.npy")
+        if classes is None or file is None:
+            return None
+        values = verified_array(self.place, file, self.manifest.nodes, len(classes))
+        check_label_numbers(values, self.place / file.name, classes=len(classes))
+        return Labels(values, tuple(classes))
 
-    @property
+    @cached_property
     def split(self) -> Split | None:
         """The graph's split as it was when the store was written."""
-        if "split.npy" not in {file.name for file in self.manifest.targets.files}:
+        if (file := self._targets_entry("split.npy")) is None:
             return None
-        return Split(map_array((self.place / "split.npy").local_copy()))
+        roles = verified_array(self.place, file, self.manifest.nodes)
+        check_roles(roles, self.place / file.name)
+        return Split(roles)
+
+    def targets_file(self, name: str) -> Any:
+        """Labels or roles; behind a URL and without copies, ranges of them are read as they are."""
+        file = self._targets_entry(name)
+        assert file is not None
+        if self.place.local is None and not self._copies:
+            return open_rows(self.place / name)
+        return verified_array(self.place, file, self.manifest.nodes, len(self.manifest.targets.classes or ()))
+
+    def _targets_entry(self, name: str) -> StoredFile | None:
+        return next((file for file in self.manifest.targets.files if file.name == name), None)
 
     @property
     def kept(self) -> Array | None:
@@ -280,6 +316,17 @@ class HopStore:
         return sorted(place.url[len(self.place.url) + 1 :] for place, damaged in wrong if damaged)
 
 
+def verified_array(folder: Place, file: StoredFile, rows: int, columns: int | None = None) -> Array:
+    """Whole numbers `[rows]` or `[rows, columns]`, fetched where they are elsewhere, as they were written."""
+    place = folder / file.name
+    path = place.local_copy()
+    verify(place, file.crc32, hint=_AGAIN, copy=path)
+    values = map_array(path)
+    if values.shape not in ((rows,), (rows, columns)) or values.dtype.kind != "i":
+        raise GamlpError(f"holds {values.dtype} of shape {values.shape} for {rows} rows", file=place, hint=_AGAIN)
+    return values
+
+
 def side_by_side(channels: Sequence[Array], width: int = 0) -> Array | None:
     """`[b, channel, hop, d]` of `[b, hop, d]` each; narrower ones are followed by zeros."""
     if not channels:
@@ -309,7 +356,7 @@ def read_manifest(place: str | Path | Place) -> StoreManifest:
     folder = Place.of(place)
     path = folder / MANIFEST
     try:
-        manifest = StoreManifest.model_validate_json(path.read())
+        manifest = StoreManifest.model_validate(unsealed(path.read()))
     except (FileNotFoundError, NotADirectoryError) as error:
         if (folder / "plan.json").exists():
             raise GamlpError(
@@ -320,7 +367,7 @@ def read_manifest(place: str | Path | Place) -> StoreManifest:
             file=folder,
             hint="make one with: gamlp propagate GRAPH --out STORE",
         ) from error
-    except (ValidationError, UnicodeDecodeError) as error:
+    except (ValidationError, ValueError) as error:
         raise GamlpError(
             "damaged or foreign store manifest", file=path, hint="propagate into another folder"
         ) from error

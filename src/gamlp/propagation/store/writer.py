@@ -14,7 +14,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, View, fingerprint
-from gamlp.io import Place, map_array, put_rows, sole_writer
+from gamlp.io import Place, put_rows, sealed, sole_writer
 from gamlp.propagation.signals import Signal
 from gamlp.propagation.store.shards import Shard
 from gamlp.propagation.store.store import (
@@ -26,6 +26,7 @@ from gamlp.propagation.store.store import (
     TargetsEntry,
     ViewEntry,
     read_manifest,
+    verified_array,
 )
 
 PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is there
@@ -99,7 +100,7 @@ class StoreWriter:
             signals=dict(sorted(self._entries.items(), key=lambda entry: _place(entry[0]))),
             views=self._views | {view.name: _view_entry(view) for view in self._wanted_views()},
         )
-        _put_json(self.place / MANIFEST, manifest.model_dump())
+        _put_json(self.place / MANIFEST, sealed(manifest.model_dump(mode="json")))
         self.tidy()
 
     def _wanted_views(self) -> list[View]:
@@ -150,7 +151,7 @@ class StoreWriter:
         if entry.hops < signal.hops:
             self._refuse_plan(f"{entry.hops} hops of {signal.name} where {signal.hops} are asked for")
         if entry.rows is not None:
-            stored = map_array((self.place / entry.folder / entry.rows.name).local_copy())
+            stored = verified_array(self.place / entry.folder, entry.rows, entry.count)
             if signal.rows is None or not np.isin(signal.rows, stored, assume_unique=True).all():
                 self._refuse_plan(f"{entry.count:,} rows of {signal.name} and lacks some that are asked for")
         return True

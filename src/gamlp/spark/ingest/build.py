@@ -227,7 +227,7 @@ class _Build:
                 name: FileEntry(bytes=size, crc32=crc) for name, (size, crc) in sorted((files | made.files).items())
             },
         )
-        folder.manifest = manifest.model_dump_json(indent=1).encode()
+        folder.manifest = manifest.to_json()
         return report
 
     def _edge_tables(self, relation_ends: RelationEnds) -> list[EdgeTable]:

@@ -16,8 +16,9 @@ from gamlp.errors import GamlpError
 from gamlp.graph.datasets.synthetic import planted
 from gamlp.graph.datasets.synthetic.homogeneous import class_centres, named, thread_count, write_features
 from gamlp.graph.datasets.synthetic.planted import Cells, apportion, generator, rank_weights
-from gamlp.graph.folder import GraphWriter, open_graph, writing
+from gamlp.graph.folder import GraphWriter, writing
 from gamlp.graph.graph import Block, Graph, Split
+from gamlp.graph.opening import open_graph
 from gamlp.progress import Progress, silent
 
 _ORDER, _EDGES = 6, 7  # streams of random numbers beside those of `planted` and `synthetic`

@@ -12,8 +12,9 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.synthetic.planted import Group, Planted, generator
-from gamlp.graph.folder import GraphWriter, open_graph, writing
+from gamlp.graph.folder import GraphWriter, writing
 from gamlp.graph.graph import UNKNOWN, Graph, Labels, Split
+from gamlp.graph.opening import open_graph
 from gamlp.progress import Progress, silent
 
 _FEATURES, _SPLIT, _CENTRES = 2, 3, 4  # streams of random numbers beside those of `planted`

@@ -23,8 +23,11 @@ test: $(VENV)/developer lint  ## everything that CI runs
 check: $(VENV)/developer lint  ## the same without the tests marked slow: under three minutes on two cores
 	$(PYTEST) -m "not slow"
 
-fuzz: $(VENV)/developer  ## draw new inputs for tests of properties, round after round: make fuzz MINUTES=30
-	@end=$$(($$(date +%s) + 60 * $(MINUTES))); \
+SEED ?= $(shell date +%s)
+
+fuzz: $(VENV)/developer  ## draw new inputs, half of the time for all verbs, half for tests of properties: make fuzz MINUTES=30
+	$(BIN)/python -m tests.fuzz --minutes $$(($(MINUTES) / 2)) --seed $(SEED)
+	@end=$$(($$(date +%s) + 30 * $(MINUTES))); \
 	while [ $$(date +%s) -lt $$end ]; do $(PYTEST) -m hypothesis --hypothesis-profile fuzz || exit 1; done
 
 lint: $(VENV)/developer  ## style, types, import directions

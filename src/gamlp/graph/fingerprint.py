@@ -46,7 +46,8 @@ def features(graph: Graph, node_type: str | None = None) -> str:
     """Changes with any feature of a type, or name of a column: the target, unless another is named."""
     node_type = node_type or graph.target
     values = graph.node_types[node_type].features
-    assert values is not None
+    if values is None:
+        return digest(None)
     files = _files(graph, f"{nodes_folder(node_type)}/features")  # one file, or a folder of shards
     names = [] if values.columns is None else [[column.model_dump() for column in values.columns]]
     return digest([values.dtype, values.width, files or _crc(values.values), *names])

@@ -218,6 +218,14 @@ def test_added_and_reordered_rows_leave_the_split_alone(build, tmp_path):
     assert np.array_equal(second.nodes.split.roles[1:201][::-1], first.nodes.split.roles)
 
 
+def test_a_part_that_chance_leaves_empty_is_told(build, tmp_path):
+    with pytest.warns(UserWarning, match="no node is in the part 'valid' of the split"):
+        _, report = build("id,label\n0,a\n1,b\n2,a\n", "src,dst\n1,2\n")
+    assert report.split["valid"] == 0
+    _, report = build("id,label\n1,a\n2,a\n", "src,dst\n1,2\n", fractions=(1, 0, 0), out=tmp_path / "all")
+    assert report.warnings == []
+
+
 def test_no_labels_no_split(build):
     graph, report = build("id,x\na,1\nb,2\nc,3\nd,4\n")
     assert graph.nodes.labels is None and graph.nodes.split is None and report.split == {}

@@ -309,6 +309,7 @@ def write_nodes(
     if split is not None:
         writer.split(split, node_type)
         report.split = {role: int(np.count_nonzero(split.roles == ROLES.index(role))) for role in ROLES[1:]}
+        report.empty_parts(draw.fractions)
     width = 0
     if nodes.features is not None:
         nodes.write_features(found, dtype, partial(writer.features, node_type=node_type))

@@ -57,6 +57,12 @@ class IngestReport:
         for sentence in [] if multi_label else check_classes(classes, known, **place):
             self.warn(sentence)
 
+    def empty_parts(self, fractions: Sequence[float]) -> None:
+        """Warn of parts that chance left empty where the split was made here."""
+        asked = [role for role, part in zip(self.split, fractions) if part > 0]
+        for role in (role for role in asked if self.split_made and not self.split[role]):
+            self.warn(f"no node is in the part '{role}' of the split: where labels are so few, give a column 'split'")
+
     def unlabelled(self, count: int) -> None:
         """Warn of nodes that are in the split for nothing."""
         if count:

@@ -134,6 +134,7 @@ class NodeBuild:
                 report.unlabelled(result["useless"])
                 report.split = result["split"]
                 report.untrained([classes[number] for number in result["absent"]])
+                report.empty_parts(self.draw.fractions)
         return entry, files
 
 

@@ -1,0 +1,109 @@
+"""Draw cases for so long or so many, and say what became of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+from tests.fuzz.families import FAMILIES
+from tests.fuzz.harness import VERDICTS, Verdict, run
+
+
+def names(shares: dict[str, int]) -> Iterator[str]:
+    """tables:0, tables:1, … folders:0, …: each family by its share."""
+    done: Counter[str] = Counter()
+    for _ in count():
+        for family, share in shares.items():
+            for _ in range(share):
+                yield f"{family}:{done[family]}"
+                done[family] += 1
+
+
+def run_one(name: str, seed: int, keep: Path | None = None) -> Verdict:
+    family = FAMILIES[name.partition(":")[0]].family
+    if keep is not None:
+        shutil.rmtree(keep, ignore_errors=True)
+        keep.mkdir(parents=True)
+        return run(name, family, seed, keep)
+    with tempfile.TemporaryDirectory(prefix="gamlp-fuzz-") as folder:
+        return run(name, family, seed, Path(folder))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--cases", type=int, default=sys.maxsize)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", type=int, default=0, help="pass over so many first")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--family", choices=FAMILIES, action="append")
+    parser.add_argument("--only", help="one case, such as tables:17")
+    parser.add_argument("--keep", type=Path, help="folder for the files of that one")
+    parser.add_argument("--report", type=Path, help="JSON to write")
+    asked = parser.parse_args()
+    if asked.only:
+        print(run_one(asked.only, asked.seed, asked.keep))
+        return 0
+    shares = {name: one.share for name, one in FAMILIES.items() if not asked.family or name in asked.family}
+    ends = time.monotonic() + 60 * asked.minutes
+    begun, tally, bad, drawn = time.monotonic(), dict[str, Counter[str]](), list[Verdict](), names(shares)
+    for _ in range(asked.start):
+        next(drawn)
+    left = asked.cases
+    with ThreadPoolExecutor(asked.workers) as workers:
+        while left > 0 and time.monotonic() < ends:
+            some = [next(drawn) for _ in range(min(left, 100))]
+            left -= len(some)
+            for verdict in workers.map(lambda name: run_one(name, asked.seed), some):
+                tally.setdefault(verdict.name.partition(":")[0], Counter())[verdict.verdict] += 1
+                if not verdict.good:
+                    bad.append(verdict)
+                    print(
+                        f"{verdict.name}: {verdict.verdict}: {verdict.why}\n  gamlp {' '.join(verdict.arguments)}",
+                        flush=True,
+                    )
+            total = sum(tally.values(), Counter())
+            print(
+                f"{total.total():,} cases, {len(bad)} bad, {time.monotonic() - begun:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+            if asked.report:
+                asked.report.write_text(_report(asked.seed, tally, bad, time.monotonic() - begun), encoding="utf-8")
+    print(_table(tally))
+    return int(bool(bad))
+
+
+def _table(tally: dict[str, Counter[str]]) -> str:
+    lines = [f"{'':48}" + "".join(f"{family:>12}" for family in tally) + f"{'all':>12}"]
+    for verdict in VERDICTS:
+        counts = [one[verdict] for one in tally.values()]
+        lines.append(f"{verdict:48}" + "".join(f"{number:>12,}" for number in [*counts, sum(counts)]))
+    return "\n".join(lines)
+
+
+def _report(seed: int, tally: dict[str, Counter[str]], bad: list[Verdict], seconds: float) -> str:
+    found = {family: {verdict: one[verdict] for verdict in VERDICTS} for family, one in tally.items()}
+    total = sum(tally.values(), Counter[str]())
+    content = {
+        "seed": seed,
+        "cases": total.total(),
+        "seconds": round(seconds),
+        "all": {verdict: total[verdict] for verdict in VERDICTS},
+        "families": found,
+        "bad": [{"case": one.name, "verdict": one.verdict} for one in bad],
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

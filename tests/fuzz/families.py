@@ -1,0 +1,29 @@
+"""All families of cases, and how many of each are drawn in a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.fuzz.folders import bundles, folders
+from tests.fuzz.harness import Family
+from tests.fuzz.settings import options, recipes, studies
+from tests.fuzz.tables import tables
+
+
+@dataclass(frozen=True)
+class Share:
+    """`share`: cases a round; `fixed`: how many of them the tests draw each time."""
+
+    family: Family
+    share: int
+    fixed: int
+
+
+FAMILIES = {
+    "tables": Share(tables, 9, 120),
+    "folders": Share(folders, 5, 40),
+    "bundles": Share(bundles, 2, 20),
+    "recipes": Share(recipes, 2, 20),
+    "options": Share(options, 2, 20),
+    "studies": Share(studies, 1, 4),
+}

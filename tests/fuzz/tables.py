@@ -1,0 +1,477 @@
+"""`gamlp ingest` on tables of every format, sound or spoiled; read again by pandas, csv and scipy to compare."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import random
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pandas._libs.parsers import STR_NA_VALUES
+from scipy import sparse
+
+from gamlp.graph import Graph
+from tests.forked import Done
+from tests.fuzz.harness import Case
+from tests.fuzz.mutation import STRANGE_NUMBERS, STRANGE_TEXTS, damage_bytes
+
+Rows = list[dict[str, Any]]
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
+_CLASS = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?", re.ASCII)
+_ROLES = {"": 0, "train": 1, "valid": 2, "val": 2, "test": 3}
+
+
+class Ambiguous(Exception):
+    """Two readers of the same file disagree: any clean end is right."""
+
+
+class Refused(Exception):
+    """What must not be accepted."""
+
+
+# --- drawing ---
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Sound tables, cells as text."""
+
+    nodes: Rows
+    edges: Rows
+    features: list[str]
+
+
+def _ids(draw: random.Random, count: int) -> list[str]:
+    way = draw.randrange(4)
+    if way == 0:
+        return [str(number) for number in range(count)]
+    if way == 1:
+        return [str(number) for number in draw.sample(range(-(2**40), 2**40), count)]
+    if way == 2:
+        return [f"n{number}" for number in draw.sample(range(10**6), count)]
+    odd = [text for text in STRANGE_TEXTS if text.strip() and "\x00" not in text and len(text) < 100]
+    return [f"{draw.choice(odd)}{number}" for number in range(count)]
+
+
+def _number(draw: random.Random) -> str:
+    value = draw.choice([draw.gauss(0, 1), draw.gauss(0, 1e6), draw.randrange(-5, 5), draw.uniform(0, 1e-3)])
+    return draw.choice([repr, "{:.3e}".format, "{:.4f}".format])(value)
+
+
+def draw_tables(draw: random.Random) -> Drawn:
+    ids = _ids(draw, draw.randrange(2, 40))
+    features = [f"f{number}" for number in range(draw.randrange(0, 4))]
+    labelled, divided, weighted, noted = (draw.random() < share for share in (0.8, 0.4, 0.4, 0.4))
+    classes = draw.choice([["x", "y"], ["0", "1", "2"], ["a b", "c,d", 'e"f'], ["1.0", "2.0"]])
+    nodes: Rows = []
+    for name in ids:
+        row: dict[str, Any] = {"id": name} | {feature: _number(draw) for feature in features}
+        if labelled:
+            row["label"] = draw.choice([*classes, ""])
+        if divided:
+            row["split"] = draw.choice(["train", "valid", "test", ""]) if row.get("label") else ""
+        nodes.append(row)
+    edges: Rows = []
+    for _ in range(draw.randrange(1, 120)):
+        edge = {"src": draw.choice(ids), "dst": draw.choice(ids)}
+        if weighted:
+            edge["weight"] = repr(abs(draw.gauss(1, 1)))
+        if noted:
+            edge["note"] = draw.choice(STRANGE_TEXTS).replace("\x00", "").replace("\x1b", "")
+        edges.append(edge)
+    columns = list(edges[0])
+    draw.shuffle(columns)
+    return Drawn(nodes, [{name: edge[name] for name in columns} for edge in edges], features)
+
+
+def spoil(draw: random.Random, tables: Drawn) -> None:
+    """One cell or row of a table is no longer sound, or is strange and sound."""
+    rows = draw.choice([tables.nodes, tables.edges])
+    at = draw.randrange(len(rows))
+    way = draw.randrange(6)
+    if way == 0:
+        rows.insert(at, dict(rows[draw.randrange(len(rows))]))
+        return
+    if way == 1:
+        column = draw.choice(list(rows[at]))
+        for row in rows:
+            if len(row) > 1:
+                row.pop(column, None)
+        return
+    column = draw.choice(list(rows[at]))
+    rows[at][column] = draw.choice(STRANGE_NUMBERS if way <= 3 else STRANGE_TEXTS)
+
+
+# --- writing ---
+
+
+def write_table(draw: random.Random, rows: Rows, path: Path) -> Path:
+    """In a format that is drawn; the ending tells which."""
+    if len(rows) > 1 and draw.random() < 0.15:
+        path.mkdir()
+        cut = draw.randrange(1, len(rows))
+        ending, writer = _format(draw)
+        for number, part in enumerate((rows[:cut], rows[cut:])):
+            (path / f"part-{number}{ending}").write_bytes(writer(draw, part))
+        return path
+    ending, writer = _format(draw)
+    path = path.with_name(path.name + ending)
+    path.write_bytes(writer(draw, rows))
+    return path
+
+
+def _format(draw: random.Random) -> tuple[str, Callable[[random.Random, Rows], bytes]]:
+    return draw.choice([(".csv", _csv), (".csv", _csv), (".csv.gz", _gzip), (".parquet", _parquet), (".arrow", _arrow)])
+
+
+def _csv(draw: random.Random, rows: Rows) -> bytes:
+    out = io.StringIO(newline="")
+    end = draw.choice(["\n", "\r\n"])
+    quoting = draw.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+    columns = list(rows[0]) if rows else ["id"]
+    writer = csv.writer(out, lineterminator=end, quoting=quoting)
+    writer.writerow(columns)
+    for row in rows:
+        cells = [row[name] for name in columns if name in row]
+        writer.writerow(cells)
+        if draw.random() < 0.02:
+            out.write(end)
+    text = out.getvalue()
+    if draw.random() < 0.2:
+        text = text.rstrip("\r\n")
+    return (b"\xef\xbb\xbf" if draw.random() < 0.2 else b"") + text.encode("utf-8", "surrogatepass")
+
+
+def _gzip(draw: random.Random, rows: Rows) -> bytes:
+    return gzip.compress(_csv(draw, rows), mtime=0)
+
+
+def _typed(draw: random.Random, rows: Rows) -> pa.Table:
+    """Columns get a type where all their cells have it."""
+    columns = {}
+    for name in rows[0]:
+        cells = [row.get(name) or None for row in rows]
+        values = pa.array(cells, pa.string())
+        if (
+            name != "split"
+            and draw.random() < 0.7
+            and all(cell is None or (_INTEGER.fullmatch(cell) and -(2**63) <= int(cell) < 2**63) for cell in cells)
+        ):
+            values = pa.array([None if cell is None else int(cell) for cell in cells], pa.int64())
+        elif name not in ("id", "src", "dst", "note", "split") and all(
+            cell is None or _NUMBER.fullmatch(cell) for cell in cells
+        ):
+            kind = draw.choice([pa.float64(), pa.float32()])
+            values = pa.array([None if cell is None else float(cell) for cell in cells], kind)
+        elif draw.random() < 0.3:
+            values = values.dictionary_encode()
+        columns[name] = values
+    return pa.table(columns)
+
+
+def _parquet(draw: random.Random, rows: Rows) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(
+        _typed(draw, rows), sink, compression=draw.choice(["none", "snappy", "gzip", "zstd"]),
+        row_group_size=draw.choice([1, 7, 1000]), use_dictionary=draw.random() < 0.5,
+        data_page_version=draw.choice(["1.0", "2.0"]), write_page_checksum=draw.random() < 0.3,
+    )  # fmt: skip
+    return sink.getvalue()
+
+
+def _arrow(draw: random.Random, rows: Rows) -> bytes:
+    table, sink = _typed(draw, rows), io.BytesIO()
+    new = draw.choice([pa.ipc.new_file, pa.ipc.new_stream])
+    with new(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=draw.choice([1, 5, 1000]))
+    return sink.getvalue()
+
+
+# --- the oracle ---
+
+
+def read_again(path: Path, skip: bool) -> list[tuple[Rows, list[str], bool]]:
+    """Rows, columns and whether cells have types, of each file; by readers of other makers."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [_read_file(file, skip) for file in files]
+
+
+def _read_file(file: Path, skip: bool) -> tuple[Rows, list[str], bool]:
+    if ".csv" in file.name:
+        rows, columns = _read_csv(file, skip)
+        return rows, columns, False
+    try:
+        if file.suffix == ".parquet":
+            table = pq.ParquetFile(file).read()
+        else:
+            with pa.OSFile(str(file)) as source:
+                try:
+                    table = pa.ipc.open_file(source).read_all()
+                except pa.ArrowInvalid:
+                    source.seek(0)
+                    table = pa.ipc.open_stream(source).read_all()
+        used = table.drop_columns([name for name in table.column_names if name == "note"])
+        used.validate(full=True)
+        return used.to_pylist(), used.column_names, True
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Refused(f"unreadable: {error}") from error
+
+
+def _read_csv(file: Path, skip: bool) -> tuple[Rows, list[str]]:
+    data = file.read_bytes()
+    try:
+        data = gzip.decompress(data) if file.name.endswith(".gz") else data
+        text = data.decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise Refused(f"unreadable: {error}") from error
+    except Exception as error:  # zlib.error
+        raise Refused(f"unreadable: {error}") from error
+    if "\x00" in text:
+        raise Ambiguous("NUL")
+    by_csv = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+    if not by_csv:
+        raise Refused("no header")
+    columns, body = by_csv[0], by_csv[1:]
+    ragged = [row for row in body if len(row) != len(columns)]
+    if ragged and not skip:
+        raise Refused("ragged")
+    body = [row for row in body if len(row) == len(columns)]
+    if not ragged:
+        try:
+            frame = pandas.read_csv(
+                io.StringIO(text, newline=""),
+                dtype=str,
+                keep_default_na=False,
+                na_filter=False,
+                header=None,
+                low_memory=False,
+            )
+        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
+            raise Ambiguous(str(error)) from error
+        if frame.to_numpy().tolist() != [columns, *body]:
+            raise Ambiguous("csv and pandas disagree")
+    return [dict(zip(columns, row)) for row in body], columns
+
+
+@dataclass(frozen=True)
+class Expected:
+    ids: list[str]
+    features: np.ndarray
+    classes: list[str | None]
+    roles: list[int] | None
+    adjacency: sparse.csr_array
+
+
+def expected(nodes: Path, edges: Path, *, directed: bool, skip: bool, features: list[str] | None) -> Expected:
+    """What the graph must be."""
+    node_files, edge_files = read_again(nodes, skip), read_again(edges, skip)
+    columns = _columns(node_files, "id")
+    names = features if features is not None else [name for name in columns if name not in ("id", "label", "split")]
+    if features is None and any(set(other) - set(columns) for _, other, _ in node_files):
+        raise Refused("files differ in columns")
+    if any(name not in other for _, other, _ in node_files for name in (*names, *(set(columns) & {"label", "split"}))):
+        raise Refused("no such column")
+    found: dict[str, tuple[list[float], str | None, int]] = {}
+    for rows, _, typed in node_files:
+        for row in rows:
+            try:
+                name = _id(row["id"], typed)
+                values = [_feature(row[feature], typed) for feature in names]
+                label = _label(row.get("label"), typed)
+                role = _role(row.get("split"), typed)
+                if name in found:
+                    raise Refused("twice")
+            except Refused:
+                if not skip:
+                    raise
+                continue
+            found[name] = values, label, role
+    if not found:
+        raise Refused("no nodes")
+    ids = list(found)
+    classes = _classes([label for _, label, _ in found.values()])
+    roles = [role for _, _, role in found.values()] if "split" in columns else None
+    if roles is not None and not any(roles):
+        roles = None
+    if roles is not None and any(label is not None for label in classes):
+        roles = [role if label is not None else 0 for role, label in zip(roles, classes)]
+    matrix = np.asarray([values for values, _, _ in found.values()], np.float32).reshape(len(ids), len(names))
+    return Expected(ids, matrix, classes, roles, _adjacency(ids, edge_files, directed, skip))
+
+
+def _columns(files: list[tuple[Rows, list[str], bool]], *needed: str) -> list[str]:
+    for _, columns, _ in files:
+        if any(columns.count(name) != 1 for name in needed) or len(set(columns)) != len(columns):
+            raise Refused("columns missing or twice")
+    return files[0][1]
+
+
+def _id(value: Any, typed: bool) -> str:
+    if value is None or value == "" or isinstance(value, float | bool):
+        raise Refused("missing or strange id")
+    return str(value)
+
+
+def _feature(value: Any, typed: bool) -> float:
+    if isinstance(value, str):
+        if not _NUMBER.fullmatch(value.strip()):
+            raise Refused(f"feature {value!r}")
+        value = float(value)
+    if value is None:
+        raise Refused("missing feature")
+    with np.errstate(over="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        narrow = float(np.float32(value))
+    if not math.isfinite(narrow):
+        raise Refused("infinite feature")
+    return narrow
+
+
+def _label(value: Any, typed: bool) -> str | None:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float):
+        if not value.is_integer() or abs(value) >= 2**53:
+            raise Refused("a float for a label")
+        value = int(value)
+    text = str(value).strip()
+    return None if text in STR_NA_VALUES or not text else text
+
+
+def _classes(labels: list[str | None]) -> list[str | None]:
+    known = [label for label in labels if label is not None]
+    if all(_CLASS.fullmatch(label) for label in known):
+        return [None if label is None else str(int(_CLASS.fullmatch(label)[1])) for label in labels]  # type: ignore[index]
+    return labels
+
+
+def _role(value: Any, typed: bool) -> int:
+    text = "" if value is None else str(value).strip()
+    if text not in _ROLES:
+        raise Refused("no role")
+    return _ROLES[text]
+
+
+def _adjacency(
+    ids: list[str], files: list[tuple[Rows, list[str], bool]], directed: bool, skip: bool
+) -> sparse.csr_array:
+    columns = _columns(files, "src", "dst")
+    if any(("weight" in columns) != ("weight" in other) for _, other, _ in files):
+        raise Refused("weights in some files")
+    row_of = {name: row for row, name in enumerate(ids)}
+    weighted = "weight" in columns
+    targets: list[int] = []
+    sources: list[int] = []
+    weights: list[float] = []
+    for rows, _, typed in files:
+        for row in rows:
+            try:
+                source, target = (row_of.get(_id(row[name], typed)) for name in ("src", "dst"))
+                weight = _feature(row["weight"], typed) if weighted else 1.0
+                if source is None or target is None:
+                    raise Refused("unknown node")
+                if weight < 0:
+                    raise Refused("negative weight")
+            except Refused:
+                if not skip:
+                    raise
+                continue
+            if source != target:
+                targets.append(target)
+                sources.append(source)
+                weights.append(weight)
+    size = (len(ids), len(ids))
+    matrix = sparse.coo_array((np.asarray(weights, np.float64), (targets, sources)), size).tocsr()
+    matrix = matrix if directed else (matrix + matrix.T).tocsr()
+    matrix.sort_indices()
+    if not weighted:
+        matrix.data[:] = 1
+    return matrix
+
+
+def difference(graph: Path, right: Expected) -> str | None:
+    """What the graph folder has otherwise than it must."""
+    built = Graph.open(graph)
+    count = len(right.ids)
+    ids = [str(name) for name in built.nodes.ids.take(np.arange(built.nodes.count)).to_pylist()]
+    if ids != right.ids:
+        return f"ids {ids[:5]}… of {len(ids)}, not {right.ids[:5]}… of {count}"
+    features = (
+        np.zeros((count, 0), np.float32) if built.nodes.features is None else built.nodes.features.read(slice(0, count))
+    )
+    if features.shape != right.features.shape or not np.array_equal(features, right.features):
+        return f"features {features.shape}, not {right.features.shape}, or other values"
+    labels = built.nodes.labels
+    classes = (
+        [None] * count if labels is None else [None if code < 0 else labels.classes[code] for code in labels.values]
+    )
+    if classes != right.classes:
+        return f"labels {classes[:8]}, not {right.classes[:8]}"
+    if right.roles is not None:
+        roles = [0] * count if built.nodes.split is None else built.nodes.split.roles.tolist()
+        if roles != right.roles:
+            return f"roles {roles[:8]}, not {right.roles[:8]}"
+    return _other_edges(built, right.adjacency)
+
+
+def _other_edges(built: Graph, right: sparse.csr_array) -> str | None:
+    if len(built.relations) == 0:
+        return None if right.nnz == 0 else "no relation"
+    offsets, neighbours, weights = [0], [], []
+    for block in built.relation.blocks:
+        part = np.asarray(block.offsets[:])
+        offsets += (part[1:] - part[0] + offsets[-1]).tolist()
+        neighbours += np.asarray(block.neighbours[:]).tolist()
+        weights += [1.0] * int(part[-1]) if block.weights is None else np.asarray(block.weights[:]).tolist()
+    if offsets != right.indptr.tolist() or neighbours != right.indices.tolist():
+        return "other edges"
+    return None if np.allclose(weights, right.data, rtol=1e-5, atol=0) else "other weights"
+
+
+# --- the family ---
+
+
+def tables(draw: random.Random, folder: Path) -> Case:
+    """Two tables, half of them spoiled, through `gamlp ingest`."""
+    drawn = draw_tables(draw)
+    sound = draw.random() < 0.35
+    damaged = not sound and draw.random() < 0.3
+    if not sound and not damaged:
+        for _ in range(draw.choice([1, 1, 2])):
+            spoil(draw, drawn)
+    nodes = write_table(draw, drawn.nodes, folder / "nodes")
+    edges = write_table(draw, drawn.edges, folder / "edges")
+    if damaged:
+        place = draw.choice([nodes, edges])
+        file = draw.choice(sorted(place.iterdir())) if place.is_dir() else place
+        file.write_bytes(damage_bytes(draw, file.read_bytes()))
+    directed, skip = draw.random() < 0.3, draw.random() < 0.3
+    chosen = drawn.features if drawn.features and draw.random() < 0.3 else None
+    out = folder / "graph"
+    arguments = ["ingest", "--edges", str(edges), "--nodes", str(nodes), "--out", str(out)]
+    arguments += ["--directed"] * directed + ["--on-bad", "skip"] * skip
+    arguments += ["--features", ",".join(chosen)] if chosen else []
+    arguments += ["--memory", draw.choice(["1MiB", "64MiB"])] if draw.random() < 0.3 else []
+
+    def check(_: Done) -> str | None:
+        try:
+            right = expected(nodes, edges, directed=directed, skip=skip, features=chosen)
+        except Ambiguous:
+            return None
+        except Refused as why:
+            return f"must be refused: {why}"
+        return difference(out, right)
+
+    return Case(arguments, check, (out,), valid=sound)

@@ -1,0 +1,45 @@
+"""Runs of peers that leave no bundle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gamlp.errors import GamlpError
+from gamlp.graph import Graph
+from gamlp.graph.datasets import load
+from gamlp.graph.fingerprint import features, inputs
+from gamlp.peers import recipe_for, run_method
+
+
+@pytest.fixture
+def bare() -> Graph:
+    """Edges and labels, no features."""
+    graph = load("karate")
+    return graph.with_features(node=None)
+
+
+def test_label_propagation_needs_no_features(bare: Graph, tmp_path: Path) -> None:
+    found = run_method(bare, recipe_for("label-propagation"), tmp_path / "run")
+    assert found.predictions.rows == 34
+    whole = run_method(load("karate"), recipe_for("label-propagation"), tmp_path / "whole")
+    assert np.array_equal(whole.probabilities, found.probabilities), "features change nothing"
+    assert whole.scores("test") == found.scores("test")
+
+
+@pytest.mark.parametrize("name", ["gcn", "r-gcn", "graphsage-sampled"])
+def test_what_needs_features_says_so(bare: Graph, tmp_path: Path, name: str) -> None:
+    with pytest.raises(GamlpError, match="graph 'karate' has no features; ingest feature columns"):
+        run_method(bare, recipe_for(name), tmp_path / "run")
+    left = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert left == []
+
+
+def test_a_graph_without_features_has_a_name_of_its_own(bare: Graph) -> None:
+    graph = load("karate")
+    assert features(bare) != features(graph) and inputs(bare) != inputs(graph)
+    renamed = replace(bare, name="other")
+    assert inputs(renamed) == inputs(bare)

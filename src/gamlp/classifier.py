@@ -45,7 +45,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """GAMLP with scikit-learn's manners: the constructor stores, `fit` trains, results end with an underscore.
 
     `seed` draws the split of a graph that has none, and trains where the recipe names no seeds. `memory` is bytes or
-    '4GiB'. Hops go to `folder`, or to a temporary one that lives as long as the estimator.
+    '4GiB'. Hops go to `folder`, or to a temporary one that lives as long as the estimator. `trust` names the model of
+    one's own that the recipe may have.
 
     >>> edges, x, y = [[0, 1, 3, 4], [1, 2, 4, 5]], np.eye(6), ["ant", "ant", "ant", "bee", "bee", "bee"]
     >>> model = NodeClassifier({"training": {"epochs": 30}}).fit((edges, x, y), train=[0, 1, 3, 4])
@@ -64,6 +65,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         threads: int | None = None,
         device: str = "auto",
         folder: str | Path | None = None,
+        trust: str | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.recipe = recipe
@@ -72,6 +74,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.threads = threads
         self.device = device
         self.folder = folder
+        self.trust = trust
         self.progress = progress
 
     def fit(
@@ -82,7 +85,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `train`, `valid` and `test` (row numbers or masks) replace the split. Several seeds: the best by validation
         stays.
         """
-        recipe = Recipe.of(self.recipe)
+        recipe = Recipe.of(self.recipe, trust=self.trust)
         check_one_model(recipe)
         if "seeds" not in recipe.training.model_fields_set:
             recipe = recipe.changed({"training.seeds": [self.seed]})
@@ -172,7 +175,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, trust: str | None = None) -> NodeClassifier:
-        """From a bundle or a run folder; it predicts on graphs it is  `trust` names a model of your own code."""
+        """From a bundle or a run folder; it predicts on graphs it is given. `trust` names a model of your own code."""
         path = Path(path)
         bundle = Bundle.load(path / "bundle.safetensors" if path.is_dir() else path, trust)
         loaded = cls(bundle.recipe)

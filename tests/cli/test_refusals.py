@@ -121,8 +121,9 @@ def test_damaged_runs(place: Path, call: Call) -> None:
     assert ended.code == 2 and "was changed since it was written" in ended.err
     bundle = Bundle.load("run/seeds/0.safetensors")
     foreign = Bundle(
-        bundle.recipe.changed({"model.name": "os:Path"}), bundle.shape, bundle.classes, False, {"a": torch.ones(1)}
-    )
+        bundle.recipe.changed({"model.name": "os:Path"}, trust="os:Path"),
+        bundle.shape, bundle.classes, False, {"a": torch.ones(1)},
+    )  # fmt: skip
     foreign.save("run/bundle.safetensors")
     ended = call("predict run --out x.csv")
     assert ended.code == 2 and "a model of its own code is loaded only when you name it" in ended.err

@@ -171,6 +171,7 @@ def test_without_hops_of_labels_there_is_no_label_branch_and_with_them_beta_is_w
     assert not labels_used(Recipe.of({"model": {"beta": 0}}))
 
 
+PLAIN = st.integers(-(2**53), 2**53) | st.text() | st.booleans()
 SETTINGS = st.fixed_dictionaries(
     {},
     optional={
@@ -182,7 +183,7 @@ SETTINGS = st.fixed_dictionaries(
             optional={
                 "beta": st.floats(0, 1e300),
                 "dropout": st.floats(0, 1, exclude_max=True),
-                "options": st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.booleans(), max_size=3),
+                "options": st.dictionaries(st.text(max_size=5), PLAIN, max_size=3),
             },
         ),
         "training": st.fixed_dictionaries(

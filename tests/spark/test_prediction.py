@@ -232,7 +232,7 @@ def test_a_model_of_ones_own_is_sent_along(spark: Any, tmp_path: Path, monkeypat
         sys.modules.pop("my_prediction_model", None)
         torch.manual_seed(0)
         name = "my_prediction_model:Net"
-        recipe = Recipe.of({"model": {"name": name, "beta": 0.0}, "propagation": {"hops": 2}})
+        recipe = Recipe.of({"model": {"name": name, "beta": 0.0}, "propagation": {"hops": 2}}, trust=name)
         bundle = Bundle(recipe, Shape(5, 3, 2), CLASSES, False, make_model(recipe, Shape(5, 3, 2)).state_dict())
         path = bundle.save(tmp_path / f"{hop}.safetensors")
         with pytest.raises(GamlpError, match="only when you name it"):

@@ -66,7 +66,7 @@ def test_a_module_by_import_path_is_trained_kept_loaded_and_evaluated(place: Pat
     bundle = Bundle.load(run.bundle_path, trust="own_model:Mine")
     assert bundle.weights["first.weight"].shape[0] == 5 and bundle.weights["coarse"].dtype == torch.bfloat16
     assert same_weights(dict(bundle.model().state_dict()), bundle.weights)
-    report = evaluate_run(run, trust="own_model:Mine", resources=ONE_THREAD)
+    report = evaluate_run(RunFolder.open(run.path, "own_model:Mine"), resources=ONE_THREAD)
     assert report["mean"]["score"] > 0.4 and len(report["seeds"]) == 2
 
 
@@ -77,8 +77,8 @@ def test_a_bundle_that_names_code_is_refused_without_trust_and_nothing_is_import
     for trust in (None, "own_model:Other", "own_model", "torch.nn:Linear"):
         with pytest.raises(GamlpError, match="only when you name it; if you know it, say --trust own_model:Mine"):
             Bundle.load(run.bundle_path, trust)
-        with pytest.raises(GamlpError, match="only when you name it"):
-            evaluate_run(run, trust=trust, resources=ONE_THREAD)
+        with pytest.raises(GamlpError, match="only when you name it; if you know it, say --trust own_model:Mine"):
+            evaluate_run(RunFolder.open(run.path, trust), resources=ONE_THREAD)
     assert times_imported(place) == 1 and "own_model" not in sys.modules
     Bundle.load(run.bundle_path, "own_model:Mine").model()
     assert times_imported(place) == 2

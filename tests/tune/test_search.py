@@ -21,7 +21,7 @@ from gamlp.tune.search import Search
 pytest.importorskip("optuna", reason="the search comes with gamlp[tune]")
 
 SPACE = {
-    "training.learning_rate": [0.01, 0.03],  # every one of them learns: the search draws without a seed
+    "training.learning_rate": [0.01, 0.03],
     "propagation.hops": [1, 3],
     "model.beta": [0.0, 1.0],
 }
@@ -98,6 +98,7 @@ def test_one_graph_can_be_validated_on_another(tmp_path: Path) -> None:
 def test_shipped_spaces_hold_keys_of_recipes_for_both_attentions(name: str) -> None:
     optuna = pytest.importorskip("optuna")
     space = load_space(name)
+    assert "training.monitor" not in space, "what trials are ranked by is not searched"
     study = optuna.create_study()
     for attention in ("jk", "recursive"):
         base = Recipe.of({"model": {"attention": attention}})
@@ -114,6 +115,14 @@ def test_shipped_spaces_hold_keys_of_recipes_for_both_attentions(name: str) -> N
     [
         ({"training.learningrate": [1]}, "did you mean 'training.learning_rate'"),
         ({"training.epochs": {"low": 1}}, "give choices, or low and high"),
+        ({"model.beta": {"low": 1, "high": 0}}, "'model.beta': low is not above high"),
+        ({"model.beta": {"low": 0, "high": 1, "log": True}}, "above 0 where log is true"),
+        ({"model.beta": {"low": 0, "high": 1, "step": 0}}, "a step is above 0"),
+        ({"model.beta": []}, "'model.beta': give at least one choice"),
+        ({"model.beta": {"choices": [1.0], "when": "model.bet"}}, "a recipe has no 'model.bet'"),
+        ({"training.monitor": ["score", "loss"]}, "ranked by, and cannot be searched; leave it out"),
+        ({"training": [{"monitor": "loss"}]}, "'training' is no setting"),
+        ({"model.name": ["pydoc:pipepager"]}, "runs only when you name it; .* say --trust pydoc:pipepager"),
         ({"training.epochs": ["many"]}, "training.epochs"),
         ([1], "a space is a mapping"),
     ],
@@ -129,7 +138,7 @@ def test_a_recipe_that_comes_again_is_not_trained_again(tmp_path: Path, monkeypa
         "gamlp.tune.search.fit_prepared", lambda *args, **more: trained.append(1) or fit_prepared(*args, **more)
     )
     one = search(load("digits"), tmp_path, confirm=0)
-    found = dataclasses.replace(one, space=load_space(space_file(tmp_path, {"model.hidden": [8]}))).run(3)
+    found = dataclasses.replace(one, space=load_space(space_file(tmp_path, {"model.hidden": [16]}))).run(3)
     assert [trial["state"] for trial in found.trials] == ["complete"] * 3 and len(trained) == 1
     assert len({trial["valid"] for trial in found.trials}) == 1
 
@@ -169,3 +178,57 @@ def test_recipes_that_are_given_are_tried_first_and_once(tmp_path: Path) -> None
         found = search(load("digits"), tmp_path, first=(given,), confirm=0).run(2)
     assert found.trials[1]["training.learning_rate"] == 0.03 and found.trials[1]["propagation.hops"] == 1
     assert len(found.trials) == 2
+
+
+QUICK = {"model": {"hidden": 4, "layers": 1}, "training": {"epochs": 8, "learning_rate": 0.05}}
+OUTSIDE = {"training.learning_rate": [1e-9, 2e-9], "model.dropout": {"low": 0.1, "high": 0.9, "step": 0.1}}
+
+
+def quick_search(folder: Path, space: Any, **changes: Any) -> Search:
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {"seeds": (0,), "confirm": 1, "confirm_seeds": (0, 1), **changes}
+    return Search([load("karate")], Recipe.of(QUICK), load_space(space_file(folder, space)), folder / "s", **settings)
+
+
+@pytest.mark.parametrize("confirm", [0, 1])
+def test_the_start_recipe_is_tried_first_and_nothing_worse_is_found(confirm: int, tmp_path: Path) -> None:
+    """Where every value of the space learns nothing, the recipe that was begun with is the best."""
+    search = quick_search(tmp_path, OUTSIDE, confirm=confirm)
+    found = search.run(4)
+    assert "training.learning_rate" not in found.trials[0], "its own value lies outside the space, and is kept"
+    assert found.trials[0]["model.dropout"] == Recipe()["model.dropout"]
+    assert found.recipe.changed({"about": ""}) == search.base.changed({"about": ""})
+    assert found.start == found.score and found.text.endswith(f"(the start recipe: {100 * found.score:.2f} %)")
+    alone: list[float] = []
+    search.validate(search.base, search.confirm_seeds if confirm else search.seeds, alone.append)
+    assert found.score == pytest.approx(sum(alone) / len(alone))
+
+
+def test_the_start_recipe_stands_among_those_that_are_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many noisy trials are better by luck: the start recipe, which more seeds show to be the best, comes back."""
+    start = Recipe.of(QUICK)
+
+    def lucky(search: Search, recipe: Recipe, seeds: tuple[int, ...], after: Any) -> None:
+        for _ in seeds:
+            after((0.8 if len(seeds) > 1 else 0.5) if recipe == start else (0.7 if len(seeds) > 1 else 0.9))
+
+    monkeypatch.setattr(Search, "validate", lucky)
+    found = quick_search(tmp_path, {"training.learning_rate": [0.01, 0.02]}, confirm=1).run(5)
+    assert found.recipe.training.learning_rate == 0.05 and found.score == pytest.approx(0.8)
+
+
+@pytest.mark.slow
+def test_a_search_is_drawn_by_its_seed_and_goes_on_as_if_never_interrupted(tmp_path: Path) -> None:
+    space = {"training.learning_rate": {"low": 1e-3, "high": 1.0, "log": True}, "model.beta": [0.0, 0.3, 1.0]}
+
+    def drawn(folder: str, *trials: int, seed: int = 0) -> list[Any]:
+        for number in trials:
+            found = quick_search(tmp_path / folder, space, confirm=0, seed=seed).run(number)
+        return [{key: value for key, value in trial.items() if key != "seconds"} for trial in found.trials]
+
+    one = drawn("one", 10)
+    assert len({trial["training.learning_rate"] for trial in one}) > 6
+    assert drawn("two", 3, 10) == one
+    assert drawn("three", 3, seed=1)[1:] != one[1:3]

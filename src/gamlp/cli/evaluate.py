@@ -16,7 +16,7 @@ from gamlp.cli.options.recipe import (
     ThreadsOption,
     TrustOption,
     resources_of,
-    trust_here,
+    trusted,
 )
 from gamlp.cli.show import display
 from gamlp.cli.show.scores import show_scores
@@ -60,11 +60,10 @@ def _evaluate(
     from gamlp.training import RunFolder
 
     resources = resources_of(device, memory, threads)
-    trust_here(trust)
-    opened = RunFolder.open(run)
+    opened = RunFolder.open(run, trusted(trust))
     with display.progress(as_json) as progress:
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
-        report = evaluate(opened, other, trust=trust, resources=resources, progress=progress)
+        report = evaluate(opened, other, resources=resources, progress=progress)
     if as_json:
         display.print_json({"run": str(run), **report})
         return

@@ -16,7 +16,7 @@ from gamlp.cli.options.recipe import (
     ThreadsOption,
     TrustOption,
     resources_of,
-    trust_here,
+    trusted,
 )
 from gamlp.cli.show import display
 from gamlp.cli.show.scores import show_next, show_weights
@@ -88,7 +88,7 @@ def _explain(
         check_file(path)
     ids = split_ids(nodes or []) + (ids_in_file(nodes_file) if nodes_file is not None else [])
     resources = resources_of(device, memory, threads)
-    trust_here(trust)
+    trust = trusted(trust)
     with display.progress(as_json) as progress:
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
         beside = files[0].parent if files else None

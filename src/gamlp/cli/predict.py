@@ -19,7 +19,7 @@ from gamlp.cli.options.recipe import (
     ThreadsOption,
     TrustOption,
     resources_of,
-    trust_here,
+    trusted,
 )
 from gamlp.cli.show import display
 
@@ -85,7 +85,7 @@ def _predict(
 
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
-    trust_here(trust)
+    trust = trusted(trust)
     with display.progress(as_json) as progress, closing(resources.open_engine()):
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
         written = predict(

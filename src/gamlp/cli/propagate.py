@@ -19,6 +19,8 @@ from gamlp.cli.options.recipe import (
     SeedOption,
     SetOption,
     ThreadsOption,
+    TrustOption,
+    trusted,
 )
 from gamlp.cli.show import display
 from gamlp.errors import GamlpError
@@ -101,6 +103,7 @@ def _propagate(
     ] = None,
     recipe: RecipeOption = None,
     changes: SetOption = None,
+    trust: TrustOption = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -155,7 +158,9 @@ def _propagate(
     values: dict[str, Any] = {f"propagation.{key}": value for key, value in given.items() if value is not None}
     if subset:
         values["relations.subsets"] = [one.split("+") for one in subset]
-    made = Recipe.of(recipe).changed(parse_changes(changes or [])).changed(values)
+    typed = parse_changes(changes or [])
+    trust = trusted(trust, typed)
+    made = Recipe.of(recipe, trust=trust).changed(typed, trust=trust).changed(values)
     begun = time.monotonic()
     with display.progress(as_json) as progress, closing(resources.open_engine()) as chosen:
         opened = open_or_load(graph, data_dir, seed, progress)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gamlp.cli.options.recipe import TrustOption
 from gamlp.cli.show import display
 
 
@@ -19,6 +20,7 @@ def _recipes(
         str | None, typer.Argument(help="A shipped recipe, or a .yaml file.", metavar="NAME", show_default=False)
     ] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Every setting with its default.")] = False,
+    trust: TrustOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """List shipped recipes, print one whole, or explain every setting.
@@ -40,7 +42,7 @@ def _recipes(
         else:
             display.table("setting", "default", "meaning", rows=list(found))
     elif name is not None:
-        made = Recipe.of(None if name == "defaults" else name)
+        made = Recipe.of(None if name == "defaults" else name, trust=trust)
         if as_json:
             display.print_json(made.model_dump(mode="json"))
         else:

@@ -26,6 +26,7 @@ from gamlp.cli.options.recipe import (
     SeedsOption,
     SetOption,
     ThreadsOption,
+    TrustOption,
     recipe_of,
     resources_of,
 )
@@ -81,6 +82,7 @@ def _run(
     recipe: RecipeOption = None,
     changes: SetOption = None,
     seeds: SeedsOption = None,
+    trust: TrustOption = None,
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
     threads: ThreadsOption = None,
@@ -133,7 +135,7 @@ def _run(
         else:
             opened = open_source(graph or "digits", data_dir, seed, progress)
         columns = [] if opened.ingested is None else opened.ingested.columns
-        made, name = recipe_of(opened, recipe, changes, seeds, model)
+        made, name = recipe_of(opened, recipe, changes, seeds, model, trust)
         if not peer_of(made).leaves_bundle:
             if not opened_engine.one_machine:
                 raise GamlpError(f"'{made.model.name}' runs on one machine", hint=f"leave out --engine {engine}")

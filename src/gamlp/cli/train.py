@@ -22,6 +22,7 @@ from gamlp.cli.options.recipe import (
     SeedsOption,
     SetOption,
     ThreadsOption,
+    TrustOption,
     recipe_of,
     resources_of,
 )
@@ -44,6 +45,7 @@ def _train(
     recipe: RecipeOption = None,
     changes: SetOption = None,
     seeds: SeedsOption = None,
+    trust: TrustOption = None,
     valid: Annotated[
         str | None, typer.Option(help="Validate on another graph.", metavar="GRAPH", show_default=False)
     ] = None,
@@ -87,7 +89,7 @@ def _train(
     with display.progress(as_json) as progress, closing(resources.open_engine()):
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
-        made, name = recipe_of(opened, recipe, changes, seeds)
+        made, name = recipe_of(opened, recipe, changes, seeds, trust=trust)
         with (
             writing_run(out),
             trackers_for(out, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=out.name) as observe,

@@ -15,7 +15,9 @@ from gamlp.cli.options.recipe import (
     MemoryOption,
     SetOption,
     ThreadsOption,
+    TrustOption,
     resources_of,
+    trusted,
 )
 from gamlp.cli.show import display
 from gamlp.errors import GamlpError
@@ -43,6 +45,7 @@ def _tune(
         str | None, typer.Option(help="Where to start from: a shipped recipe or a .yaml file.", show_default=False)
     ] = None,
     changes: SetOption = None,
+    trust: TrustOption = None,
     valid: Annotated[
         str | None,
         typer.Option(help="Another graph to validate on: train on one, predict others.", show_default=False),
@@ -71,6 +74,7 @@ def _tune(
     splits: Annotated[
         int, typer.Option(min=1, help="Random splits a trial, for datasets that have them.", rich_help_panel=_SEARCH)
     ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of what the search chooses.", rich_help_panel=_SEARCH)] = 0,
     select_subsets: Annotated[
         bool,
         typer.Option(
@@ -102,7 +106,8 @@ def _tune(
 ) -> None:
     """Search for a recipe on validation rows; test rows are never read.
 
-    Fifty trials, then the five best again with ten seeds:
+    The recipe to start from is the first trial, and what validates worse than it is never kept. Fifty trials, then the
+    five best and the first again with ten seeds:
 
       gamlp tune digits --out digits.yaml --trials 50
 
@@ -119,22 +124,26 @@ def _tune(
 
     if out.suffix not in (".yaml", ".yml"):
         raise GamlpError("a recipe is a .yaml file", file=out, hint="choose another --out")
-    base = Recipe.of(recipe).changed(parse_changes(changes or []))
+    typed = parse_changes(changes or [])
+    trust = trusted(trust, typed)
+    base = Recipe.of(recipe, trust=trust).changed(typed, trust=trust)
     with display.progress(as_json) as progress:
-        graphs = [open_or_load(graph, data_dir, seed, progress) for seed in range(splits)]
+        graphs = [open_or_load(graph, data_dir, number, progress) for number in range(splits)]
         search = Search(
             graphs,
             base,
-            load_space(space),
+            load_space(space, trust),
             study or out.with_suffix(".study"),
             seeds=tuple(range(seeds)),
             confirm=confirm,
             confirm_seeds=tuple(range(confirm_seeds)),
             valid_graph=None if valid is None else open_or_load(valid, data_dir, 0, progress),
-            first=tuple(Recipe.of(other) for other in first or []),
+            first=tuple(Recipe.of(other, trust=trust) for other in first or []),
             resources=resources_of(device, memory, threads),
             select_subsets=select_subsets,
             by=by.value,
+            seed=seed,
+            trust=trust,
         )
         found = search.run(trials, seconds=seconds, progress=progress)
     log = found.write(out)
@@ -143,8 +152,10 @@ def _tune(
 
 def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
     if as_json:
-        content = {"recipe": str(out), "log": str(log), "valid": found.score, "deviation": found.deviation}
-        display.print_json(content | {"by": found.by, "runs": found.runs, "trials": len(found.trials)})
+        content = {"recipe": str(out), "log": str(log), "valid": found.score, "start": found.start}
+        display.print_json(
+            content | {"deviation": found.deviation, "by": found.by, "runs": found.runs, "trials": len(found.trials)}
+        )
         return
     chosen = found.recipe.relations.subsets
     if isinstance(chosen, tuple):

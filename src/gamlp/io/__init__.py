@@ -5,6 +5,7 @@ from gamlp.io.direct import DirectReader, DirectWriter
 
 # Files that appear whole or not at all; .npy files
 from gamlp.io.files import (
+    GrowingArray,
     atomic_file,
     atomic_folder,
     checksum,
@@ -55,6 +56,9 @@ from gamlp.io.sealing import digest, sealed, unsealed
 # Bytes as people write them
 from gamlp.io.sizes import format_size, parse_size
 
+# Code and addresses that a file names, and a person must name too
+from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
+
 # Files whose bytes are those that were written
 from gamlp.io.verified import verify
 
@@ -62,17 +66,21 @@ __all__ = [
     "LOCK",
     "DirectReader",
     "DirectWriter",
+    "GrowingArray",
     "PeakMemory",
     "Place",
     "RemoteRows",
     "RowShards",
     "RowSource",
     "Tasks",
+    "Trust",
+    "Untrusted",
     "Workers",
     "anonymous_memory",
     "atomic_file",
     "atomic_folder",
     "available_memory",
+    "check_trusted",
     "checksum",
     "create_array",
     "digest",
@@ -85,6 +93,7 @@ __all__ = [
     "load_plugin",
     "locked",
     "map_array",
+    "names_of",
     "npy_buffer",
     "npy_header",
     "npy_size",

@@ -20,6 +20,9 @@ from gamlp.errors import GamlpError
 from gamlp.io.files import ChecksumStream, atomic_file, checksum
 
 _PIECE = 8 << 20
+# Kinds of URL that are asked. fsspec knows many more, some of which run commands, log in elsewhere or wait for ever.
+SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "webhdfs", "http", "https", "memory")
+_PATIENCE = 30.0  # seconds in which a server must accept a connection, and between two pieces of an answer
 
 
 @dataclass(frozen=True)
@@ -208,9 +211,9 @@ class Place:
         system.invalidate_cache()  # others write here too
         try:
             yield system, path
-        except (FileNotFoundError, NotADirectoryError, GamlpError, NotImplementedError):
+        except (FileNotFoundError, NotADirectoryError, GamlpError, NotImplementedError, MemoryError):
             raise
-        except (OSError, ValueError) as error:
+        except Exception as error:  # libraries of stores have errors of their own kinds
             if self.local is not None:
                 raise
             message = " ".join(str(error).split())[:200] or type(error).__name__
@@ -230,15 +233,26 @@ def _file_system(url: str) -> tuple[Any, str]:
 
     if not is_url(url):
         return fsspec.filesystem("file"), str(Path(url).absolute())
+    kind = url.partition("://")[0]
+    if kind not in SCHEMES or "::" in url:  # a chain of file systems may name any of them
+        raise GamlpError("is no address of a store of files", file=url, hint=f"choose from {', '.join(SCHEMES[:-1])}")
     try:
-        return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
+        return fsspec.core.url_to_fs(url, **_options(kind))  # type: ignore[no-any-return]
     except ImportError as error:
-        kind = url.partition("://")[0]
         raise GamlpError(
             f"'{kind}' needs a library that is not installed ({error})", file=url, hint="install it on every machine"
         ) from error
     except ValueError as error:
         raise GamlpError(f"is no address of a store of files ({error})", file=url) from error
+
+
+def _options(kind: str) -> dict[str, Any]:
+    """Libraries of the other kinds have limits of their own; that of HTTP waits five minutes for every file."""
+    if kind not in ("http", "https"):
+        return {}
+    from aiohttp import ClientTimeout  # what fsspec's HTTP itself needs
+
+    return {"client_kwargs": {"timeout": ClientTimeout(total=None, sock_connect=_PATIENCE, sock_read=_PATIENCE)}}
 
 
 def _has_conditional_put(system: Any) -> bool:

@@ -4,7 +4,7 @@
 from gamlp.models.gamlp import GAMLP
 
 # Models by name or import path: made, whether a name is one, and what the model of a recipe reads
-from gamlp.models.registry import MODELS, build, check_operators, is_model, is_own, labels_used
+from gamlp.models.registry import MODELS, build, check_operators, is_model, labels_used
 
 # What a model is built for (one `Part` a channel), what it is, and what it tells of itself
 from gamlp.models.shape import Branches, HopWeights, Model, Part, Shape
@@ -20,6 +20,5 @@ __all__ = [
     "build",
     "check_operators",
     "is_model",
-    "is_own",
     "labels_used",
 ]

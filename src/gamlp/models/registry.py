@@ -21,7 +21,7 @@ from gamlp.models.sagn import SAGN
 from gamlp.models.sgc import SGC, PlainMLP
 from gamlp.models.shape import Shape
 from gamlp.models.sign import SIGN, SIGNXL
-from gamlp.recipe import Recipe
+from gamlp.recipe import Recipe, is_own
 
 MODELS: dict[str, type[nn.Module]] = {
     "gamlp": GAMLP,
@@ -37,11 +37,6 @@ MODELS: dict[str, type[nn.Module]] = {
 
 
 GROUP = "gamlp.models"  # the entry points by which other packages bring models
-
-
-def is_own(name: str) -> bool:
-    """Whether a model's name is an import path, `package.module:Class`."""
-    return ":" in name
 
 
 def is_model(name: str) -> bool:
@@ -71,7 +66,10 @@ def _reads(recipe: Recipe, what: str) -> bool:
 def build(name: str, shape: Shape, settings: dict[str, Any], *, mentioned: set[str] | None = None) -> nn.Module:
     """A model of the recipe's settings. Of those a person `mentioned`, one that the model does not know is refused."""
     made = _class_of(name)
-    if not is_own(name):
+    refused: tuple[type[Exception], ...] = (TypeError, ValueError)  # an option that the recipe could not check
+    if is_own(name):
+        refused = (Exception,)  # code of somebody else: anything may go wrong in it
+    else:
         accepted = _accepted(made)
         if foreign := sorted((mentioned or set()) - accepted - {"name"}):
             raise GamlpError(
@@ -80,10 +78,8 @@ def build(name: str, shape: Shape, settings: dict[str, Any], *, mentioned: set[s
         settings = {key: value for key, value in settings.items() if key in accepted}
     try:
         model = made(shape, **settings)
-    except (TypeError, ValueError) as error:  # an option that the recipe could not check
+    except refused as error:
         raise GamlpError(f"model '{name}' cannot be made: {error}", hint="see model.options of the recipe") from error
-    if not isinstance(model, nn.Module):
-        raise GamlpError(f"model '{name}' is no torch.nn.Module", hint="give a class of modules")
     return model
 
 
@@ -96,14 +92,16 @@ def _accepted(made: Any) -> set[str]:
     return accepted
 
 
-def _class_of(name: str) -> Any:
-    if is_own(name):
-        return _import(name)
+def _class_of(name: str) -> type[nn.Module]:
+    """A class of modules: anything else is refused before it is called. Reading a recipe asks for trust in its code."""
     if name in MODELS:
         return MODELS[name]
     brought = find_plugins(GROUP, MODELS)
-    if name in brought:
-        return load_plugin(brought[name])
+    if is_own(name) or name in brought:
+        found = _import(name) if is_own(name) else load_plugin(brought[name])
+        if not (isinstance(found, type) and issubclass(found, nn.Module)):
+            raise GamlpError(f"model '{name}' is no torch.nn.Module", hint="name a class of modules")
+        return found
     known = [*MODELS, *brought]
     near = difflib.get_close_matches(name, known, 1)
     suggestion = f": did you mean '{near[0]}'?" if near else ""
@@ -117,7 +115,7 @@ def _import(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:  # TypeError: a relative import
+    except Exception as error:  # code of somebody else: anything may go wrong in it
         raise GamlpError(
             f"model '{path}' cannot be imported ({error})", hint="name it as package.module:Class, on the Python path"
         ) from error

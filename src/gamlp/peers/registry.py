@@ -117,7 +117,7 @@ def method(name: str) -> Peer:
 def recipe_for(name: str, dataset: str | None = None) -> Recipe:
     """The recipe of a method: a shipped one for this dataset, or the method's own, or the defaults."""
     shipped_as = recipe_name(name, dataset)
-    return Recipe.of(shipped_as) if shipped_as else Recipe.of({"model": {"name": name}})
+    return Recipe.of(shipped_as) if shipped_as else Recipe.of({"model": {"name": name}}, trust=name)
 
 
 def recipe_name(name: str, dataset: str | None = None) -> str | None:

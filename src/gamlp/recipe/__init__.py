@@ -1,7 +1,8 @@
 """Recipe, the only configuration: its sections, the shipped ones, search spaces, settings as people write them."""
 
-# Everything that decides a result beside the data; names of the shipped recipes; every key with its default.
-from gamlp.recipe.recipe import Recipe, described, shipped_names
+# Everything that decides a result beside the data; names of the shipped recipes; every key with its default; whether
+# a model's name is code.
+from gamlp.recipe.recipe import Recipe, described, is_own, shipped_names
 
 # Its sections, and the two kinds of attention.
 from gamlp.recipe.sections import (
@@ -30,6 +31,7 @@ __all__ = [
     "Space",
     "TrainingSettings",
     "described",
+    "is_own",
     "load_space",
     "load_yaml",
     "named_spaces",

@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
+from gamlp.io import Trust, check_trusted, names_of
 from gamlp.recipe.sections import (
     ModelSettings,
     PropagationSettings,
@@ -28,8 +29,16 @@ OLD_KEYS = {"relations.apart": "relations.separate_types"}  # former spellings, 
 _GENERAL = "general"  # the folder of recipes that are of no dataset
 
 
+def is_own(name: str) -> bool:
+    """Whether a model's name is an import path, `package.module:Class`."""
+    return ":" in name
+
+
 class Recipe(Section):
     """Everything that decides a result, beside the data.
+
+    One that names code of its own (`model.name: package.module:Class`) is read only where a person trusts that name:
+    whoever holds such a recipe may import it.
 
     >>> Recipe.of({"model": {"attention": "jk"}}).model.attention
     'jk'
@@ -58,17 +67,20 @@ class Recipe(Section):
         return value
 
     @classmethod
-    def of(cls, source: Recipe | str | Path | dict[str, Any] | None = None) -> Recipe:
-        """A recipe from a name (`cora-jk`), a YAML file, a dict, another recipe, or None for the defaults."""
+    def of(cls, source: Recipe | str | Path | dict[str, Any] | None = None, *, trust: Trust = None) -> Recipe:
+        """A recipe from a name (`cora-jk`), a YAML file, a dict, another recipe, or None for the defaults.
+
+        `trust` names the model of one's own that it may have.
+        """
         if isinstance(source, Recipe):
             return source
         if source is None:
             return cls()
         if isinstance(source, dict):
-            return cls._checked(source, None)
+            return cls._checked(source, None, trust)
         path = Path(source)
         if path.suffix in (".yaml", ".yml") or path.is_file():
-            return cls._checked(read_yaml(path), path)
+            return cls._checked(read_yaml(path), path, trust)
         if (file := _shipped_files().get(str(source))) is not None:
             return cls._checked(load_yaml(file.read_text(encoding="utf-8")), None)
         near = difflib.get_close_matches(str(source), shipped_names(), 1)
@@ -77,8 +89,8 @@ class Recipe(Section):
             hint="give a .yaml file or one of the shipped recipes: gamlp recipes",
         )
 
-    def changed(self, changes: dict[str, Any]) -> Recipe:
-        """With other values of dotted keys: `{"training.epochs": 50}`."""
+    def changed(self, changes: dict[str, Any], *, trust: Trust = None) -> Recipe:
+        """With other values of dotted keys: `{"training.epochs": 50}`; a model of one's own that is new in `trust`."""
         content = self.explicit()
         for key, value in changes.items():
             *sections, name = _current(key).split(".")
@@ -93,7 +105,7 @@ class Recipe(Section):
                         hint="propagation, relations, model, training, smoothing are",
                     )
             target[name] = value
-        return self._checked(content, None)
+        return self._checked(content, None, (self.model.name, *names_of(trust)))
 
     def explicit(self) -> dict[str, Any]:
         """What was said, without the defaults."""
@@ -108,15 +120,18 @@ class Recipe(Section):
         return _dumped(self.explicit(), width=100)
 
     @classmethod
-    def _checked(cls, content: Any, path: Path | None) -> Recipe:
+    def _checked(cls, content: Any, path: Path | None, trust: Trust = None) -> Recipe:
         if content is None:
             content = {}
         if not isinstance(content, dict):
             raise GamlpError("a recipe is a mapping of sections", file=path, hint="propagation:, model:, training:")
         try:
-            return cls.model_validate(_with_current_keys(content))
+            made = cls.model_validate(_with_current_keys(content))
         except ValidationError as error:
             raise _sentence(error, path) from error
+        if is_own(name := made.model.name):
+            check_trusted(name, trust, f"'model.name' is code, '{name}', and runs only when you name it", path)
+        return made
 
 
 def _current(key: str) -> str:
@@ -177,7 +192,7 @@ def _sentence(error: ValidationError, path: Path | None) -> GamlpError:
 def _nearest(key: str) -> str | None:
     """The known key whose last part is most alike, of the same section where there is one."""
     section, _, name = key.rpartition(".")
-    known = sorted(_known_keys(), key=lambda other: other.rpartition(".")[0] != section)
+    known = sorted(known_keys(), key=lambda other: other.rpartition(".")[0] != section)
     names = [other.rpartition(".")[2] for other in known]
     near = difflib.get_close_matches(name, dict.fromkeys(names), 1, 0.6)
     return known[names.index(near[0])] if near else None
@@ -193,7 +208,8 @@ def _sections() -> dict[str, type[BaseModel] | None]:
     return found
 
 
-def _known_keys() -> list[str]:
+def known_keys() -> list[str]:
+    """Dotted keys of all settings, and the sections themselves."""
     keys = []
     for name, section in _sections().items():
         if section is not None:

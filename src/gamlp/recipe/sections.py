@@ -9,6 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 Attention = Literal["recursive", "jk"]
 
 
+_LARGEST = 1 << 53  # of a whole number; a float holds all up to it
+_MOST_OPTIONS = 1000  # plain values in model.options, those inside lists and mappings among them
+_DEEPEST = 4
+_LONGEST = 1000  # characters of a text among them
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -29,7 +35,7 @@ class PropagationSettings(Section):
     label_hops: int = Field(default=5, ge=0, le=1000, description="L, hops of training labels")
     label_r: float | None = Field(default=None, ge=0, le=1, description="r for labels; null: the same as r")
     folds: int = Field(default=0, ge=0, le=100, description="folds of cross-fitted labels; 0: the paper's way")
-    fold_seed: int = Field(default=0, ge=0, description="of the folds")
+    fold_seed: int = Field(default=0, ge=0, le=_LARGEST, description="of the folds")
     rows: str = Field(
         default="all", description="rows to keep: all, labelled, split, train, valid, test, joined by '+'"
     )
@@ -63,7 +69,9 @@ class RelationsSettings(Section):
         description="all; sample: `count` by `seed`; auto: all while they are few; one, of all relations; or a list",
     )
     count: int = Field(default=8, ge=1, le=1000, description="subsets of a sample")
-    seed: int = Field(default=0, ge=0, description="of the sample, and of what is made where features are missing")
+    seed: int = Field(
+        default=0, ge=0, le=_LARGEST, description="of the sample, and of what is made where features are missing"
+    )
     separate_types: Literal["auto", "yes", "no"] = Field(
         default="auto", description="whether each type's features are a signal of their own; auto: where widths differ"
     )
@@ -77,7 +85,7 @@ class RelationsSettings(Section):
     dimension: int = Field(
         default=0, ge=0, le=1 << 12, description="of embeddings; 0: the width that all features share, else 128"
     )
-    embedding_epochs: int = Field(default=20, ge=1, description="of ComplEx, at most")
+    embedding_epochs: int = Field(default=20, ge=1, le=1_000_000, description="of ComplEx, at most")
 
     @field_validator("separate_types", mode="before")
     @classmethod
@@ -104,6 +112,7 @@ class ModelSettings(Section):
 
     name: str = Field(
         default="gamlp",
+        max_length=_LONGEST,
         description="gamlp, a peer (gamlp bench methods), or your own torch module as package.module:Class",
     )
     attention: Attention = Field(default="recursive", description="how hops of features are weighed")
@@ -141,6 +150,43 @@ class ModelSettings(Section):
         description="what a peer takes beside these (heads, alpha …); keyword arguments of your own module",
     )
 
+    @field_validator("options")
+    @classmethod
+    def _plain_and_few(cls, options: dict[str, Any]) -> dict[str, Any]:
+        if _count_plain(options, 0) > _MOST_OPTIONS:
+            raise ValueError(f"more than {_MOST_OPTIONS} values")
+        return options
+
+    @model_validator(mode="after")
+    def _same_limits(self) -> ModelSettings:
+        """An option that is a setting above obeys its limits, but for a module of one's own, which means its own."""
+        if ":" not in self.name and (shared := self.options.keys() & type(self).model_fields.keys()):
+            if not_there := sorted(shared & {"name", "options"}):
+                raise ValueError(f"'model.options.{not_there[0]}' is no option of a model")
+            type(self).model_validate({key: self.options[key] for key in shared})
+        return self
+
+
+def _count_plain(value: Any, depth: int) -> int:
+    """How many plain values there are; anything else, and what is too large to be meant, is refused."""
+    if depth > _DEEPEST:
+        raise ValueError(f"lists and mappings {_DEEPEST} deep are the most")
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) and len(key) <= _LONGEST for key in value):
+            raise ValueError("names of options are short texts")
+        return len(value) + sum(_count_plain(inner, depth + 1) for inner in value.values())
+    if isinstance(value, list | tuple):
+        return len(value) + sum(_count_plain(inner, depth + 1) for inner in value)
+    if isinstance(value, str):
+        if len(value) > _LONGEST:
+            raise ValueError(f"a text of more than {_LONGEST} characters")
+    elif isinstance(value, int | float):
+        if not abs(value) <= _LARGEST:  # nor NaN
+            raise ValueError(f"a number that is not finite, or beyond {_LARGEST}")
+    elif value is not None:
+        raise ValueError(f"a {type(value).__name__} where numbers, texts, lists and mappings are allowed")
+    return 1
+
 
 class TrainingSettings(Section):
     """How a model is fitted: on training rows, chosen by validation rows."""
@@ -148,22 +194,24 @@ class TrainingSettings(Section):
     setting: Literal["transductive", "inductive"] = Field(
         default="transductive", description="inductive: training rows see only each other"
     )
-    epochs: int = Field(default=200, ge=1, description="at most")
-    patience: int = Field(default=50, ge=0, description="epochs without a better validation score; 0: never stop early")
+    epochs: int = Field(default=200, ge=1, le=1_000_000_000, description="at most")
+    patience: int = Field(
+        default=50, ge=0, le=1_000_000_000, description="epochs without a better validation score; 0: never stop early"
+    )
     monitor: Literal["score", "loss", "both"] = Field(
         default="score", description="of validation rows: what the best epoch is best in; both: no worse in either"
     )
     keep: Literal["best", "last"] = Field(
         default="best", description="whose weights: the best validation epoch's, or after all epochs the last's"
     )
-    batch_size: int = Field(default=10_000, ge=1)
+    batch_size: int = Field(default=10_000, ge=1, le=1 << 40)
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=0.01, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
     schedule: Literal["constant", "cosine", "linear"] = Field(
         default="constant", description="of the learning rate, over epochs"
     )
-    warmup: int = Field(default=0, ge=0, description="epochs of rising learning rate")
+    warmup: int = Field(default=0, ge=0, le=1_000_000_000, description="epochs of rising learning rate")
     class_weights: Literal["none", "balanced"] = Field(
         default="none", description="balanced: rare classes weigh more in the loss"
     )
@@ -173,7 +221,9 @@ class TrainingSettings(Section):
     reuse: int = Field(
         default=0, ge=0, le=100, description="rounds in which predictions of rows without labels come back as labels"
     )
-    seeds: tuple[int, ...] = Field(default=(0,), min_length=1, description="one model is trained for each")
+    seeds: tuple[int, ...] = Field(
+        default=(0,), min_length=1, max_length=1000, description="one model is trained for each"
+    )
 
     @field_validator("seeds", mode="before")
     @classmethod

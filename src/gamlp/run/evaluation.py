@@ -40,7 +40,6 @@ def evaluate(
     run: RunFolder,
     graph: Graph | None = None,
     *,
-    trust: str | None = None,
     own: Graph | None = None,
     weights: WeightsByDegree | None = None,
     resources: Resources = LOCAL,
@@ -51,23 +50,22 @@ def evaluate(
     Writes the report. `own` is the run's graph and `weights` are its weights over hops, where they are known already.
     """
     with writing_run(run.path):
-        return _evaluate(run, graph, trust, own, weights, resources, progress)
+        return _evaluate(run, graph, own, weights, resources, progress)
 
 
 def _evaluate(
     run: RunFolder,
     graph: Graph | None,
-    trust: str | None,
     own: Graph | None,
     weights: WeightsByDegree | None,
     resources: Resources,
     progress: Progress,
 ) -> dict[str, Any]:
-    bundles, device = run.bundles(trust), choose_device(resources.device)
+    bundles, device = run.bundles(), choose_device(resources.device)
     if graph is None:
         store, begun = HopStore.open(run.store_path()), time.monotonic()
         observed = Observed(own or _graph_if_found(run, store, progress))
-        report = evaluate_run(run, trust=trust, resources=resources, watching=observed.watch)
+        report = evaluate_run(run, resources=resources, watching=observed.watch)
         run.note_timings(evaluation=time.monotonic() - begun)
         page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
         return {**report, "many": next(iter(bundles.values())).multi_label, "report": str(page)}
@@ -93,11 +91,9 @@ def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> Grap
         return None  # the report then names nodes by their rows
 
 
-def evaluate_run(
-    run: RunFolder, *, trust: str | None = None, resources: Resources = LOCAL, watching: Watching | None = None
-) -> dict[str, Any]:
+def evaluate_run(run: RunFolder, *, resources: Resources = LOCAL, watching: Watching | None = None) -> dict[str, Any]:
     """Test rows of the run's own graph, read once, for every seed; written into the run."""
-    bundles = run.bundles(trust)
+    bundles = run.bundles()
     store = HopStore.open(run.store_path())
     first = next(iter(bundles.values()))
     check_store(store, without_folds(plan_of(first.recipe)))

@@ -48,7 +48,7 @@ def run_path(
     if predictions:
         written = predict(
             out, out / "predictions.parquet",
-            keep_finished=True, trust=bundle.recipe.model.name, resources=resources, progress=progress,
+            keep_finished=True, trust=trained.run.trust, resources=resources, progress=progress,
         )  # fmt: skip
     weights = listening(bundle, source.graph, store, choose_device(resources.device))
     test = _test(trained, source, store, weights, resources)
@@ -59,14 +59,14 @@ def _test(
     trained: Trained, source: Source, store: HopStore, weights: WeightsByDegree | None, resources: Resources
 ) -> dict[str, Any] | None:
     """Scores of test rows, those of a run that was evaluated before as they are written there; and the report."""
-    run, trust = trained.run, trained.recipe.model.name
+    run = trained.run
     split, labels = store.split, store.labels
     known = None if split is None or labels is None else labels.known()
     if split is not None and known is not None and known[split.test].any():
         found = run.evaluation()
         if found is not None and run.report_path.exists():
             return found
-        return evaluate(run, trust=trust, own=source.graph, weights=weights, resources=resources)
+        return evaluate(run, own=source.graph, weights=weights, resources=resources)
     if not run.report_path.exists():
         observed, scores = Observed(source.graph), None
         if split is not None and known is not None and known[split.valid].any():

@@ -10,7 +10,7 @@ from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
 from gamlp.graph import Graph, digest, fingerprint, rows_by_id
 from gamlp.graph.datasets import open_or_load
-from gamlp.io import work_folder
+from gamlp.io import Trust, Untrusted, check_trusted, is_url, work_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.engine import Opened
@@ -28,12 +28,12 @@ def open_trained(
     graph: Graph | None,
     beside: Path,
     *,
-    trust: str | None = None,
+    trust: Trust = None,
     resources: Resources = LOCAL,
     progress: Progress = silent,
 ) -> Iterator[Opened]:
     """A run folder with its own graph, or a run or a bare bundle with another one, whose hops are made in `beside`."""
-    run = None if place.is_file() else RunFolder.open(place)
+    run = None if place.is_file() else RunFolder.open(place, trust)
     bundle = Bundle.load(place if run is None else run.bundle_path, trust)
     if graph is not None:
         with hops_beside(bundle, graph, beside, resources, progress) as store:
@@ -57,7 +57,13 @@ def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Gr
     inside = origin.graph.startswith(_IN_RUN)
     place = str(run.path / origin.graph) if inside else origin.graph
     try:
+        if is_url(place):
+            check_trusted(
+                place, run.trust, f"the run's graph is at '{place}', which is asked only when you name it", run.path
+            )
         graph = open_or_load(place, origin.data_dir, origin.seed, progress)
+    except Untrusted:
+        raise
     except GamlpError as error:
         raise GamlpError(f"the run's graph '{place}' cannot be opened", file=run.path, hint="--graph GRAPH") from error
     if fingerprint.structure(graph) != store.manifest.structure:
@@ -90,7 +96,7 @@ def predict(
     each_class: bool = True,
     batch_size: int | None = None,
     keep_finished: bool = False,
-    trust: str | None = None,
+    trust: Trust = None,
     resources: Resources = LOCAL,
     progress: Progress = silent,
 ) -> Written | None:
@@ -104,7 +110,7 @@ def predict(
     rows: all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.
     each_class: whether every class has a column with its probability.
     batch_size: rows that are read at once. (default: 32 MiB of hops)
-    trust: the name of a model of one's own, whose code may then be run.
+    trust: what files of the run may name: a model of one's own, whose code then runs; the URL of its graph.
     resources, progress: as in `train`.
 
     >>> from tempfile import TemporaryDirectory
@@ -133,7 +139,7 @@ def explain(
     *,
     graph: Graph | str | Path | None = None,
     beside: Path | None = None,
-    trust: str | None = None,
+    trust: Trust = None,
     resources: Resources = LOCAL,
     progress: Progress = silent,
 ) -> Explanation:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io import PeakMemory
+from gamlp.io import PeakMemory, Trust, names_of
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
@@ -80,6 +80,7 @@ def train(
     *,
     valid: Source | Graph | str | Path | None = None,
     resume: bool = False,
+    trust: Trust = None,
     resources: Resources = LOCAL,
     observe: Observe | None = None,
     progress: Progress = silent,
@@ -90,6 +91,7 @@ def train(
     recipe: a Recipe, the name of a shipped one, a YAML file or a dict. (default: the dataset's own, or the defaults)
     out: the run folder to write, or with `resume` to go on with.
     valid: another graph to validate on.
+    trust: the model of one's own that the recipe may name, whose code then runs.
     resources: memory, threads, device, processes, and the engine.
     observe: is called with every epoch's numbers.
     progress: is told how far the work is.
@@ -101,9 +103,9 @@ def train(
     ([0], True)
     """
     source, valid = as_source(source), None if valid is None else as_source(valid)
-    recipe, out = Recipe.of(default_recipe(source) if recipe is None else recipe), Path(out)
+    recipe, out = Recipe.of(default_recipe(source) if recipe is None else recipe, trust=trust), Path(out)
     with writing_run(out):
-        return _train(source, recipe, out, valid, resume, resources, observe, progress)
+        return _train(source, recipe, out, valid, resume, trust, resources, observe, progress)
 
 
 def _train(
@@ -112,6 +114,7 @@ def _train(
     out: Path,
     valid: Source | None,
     resume: bool,
+    trust: Trust,
     resources: Resources,
     observe: Observe | None,
     progress: Progress,
@@ -124,7 +127,10 @@ def _train(
         store="hops" if source.store is None else source.store.place.resolved().url,
     )
     choose_device(resources.device)
-    run = RunFolder.create(out, about, recipe, resume=resume) if (out / "run.json").exists() else None
+    # A store's graph is what the store says: nobody has typed it.
+    typed = [one.origin.graph for one in (source, valid) if one is not None and one.origin and one.store is None]
+    trust = (*names_of(trust), *typed)
+    run = RunFolder.create(out, about, recipe, resume=resume, trust=trust) if (out / "run.json").exists() else None
     if run is None:
         _check_free(out)
         _check_makes(source, recipe)
@@ -138,7 +144,7 @@ def _train(
                 source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress
             )
         took = time.monotonic() - begun
-        run = run or RunFolder.create(out, about, recipe, resume=resume)
+        run = run or RunFolder.create(out, about, recipe, resume=resume, trust=trust)
         kept = run.timings()
         if not finished and source.store is None:  # an interrupted propagation goes on: its parts add up
             run.note_timings(preparation=kept.get("preparation", 0.0) + took)

@@ -7,6 +7,7 @@ import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from gamlp.errors import GamlpError, MissingExtra
 
@@ -17,7 +18,7 @@ try:
 except ImportError as error:
     raise MissingExtra("pyspark", "spark") from error
 
-from gamlp.io import Place
+from gamlp.io import Place, Trust, check_trusted, is_url
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.spark.fit import Home, build, fitted, hops_of, work_place
@@ -44,8 +45,10 @@ class _Saved(GAMLPParams):
         return _Reader(cls)
 
     @classmethod
-    def load(cls, path: str | Path, trust: str | None = None) -> Any:
-        """What `save` wrote. A model of your own code is built only where `trust` names it."""
+    def load(cls, path: str | Path, trust: Trust = None) -> Any:
+        """What `save` wrote. A model of your own code is built, and a URL of another store asked, only where `trust`
+        names it.
+        """
         return _Reader(cls, trust).load(str(path))
 
     def _content(self) -> tuple[dict[str, Any], bytes | None]:
@@ -79,6 +82,7 @@ class GAMLPClassifier(_Saved):
         predictionCol: str = "prediction",
         probabilityCol: str = "probability",
         recipe: str | Path | dict[str, Any] | Recipe | None = None,
+        trust: str | None = None,
         directed: bool = False,
         workDir: str | Path | None = None,
         numProcesses: int = 1,
@@ -243,7 +247,7 @@ class _Version:
 
 
 class _Reader(MLReader[Any]):
-    def __init__(self, kind: type[_Saved], trust: str | None = None) -> None:
+    def __init__(self, kind: type[_Saved], trust: Trust = None) -> None:
         super().__init__()
         self.kind, self.trust = kind, trust
 
@@ -261,7 +265,18 @@ class _Reader(MLReader[Any]):
             bundle = loaded((place / _BUNDLE).read(), self.trust) if (place / _BUNDLE).exists() else None
             made._resetUid(found["uid"])
             DefaultParamsReader.getAndSetParams(made, found)  # type: ignore[type-var]
+            self._check_places(made, found, path)
             made._adopt(found, bundle)
         except (KeyError, TypeError, AttributeError) as error:
             raise GamlpError("damaged or foreign metadata", file=path, hint="save the model again") from error
         return made
+
+    def _check_places(self, made: _Saved, found: dict[str, Any], path: str) -> None:
+        """Trust is a person's, never a file's; a URL of another store than the one that was typed needs it too."""
+        made.clear(made.trust)
+        if isinstance(self.trust, str):
+            made.setTrust(self.trust)
+        store = urlsplit(path)[:2]
+        for url in (made.getWorkDir(), (found.get("home") or {}).get("place")):
+            if url is not None and is_url(url) and urlsplit(url)[:2] != store:
+                check_trusted(url, self.trust, f"its files are at '{url}', which is asked only when you name it", path)

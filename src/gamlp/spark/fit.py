@@ -114,7 +114,7 @@ def build(
 
 def recipe_of(params: GAMLPParams) -> Recipe:
     """The recipe as it will be used."""
-    recipe = Recipe.of(params.getRecipe())
+    recipe = Recipe.of(params.getRecipe(), trust=params.getTrust())
     check_one_model(recipe)
     if "seeds" not in recipe.training.model_fields_set:
         recipe = recipe.changed({"training.seeds": [params.getSeed()]})

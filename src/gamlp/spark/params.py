@@ -17,7 +17,7 @@ from pyspark.ml.param.shared import (
 
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest import EdgeNames, IngestOptions, NodeNames
-from gamlp.io import parse_size
+from gamlp.io import Untrusted, parse_size
 from gamlp.recipe import Recipe, shipped_names
 
 Self = TypeVar("Self", bound="GAMLPParams")
@@ -29,7 +29,10 @@ def _recipe(value: Any) -> Any:
         return value
     if not isinstance(value, Recipe | str | Path | dict):
         raise TypeError("a recipe is a name, the path of a YAML file, a dict or a Recipe")
-    return Recipe.of(value).explicit()
+    try:
+        return Recipe.of(value).explicit()
+    except Untrusted as error:  # here it is only read: `fit` asks for trust in its code
+        return Recipe.of(value, trust=error.name).explicit()
 
 
 def _memory(value: Any) -> int:
@@ -71,6 +74,12 @@ class GAMLPParams(
     )
     recipe: Param[Any] = Param(
         Params._dummy(), "recipe", "name, path of a YAML file, dict or Recipe; none: the defaults", _recipe
+    )
+    trust: Param[str] = Param(
+        Params._dummy(),
+        "trust",
+        "import path of the model of one's own that the recipe may name, whose code then runs; it is not saved",
+        TypeConverters.toString,
     )
     workDir: Param[str] = Param(
         Params._dummy(),
@@ -150,6 +159,11 @@ class GAMLPParams(
         """The recipe, as its name or as what it says; None: left open."""
         return self._given("recipe")
 
+    def getTrust(self) -> str | None:
+        """The model of one's own that the recipe may name; None: left open."""
+        value: str | None = self._given("trust")
+        return value
+
     def getWorkDir(self) -> str | None:
         """Folder or URL for graphs and hops; None: left open."""
         value: str | None = self._given("workDir")
@@ -200,6 +214,10 @@ class GAMLPParams(
     def setRecipe(self: Self, value: Any) -> Self:
         """The recipe, as its name or as what it says."""
         return self._set(recipe=value)
+
+    def setTrust(self: Self, value: str) -> Self:
+        """The model of one's own that the recipe may name."""
+        return self._set(trust=value)
 
     def setWorkDir(self: Self, value: str | Path) -> Self:
         """Folder or URL for graphs and hops."""

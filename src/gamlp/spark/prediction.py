@@ -15,7 +15,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split, fingerprint, nodes_folder, open_strings
-from gamlp.io import Place, open_rows, verify
+from gamlp.io import Place, Trust, open_rows, verify
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, StoreManifest
 from gamlp.run import (
@@ -153,7 +153,7 @@ def predictions(
     *,
     rows: str = "all",
     each_class: bool = False,
-    trust: str | None = None,
+    trust: Trust = None,
 ) -> Any:
     """A DataFrame `id, label, probability, probabilities`, computed when Spark asks for it.
 
@@ -247,7 +247,7 @@ def bytes_of(bundle: Bundle) -> bytes:
         return bundle.save(Path(folder) / "bundle.safetensors").read_bytes()
 
 
-def loaded(data: bytes, trust: str | None) -> Bundle:
+def loaded(data: bytes, trust: Trust) -> Bundle:
     """The bundle of these bytes."""
     with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
         path = Path(folder) / "bundle.safetensors"

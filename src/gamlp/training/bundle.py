@@ -16,8 +16,9 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from gamlp.errors import GamlpError
-from gamlp.models import Part, Shape, build, is_own, labels_used
-from gamlp.recipe import Recipe
+from gamlp.io import Trust, Untrusted
+from gamlp.models import Part, Shape, build, labels_used
+from gamlp.recipe import Recipe, is_own
 from gamlp.training.checkpoint import Weights, save_tensors, with_digest, without_digest
 from gamlp.training.scores import best_of
 
@@ -120,7 +121,7 @@ class Bundle:
         return Path(path)
 
     @classmethod
-    def load(cls, path: str | Path, trust: str | None = None) -> Bundle:
+    def load(cls, path: str | Path, trust: Trust = None) -> Bundle:
         """Read and check a file. A model of your own code is built only when `trust` names its import path."""
         path = Path(path)
         text, unchanged, tensors = _read(path)
@@ -128,13 +129,13 @@ class Bundle:
             raise GamlpError("was changed since it was written", file=path, hint="train again, or fetch it again")
         try:
             content = _Content.model_validate_json(text)
-            recipe = Recipe.of(content.recipe)
+            recipe = Recipe.of(content.recipe, trust=trust)
+        except Untrusted as error:
+            raise Untrusted(error.name, _NOT_TRUSTED, path) from error
         except (ValidationError, GamlpError) as error:
             raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again") from error
         if content.format != FORMAT or content.version != _VERSION or len(content.classes) != content.shape.classes:
             raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again")
-        if is_own(recipe.model.name) and recipe.model.name != trust:
-            raise GamlpError(_NOT_TRUSTED, file=path, hint=f"if you know it, say --trust {recipe.model.name}")
         shape = content.shape.made()
         parts: dict[str, Weights] = {"model": {}, "statistics": {}}
         for name, value in tensors.items():

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from gamlp.errors import GamlpError
-from gamlp.io import Place, remove_partial, sealed, sole_writer, unsealed, write_json, write_text
+from gamlp.io import Place, Trust, names_of, remove_partial, sealed, sole_writer, unsealed, write_json, write_text
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 from gamlp.training.loop import CHECKPOINT_SECONDS
@@ -68,15 +68,16 @@ class About(BaseModel):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a training run lives."""
+    """Where a training run lives. `trust` names what its files may name: code of its own, the address of its graph."""
 
     path: Path
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    trust: Trust = None
 
     @classmethod
-    def create(cls, path: Path, about: About, recipe: Recipe, *, resume: bool) -> RunFolder:
+    def create(cls, path: Path, about: About, recipe: Recipe, *, resume: bool, trust: Trust = None) -> RunFolder:
         """A new run, or with `resume` the same one again; one of another recipe or graph is refused."""
-        run = cls(path)
+        run = cls(path, trust=(recipe.model.name, *names_of(trust)))
         if (path / _ABOUT).exists():
             if not resume:
                 raise GamlpError("already holds a run", file=path, hint="go on with --resume, or choose another --out")
@@ -100,9 +101,9 @@ class RunFolder:
         return run
 
     @classmethod
-    def open(cls, path: str | Path) -> RunFolder:
+    def open(cls, path: str | Path, trust: Trust = None) -> RunFolder:
         """A run that was trained to its end."""
-        run = cls(Path(path))
+        run = cls(Path(path), trust=trust)
         run.about()
         if not run.bundle_path.exists():
             raise GamlpError("the run is unfinished", file=run.path, hint="go on: gamlp train … --out RUN --resume")
@@ -156,7 +157,7 @@ class RunFolder:
             return None
 
     def recipe(self) -> Recipe:
-        return Recipe.of(self.recipe_path)
+        return Recipe.of(self.recipe_path, trust=self.trust)
 
     def about(self) -> About:
         try:
@@ -197,11 +198,11 @@ class RunFolder:
         if not self.seed_path(seed).exists():
             return None
         self.checkpoint_path(seed).unlink(missing_ok=True)  # a kill may have come between the two
-        return Bundle.load(self.seed_path(seed), self.recipe().model.name)
+        return Bundle.load(self.seed_path(seed), self.trust)
 
-    def bundles(self, trust: str | None = None) -> dict[int, Bundle]:
+    def bundles(self) -> dict[int, Bundle]:
         """Every seed's bundle."""
-        return {seed: Bundle.load(self.seed_path(seed), trust) for seed in self.recipe().training.seeds}
+        return {seed: Bundle.load(self.seed_path(seed), self.trust) for seed in self.recipe().training.seeds}
 
     def keep(self, seed: int, bundle: Bundle) -> None:
         """A seed is done: its bundle instead of its checkpoint, and of what a kill left half-written."""

@@ -6,7 +6,6 @@ import csv
 import io
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,16 +14,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gamlp.errors import GamlpError, MissingExtra
+from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split, digest, fingerprint, view_name
-from gamlp.io import write_text
+from gamlp.io import Trust, names_of, write_text
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, relation_pair_of
 from gamlp.recipe import Recipe, Space, starting_point, suggest
 from gamlp.run import LOCAL, Resources, check_one_model, prepare, prepare_split, propagate
 from gamlp.training import Machine, Prepared, choose_device, fit_prepared, plan_of, prepare_graph, resolve_relations
+from gamlp.tune.study import check_study, complete, finished, load_optuna, study_at
 
 By = Literal["score", "loss"]
+_START = "start"  # marks the trial of the base recipe
 Subset = tuple[str, ...]
 
 
@@ -34,7 +35,9 @@ class Search:
 
     `valid_graph` is another graph to validate on; `first` are recipes that are tried before the search chooses. With
     `select_subsets` each subset of relations that the base recipe gives is in or out: all of them at first. `by` the
-    validation loss, few rows tell recipes apart that share a score.
+    validation loss, few rows tell recipes apart that share a score. The first trial is the base recipe itself, and no
+    recipe that validates worse is found. `seed` draws the others: each by its number, so that a search that was
+    interrupted chooses as one that was not. `trust` names models of one's own that the study may name.
     """
 
     graphs: list[Graph]
@@ -49,36 +52,41 @@ class Search:
     first: tuple[Recipe, ...] = ()
     select_subsets: bool = False
     by: By = "score"
+    seed: int = 0
+    trust: Trust = None
 
     def run(self, trials: int, *, seconds: float | None = None, progress: Progress = silent) -> Found:
         """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
-        optuna = _optuna()
+        load_optuna()
         check_one_model(self.base)
         if not self.space and not self.select_subsets:
             raise GamlpError(
                 "the space is empty: every trial would be the same", hint="give it keys, or --select-subsets"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        study = optuna.create_study(
-            study_name="gamlp",
-            storage=f"sqlite:///{self.folder / 'study.db'}",
-            direction="maximize",
-            load_if_exists=True,
-            sampler=_sampler(optuna),
-            pruner=optuna.pruners.PercentilePruner(40.0, n_startup_trials=4),
-        )
-        self._same_question(study)
-        for recipe in (self.base, *self.first):
-            inside = starting_subsets(self.subsets, self._listed(recipe))
-            study.enqueue_trial(starting_point(self.space, recipe) | inside, skip_if_exists=True)
-        begun = time.monotonic()
-        while (done := len(_finished(study))) < trials and (seconds is None or time.monotonic() - begun < seconds):
-            study.optimize(self._objective, n_trials=1, catch=(GamlpError,))
-            best = f"best {_told(self.by, abs(study.best_value))}" if _complete(study) else ""
-            progress("trials", done + 1, trials, "trials", best)
-        if not _complete(study):
-            raise GamlpError("no trial came to its end", file=self.folder, hint="allow more trials or more time")
-        return self._confirmed(study, progress)
+        with study_at(self.folder / "study.db", self.seed) as study:
+            self._same_question(study)
+            check_study(study, self.folder / "study.db", (self.base.model.name, *names_of(self.trust)))
+            self._enqueue(study)
+            begun = time.monotonic()
+            while (done := len(finished(study))) < trials and (seconds is None or time.monotonic() - begun < seconds):
+                study.optimize(self._objective, n_trials=1, catch=(GamlpError,))
+                best = f"best {_told(self.by, abs(study.best_value))}" if complete(study) else ""
+                progress("trials", done + 1, trials, "trials", best)
+            if not complete(study):
+                raise GamlpError("no trial came to its end", file=self.folder, hint="allow more trials or more time")
+            return self._confirmed(study, progress)
+
+    def _enqueue(self, study: Any) -> None:
+        """The base recipe as the first trial, then those to be tried before the search chooses."""
+        points = [
+            starting_point(self.space, recipe) | starting_subsets(self.subsets, self._listed(recipe))
+            for recipe in (self.base, *self.first)
+        ]
+        if not any(_is_start(trial) for trial in study.trials):
+            study.enqueue_trial(points[0], user_attrs={_START: True})
+        for point in points[1:]:
+            study.enqueue_trial(point, skip_if_exists=True)
 
     @cached_property
     def subsets(self) -> tuple[Subset, ...]:
@@ -107,7 +115,11 @@ class Search:
         return max([own, *given])
 
     def _objective(self, trial: Any) -> float:
-        recipe = suggest(trial, self.space, self.base)
+        start = _is_start(trial)
+        inside_space = {key: self.space[key] for key in starting_point(self.space, self.base)}
+        recipe = suggest(trial, inside_space if start else self.space, self.base, self.trust)
+        if start:
+            recipe = self.base  # with what lies outside the space too
         if self.subsets:
             inside = suggest_subsets(trial, self.subsets)
             recipe = recipe.changed({"relations.subsets": inside})
@@ -122,8 +134,8 @@ class Search:
         def after(score: float) -> None:
             scores.append(score)
             trial.report(statistics.fmean(scores), len(scores))
-            if trial.should_prune():
-                raise _optuna().TrialPruned
+            if not start and trial.should_prune():
+                raise load_optuna().TrialPruned
 
         self.validate(recipe, self.seeds, after)
         trial.set_user_attr("scores", scores)
@@ -184,27 +196,32 @@ class Search:
 
     def _confirmed(self, study: Any, progress: Progress) -> Found:
         """The best few with more seeds: the first place of many noisy trials is partly luck."""
-        ranked = sorted(_complete(study), key=lambda trial: -trial.value)[: max(1, self.confirm)]
+        ranked = sorted(complete(study), key=lambda trial: -trial.value)
+        ranked = ranked[: max(1, self.confirm)] + [
+            trial for trial in ranked[max(1, self.confirm) :] if _is_start(trial)
+        ]
         results: list[tuple[float, list[float], Any]] = []
         for index, trial in enumerate(ranked):
             key = f"confirmed-{trial.number}-{digest(list(self.confirm_seeds))}"
             scores: list[float] = study.user_attrs.get(key, [])
             if not scores and self.confirm:
-                self.validate(Recipe.of(trial.user_attrs["recipe"]), self.confirm_seeds, scores.append)
+                self.validate(self._recipe(trial), self.confirm_seeds, scores.append)
                 study.set_user_attr(key, scores)
             scores = scores or trial.user_attrs["scores"]
             results.append((statistics.fmean(scores), scores, trial))
             progress("confirm", index + 1, len(ranked), "recipes")
-        mean, scores, trial = max(results, key=lambda result: result[0])
+        mean, scores, trial = max(results, key=lambda result: (result[0], _is_start(result[2])))
+        start = next((abs(result[0]) for result in results if _is_start(result[2])), None)
         deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
-        recipe = Recipe.of(trial.user_attrs["recipe"]).changed(
-            {"about": self._about(study, trial, mean, deviation, len(scores))}
-        )
-        return Found(recipe, abs(mean), deviation, len(scores), trials_of(study, self.by), self.by)
+        recipe = self._recipe(trial).changed({"about": self._about(study, trial, mean, deviation, len(scores))})
+        return Found(recipe, abs(mean), deviation, len(scores), trials_of(study, self.by), self.by, start)
+
+    def _recipe(self, trial: Any) -> Recipe:
+        return Recipe.of(trial.user_attrs["recipe"], trust=(self.base.model.name, *names_of(self.trust)))
 
     def _about(self, study: Any, trial: Any, mean: float, deviation: float, runs: int) -> str:
         return (
-            f"Found by gamlp tune on {self.graphs[0].name}: trial {trial.number} of {len(_finished(study))}, "
+            f"Found by gamlp tune on {self.graphs[0].name}: trial {trial.number} of {len(finished(study))}, "
             f"validation {_told(self.by, abs(mean), deviation)} over {runs} runs; test rows were not read."
         )
 
@@ -229,7 +246,10 @@ class Search:
 
 @dataclass(frozen=True)
 class Found:
-    """The best recipe, its validation score (or loss, as asked), and every trial."""
+    """The best recipe, its validation score (or loss, as asked), and every trial.
+
+    `start` is what the base recipe validates with, over as many runs; None where its trial did not come to its end.
+    """
 
     recipe: Recipe
     score: float
@@ -237,11 +257,13 @@ class Found:
     runs: int
     trials: list[dict[str, Any]]
     by: By = "score"
+    start: float | None = None
 
     @property
     def text(self) -> str:
         """How good, in words."""
-        return f"{_told(self.by, self.score, self.deviation)} over {self.runs} runs"
+        begun = "" if self.start is None else f" (the start recipe: {_told(self.by, self.start)})"
+        return f"{_told(self.by, self.score, self.deviation)} over {self.runs} runs{begun}"
 
     def write(self, out: Path) -> Path:
         """The recipe, and beside it a .csv with a line for every trial, whose path is returned."""
@@ -285,33 +307,12 @@ def _known(graph: Graph) -> list[str]:
 def _again(trial: Any) -> list[float] | None:
     """What an earlier trial of the same recipe found: seeds are fixed, so it would find the same."""
     asked = trial.user_attrs["recipe"]
-    same = (other for other in _complete(trial.study) if other.user_attrs["recipe"] == asked)
+    same = (other for other in complete(trial.study) if other.user_attrs["recipe"] == asked)
     return next((list(other.user_attrs["scores"]) for other in same), None)
 
 
-def _complete(study: Any) -> list[Any]:
-    return [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-
-
-def _finished(study: Any) -> list[Any]:
-    return [trial for trial in study.trials if trial.state.is_finished()]
-
-
-def _sampler(optuna: Any) -> Any:
-    with (
-        warnings.catch_warnings()
-    ):  # `group` is marked experimental; without it, keys that are left out are not learned
-        warnings.simplefilter("ignore")
-        return optuna.samplers.TPESampler(multivariate=True, group=True, n_startup_trials=8, constant_liar=True)
-
-
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise MissingExtra("optuna", "tune") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
+def _is_start(trial: Any) -> bool:
+    return trial.user_attrs.get(_START) is True
 
 
 def suggest_subsets(trial: Any, subsets: Sequence[Subset]) -> list[Subset]:

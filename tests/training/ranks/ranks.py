@@ -89,7 +89,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def recipe_of(case: str) -> Recipe:
-    return RECIPE.changed({**OWN, **CASES[case]})
+    return RECIPE.changed({**OWN, **CASES[case]}, trust=OWN["model.name"])
 
 
 def prepared_cases(folder: Path) -> dict[str, Prepared]:

@@ -40,7 +40,8 @@ TWO = Resources(threads=2, device="cpu", processes=2)
 OWN = {"model.name": "tests.training.ranks.ranks:Double"}
 EPOCHS = 60
 LONG = RECIPE.changed(
-    {"training.epochs": EPOCHS, "training.batch_size": 7, "model.name": "tests.training.ranks.ranks:Held"}
+    {"training.epochs": EPOCHS, "training.batch_size": 7, "model.name": "tests.training.ranks.ranks:Held"},
+    trust="tests.training.ranks.ranks:Held",
 )
 
 
@@ -55,7 +56,7 @@ def train_in(folder: Path, prepared: Prepared, resources: Resources, observe: An
 
 @pytest.mark.parametrize("setting", ["inductive", "two graphs"])
 def test_two_processes_make_the_run_of_one(tmp_path: Path, setting: str) -> None:
-    recipe = RECIPE.changed({**OWN, "propagation.folds": 2})
+    recipe = RECIPE.changed({**OWN, "propagation.folds": 2}, trust=OWN["model.name"])
     valid_graph = make_graph(1, name="other") if setting == "two graphs" else None
     if setting == "inductive":
         recipe = recipe.changed({"training.setting": "inductive", "propagation.scaling": "standard"})
@@ -104,7 +105,7 @@ def start(hops: Path, out: Path, *more: str, held: bool = False) -> subprocess.P
     if held:
         (out.parent / "held").touch()
     command = [sys.executable, "-c", CLI, str(hops), "--out", str(out), "--recipe", str(out.parent / "recipe.yaml")]
-    command += ["--processes", "2", "--device", "cpu", "--json", *more]
+    command += ["--trust", LONG.model.name, "--processes", "2", "--device", "cpu", "--json", *more]
     environment = {**os.environ, HELD: str(out.parent / "held")}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -146,7 +147,7 @@ def unbroken(hops: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     said = start(hops, out)
     _, errors = said.communicate(timeout=600)
     assert said.returncode == 0, errors[-2000:]
-    return RunFolder.open(out)
+    return RunFolder.open(out, LONG.model.name)
 
 
 def check_equal(run: RunFolder, unbroken: RunFolder) -> None:
@@ -286,7 +287,7 @@ def test_the_code_of_ones_own_model_travels_with_the_job(own: Path) -> None:
 def test_a_job_is_plain_json_and_its_result_is_sealed(own: Path) -> None:
     job = job_in(own, make_graph(), model__name="my_model:Mine")
     again = TrainingJob.model_validate(json.loads(job.model_dump_json()))
-    assert again == job and Recipe.of(again.recipe).model.name == "my_model:Mine"
+    assert again == job and Recipe.of(again.recipe, trust="my_model:Mine").model.name == "my_model:Mine"
     assert read_result(job) is None
     Path(job.result).write_bytes(b"nonsense")
     with pytest.raises(GamlpError, match="the result of training is damaged"):

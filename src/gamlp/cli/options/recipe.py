@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -60,10 +60,10 @@ SeedsOption = Annotated[
     ),
 ]
 TrustOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        help="Import path of your own model's code, if the run has one.",
-        metavar="PACKAGE.MODULE:CLASS",
+        help="What a recipe or a run may name: your own model's code, which then runs; the URL of the run's graph.",
+        metavar="MODULE:CLASS|URL",
         show_default=False,
     ),
 ]
@@ -107,7 +107,12 @@ def resources_of(device: str, memory: str | None, threads: int | None, processes
 
 
 def recipe_of(
-    source: Source, recipe: str | None, changes: list[str] | None, seeds: str | None, model: str | None = None
+    source: Source,
+    recipe: str | None,
+    changes: list[str] | None,
+    seeds: str | None,
+    model: str | None = None,
+    trust: list[str] | None = None,
 ) -> tuple[Recipe, str]:
     """The recipe that was asked for, and what to call it."""
     from gamlp.recipe import Recipe, parse_changes
@@ -124,15 +129,21 @@ def recipe_of(
             values = {"model.name": model, **values}
     if seeds is not None:
         values["training.seeds"] = _seeds(seeds)
-    made = Recipe.of(None if name == "defaults" else name).changed(values)
-    trust_here(made.model.name)
-    return made, name or "defaults"
+    trust = trusted(trust, values)
+    return Recipe.of(None if name == "defaults" else name, trust=trust).changed(values, trust=trust), name or "defaults"
 
 
-def trust_here(model: str | None) -> None:
-    """A module of one's own may lie in the working folder; searched last, so that it hides nothing."""
-    if model is not None and ":" in model and str(Path.cwd()) not in sys.path:
+def trusted(trust: list[str] | None, changes: dict[str, Any] | None = None) -> list[str]:
+    """What was named with --trust, and the model that --model or --set names: that is typed by the same person.
+
+    A module of one's own may lie in the working folder; it is searched last, so that it hides nothing.
+    """
+    section = (changes or {}).get("model")
+    typed = [(changes or {}).get("model.name"), section.get("name") if isinstance(section, dict) else None]
+    names = [*(trust or []), *(name for name in typed if isinstance(name, str))]
+    if any(":" in name for name in names) and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
+    return names
 
 
 def _seeds(text: str) -> list[int]:

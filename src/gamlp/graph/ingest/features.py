@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, numbers, plain, shown
-from gamlp.graph.ingest.tables import TableBatch
+from gamlp.graph.ingest.tables import FileState, TableBatch
 from gamlp.graph.schema import Columns, FeatureColumn
 from gamlp.io import map_array
 
@@ -130,6 +130,7 @@ class ArrayFeatures:
             raise GamlpError("empty file", file=path)
         self.columns: list[str] = []
         self.path = path
+        self._state = FileState.of(path)
         self.values = map_array(path)
         if self.values.ndim != 2 or self.values.dtype.kind not in "fiub" or self.values.shape[1] == 0:
             raise GamlpError(
@@ -145,7 +146,8 @@ class ArrayFeatures:
         return None
 
     def check_count(self, nodes: int) -> None:
-        """Refuse an array with more or fewer rows than the node table."""
+        """Refuse an array with more or fewer rows than the node table, or that was written to meanwhile."""
+        self._state.check(self.path)
         if len(self.values) != nodes:
             raise GamlpError(f"{len(self.values)} rows of features for {nodes} rows of nodes", file=self.path)
 

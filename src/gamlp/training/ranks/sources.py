@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from gamlp.errors import GamlpError
-from gamlp.models import is_own
+from gamlp.recipe import is_own
 
 MOST_BYTES = 16 << 20
 Sources = dict[str, str]  # path below a folder of Python's search path → text

@@ -30,6 +30,7 @@ class Verb:
     copied: str = ""  # an input that the command writes into
     again: str = ""  # how it is run again; the same command where nothing is said
     cut: Callable[[Path], None] | None = None  # what is taken out of the copied input first
+    refuses_what_is_there: bool = False  # a kill between the last write and the end leaves a whole result
 
 
 def files(*names: str) -> Callable[[Path], Any]:
@@ -89,9 +90,17 @@ def _lacks_a_seed(run: Path) -> None:
 
 
 VERBS = [
-    Verb("ingest", "ingest --edges {inputs}/edges.csv --nodes {inputs}/nodes.csv --out graph", files("graph")),
-    Verb("generate", "generate communities --nodes 20000 --edges 100000 --features 16 --out graph", files("graph")),
-    Verb("datasets", "datasets cora --data-dir {data} --out graph", files("graph", "cache")),
+    Verb(
+        "ingest", "ingest --edges {inputs}/edges.csv --nodes {inputs}/nodes.csv --out graph", files("graph"),
+        refuses_what_is_there=True,
+    ),
+    Verb(
+        "generate", "generate communities --nodes 20000 --edges 100000 --features 16 --out graph", files("graph"),
+        refuses_what_is_there=True,
+    ),
+    Verb(
+        "datasets", "datasets cora --data-dir {data} --out graph", files("graph", "cache"), refuses_what_is_there=True
+    ),
     Verb("propagate", "propagate {inputs}/graph --out store --hops 4 --label-hops 3", files("store")),
     Verb(
         "train", f"train {{inputs}}/graph --out run {_TRAINING}", run_folder(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import sys
 import threading
@@ -36,17 +37,30 @@ class _Termination:
     """SIGTERM (of kill, timeout, a batch system) is answered as Ctrl-C: what is unfinished is removed or kept.
 
     `asked` remembers it: a library that is interrupted while it is imported may raise an error of its own instead.
+    Where Python can raise nothing (while an object is finalised), Ctrl-C and SIGTERM come again a moment later.
     """
 
     asked = False
 
     def __enter__(self) -> _Termination:
+        self._hook = sys.unraisablehook
+        sys.unraisablehook = self._again
         self._before = signal.signal(signal.SIGTERM, self._interrupt) if _in_main_thread() else None
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._hook
         if self._before is not None:
             signal.signal(signal.SIGTERM, self._before)
+
+    def _again(self, unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            self._hook(unraisable)
+            return
+        what = signal.SIGTERM if self.asked else signal.SIGINT
+        timer = threading.Timer(0.05, lambda: _thread.interrupt_main(what))
+        timer.daemon = True
+        timer.start()
 
     def _interrupt(self, *_: object) -> None:
         self.asked = True

@@ -49,8 +49,9 @@ def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
     A second writer is refused. Whatever lies beside the folder that is given goes at the end.
     """
-    refuse_taken(path, replace=replace)
     at = Path(os.path.realpath(path))  # a link to an empty folder stays a link, and '.' has a name
+    remove_partial(at)  # of one that was killed after it had put its folder in place, too
+    refuse_taken(path, replace=replace)
     new = [parent for parent in at.parents if not parent.exists()]
     refused = GamlpError("another process is writing this folder", file=path, hint=_WAIT)
     try:

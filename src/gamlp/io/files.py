@@ -114,8 +114,8 @@ def remove_empty(folders: list[Path]) -> None:
                 folder.rmdir()
 
 
-class _DiskFull(GamlpError):
-    pass
+class DiskFull(GamlpError):
+    """No space is left: whatever else is tried would fail too."""
 
 
 @contextmanager
@@ -123,10 +123,10 @@ def disk_full_as_error(place: Path) -> Iterator[None]:
     """Turn 'no space left on device' into one sentence; of several blocks the outermost names its place."""
     try:
         yield
-    except (OSError, _DiskFull) as error:
+    except (OSError, DiskFull) as error:
         if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise _DiskFull(
+        raise DiskFull(
             "no space left on the device", file=place, hint="free some space or write to another disk"
         ) from error
 

@@ -27,8 +27,10 @@ _GOING = ".going-"  # a folder that is being removed
 _SCRATCH = ".gamlp-work-"
 
 
-def take_lock(file: Path, *, wait: bool = False) -> int | None:
+def take_lock(file: Path, *, wait: bool = False, shared: bool = False) -> int | None:
     """A descriptor that holds the lock of `file`, made if need be; None where another one holds it.
+
+    `shared`: together with others who say so.
 
     No link is followed, nothing but a plain file is taken, and what is in the file stays.
     """
@@ -37,7 +39,7 @@ def take_lock(file: Path, *, wait: bool = False) -> int | None:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "it is no plain file", str(file))
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
             if _is_named(descriptor, file):
                 return descriptor
         except BlockingIOError:
@@ -50,8 +52,9 @@ def take_lock(file: Path, *, wait: bool = False) -> int | None:
 
 
 def let_go(descriptor: int, file: Path) -> None:
-    """Remove the file, unless somebody keeps something in it, and give up its lock."""
+    """Remove the file, unless others share it or somebody keeps something in it, and give up its lock."""
     with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of a shared lock: no other one is there
         if os.fstat(descriptor).st_size == 0 and _is_named(descriptor, file):
             file.unlink()
     with suppress(OSError):

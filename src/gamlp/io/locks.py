@@ -54,6 +54,24 @@ def _file_lock(file: Path, wait: bool) -> Iterator[bool]:
 
 
 @contextmanager
+def one_of_several(path: Path) -> Iterator[bool]:
+    """Be at `path` together with others; gives whether nobody else is there, so that what is unfinished is of the dead.
+
+    To be entered while `locked(path)` is held.
+    """
+    file = path.with_name(f".{path.name}.users")
+    alone = take_lock(file)
+    if alone is not None:
+        let_go(alone, file)
+    descriptor = take_lock(file, wait=True, shared=True)
+    assert descriptor is not None
+    try:
+        yield alone is not None
+    finally:
+        let_go(descriptor, file)
+
+
+@contextmanager
 def sole_writer(place: Place, *, refused: str) -> Iterator[None]:
     """Make the folder if need be and hold it; a second writer is refused.
 

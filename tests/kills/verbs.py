@@ -15,7 +15,7 @@ from typing import Any
 from tests.forked import gamlp
 
 _TIMES = {"seconds", "preparation", "evaluation", "peak_memory", "duration"}
-_TRAINING = (
+TRAINING = (
     "--set training.epochs=12 --set training.seeds=[0,1] --set model.hidden=16 "
     "--set propagation.hops=2 --set propagation.label_hops=2"
 )
@@ -103,15 +103,15 @@ VERBS = [
     ),
     Verb("propagate", "propagate {inputs}/graph --out store --hops 4 --label-hops 3", files("store")),
     Verb(
-        "train", f"train {{inputs}}/graph --out run {_TRAINING}", run_folder(),
-        again=f"train {{inputs}}/graph --out run {_TRAINING} --resume",
+        "train", f"train {{inputs}}/graph --out run {TRAINING}", run_folder(),
+        again=f"train {{inputs}}/graph --out run {TRAINING} --resume",
     ),
     Verb(
-        "train --resume", f"train {{inputs}}/graph --out run {_TRAINING} --resume", run_folder(),
+        "train --resume", f"train {{inputs}}/graph --out run {TRAINING} --resume", run_folder(),
         copied="run", cut=_lacks_a_seed,
     ),
     Verb(
-        "run", f"run --edges {{inputs}}/edges.csv --nodes {{inputs}}/nodes.csv --out run {_TRAINING}",
+        "run", f"run --edges {{inputs}}/edges.csv --nodes {{inputs}}/nodes.csv --out run {TRAINING}",
         lambda folder: (run_folder("run/graph", "run/predictions.parquet")(folder), evaluation(folder)),
     ),
     Verb("run of a peer", "run {inputs}/graph --model mlp --out run --set training.epochs=5 --seeds 2", peer_run),
@@ -151,7 +151,7 @@ def make_inputs(folder: Path, nodes: int = 200) -> None:
     for words in (
         "ingest --edges edges.csv --nodes nodes.csv --out graph",
         "ingest --edges other-edges.csv --nodes other-nodes.csv --out other",
-        f"train graph --out run {_TRAINING}",
+        f"train graph --out run {TRAINING}",
     ):
         done = gamlp(*words.split(), folder=folder)
         assert done.returncode == 0, done.stderr

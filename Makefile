@@ -44,6 +44,7 @@ format: $(VENV)/developer  ## mend style
 bench: $(VENV)/developer  ## speed and memory of propagation and training against their peers
 	$(BIN)/python benchmarks/propagation.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/verifying.py
 
 accuracy: $(VENV)/developer  ## test accuracy of the shipped recipes beside the paper's (needs GAMLP_DATA; hours)
 	$(BIN)/python benchmarks/accuracy.py

@@ -49,6 +49,16 @@ def test_spark_measures_ours_beside_a_shuffle_and_writes_a_page(tmp_path: Path) 
     assert "its figures mean nothing" in page
 
 
+def test_the_cost_of_verifying_is_measured_for_every_job(tmp_path: Path) -> None:
+    out = tmp_path / "verifying.md"
+    command = [sys.executable, str(BENCHMARKS / "verifying.py"), "--nodes", "2000", "--edges", "8000", "--epochs", "1"]
+    done = subprocess.run([*command, "--rounds", "1", "--out", str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ") for line in out.read_text().splitlines() if line.endswith((" met |", "missed** |"))]
+    assert [row[0] for row in rows] == ["| propagate", "| train", "| predict"]
+    assert all(float(row[2]) > 0 for row in rows), "every job verifies what it reads"
+
+
 def test_the_page_of_sizes_is_what_its_command_writes(tmp_path: Path) -> None:
     out = tmp_path / "sizing.md"
     command = [sys.executable, str(BENCHMARKS / "spark_sizing.py"), "--out", str(out)]

@@ -29,10 +29,11 @@ class Tables:
     nodes: str | dict[str, str]
     relation_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None
+    max_rows: int | None = None
 
     def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> IngestReport:
         """Their graph, and what was read."""
-        how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target)
+        how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target, max_rows=self.max_rows)
         with closing(resources.open_engine()) as engine:
             if engine.one_machine:
                 self._check_present()

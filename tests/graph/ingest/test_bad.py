@@ -195,6 +195,16 @@ def test_too_large_for_storage(build, tmp_path, dtype, value, others):
     )
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value", "others"), [("float16", -1e-8, "float32 or bfloat16"), ("bfloat16", 1e-42, "float32")]
+)
+def test_too_small_for_storage(build, tmp_path, dtype, value, others):
+    sentence = told(build, tmp_path, f"id,x,y\n1,1,2\n2,3,{value}\n", "src,dst\n1,2\n", dtype=dtype)
+    assert sentence == (
+        f"nodes.csv, row 2, column y: {value:g} is nearer to zero than {dtype} can hold; store features as {others}."
+    )
+
+
 def test_output_that_exists_is_left_alone(build, tmp_path):
     (tmp_path / "graph").mkdir()
     (tmp_path / "graph" / "mine").write_text("precious")

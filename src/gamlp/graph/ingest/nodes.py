@@ -26,7 +26,7 @@ from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, 
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import GrowingArray, create_array
-from gamlp.kernel import MOST_NODES, NUMPY_DTYPES, FloatName, cannot_hold, store_as, too_large
+from gamlp.kernel import MOST_NODES, NUMPY_DTYPES, FloatName, cannot_hold, not_held, store_as
 from gamlp.progress import Progress
 
 
@@ -216,7 +216,7 @@ class FeatureRows:
         if self._out is None:
             self._out = GrowingArray(self.path, self.source.width(), NUMPY_DTYPES[self.dtype])
         stored = store_as(values[rows.good], self.dtype)
-        wrong = too_large(stored, self.dtype)
+        wrong = not_held(values[rows.good], stored, self.dtype)
         if wrong.any():
             row, feature = (int(found[0]) for found in np.nonzero(wrong))
             row = int(np.flatnonzero(rows.good)[row])

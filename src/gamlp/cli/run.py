@@ -122,7 +122,7 @@ def _run(
     from gamlp.peers import peer_of, run_method
     from gamlp.run import from_tables, open_source, run_path
 
-    tables = _tables(graph, edges, nodes, join, target)
+    tables = _tables(graph, edges, nodes, join, target, seed)
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
     begun = time.monotonic()
@@ -158,6 +158,7 @@ def _tables(
     nodes: list[str] | None,
     join: list[str] | None,
     target: str | None,
+    seed: int,
 ) -> Tables | None:
     from gamlp.run import Tables
 
@@ -165,7 +166,8 @@ def _tables(
         return None
     if not edges or not nodes or graph is not None:
         raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
-    return Tables(named.tables("--edges", edges), named.tables("--nodes", nodes), named.relation_ends(join), target)
+    places = named.tables("--edges", edges), named.tables("--nodes", nodes)
+    return Tables(*places, named.relation_ends(join), target, seed)
 
 
 def _name(tables: Tables) -> str:

@@ -124,7 +124,7 @@ def _run(
     from gamlp.run import from_tables, open_source, run_path
     from gamlp.training import writing_run
 
-    tables = _tables(graph, edges, nodes, join, target, max_rows)
+    tables = _tables(graph, edges, nodes, join, target, seed, max_rows)
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
     begun = time.monotonic()
@@ -160,6 +160,7 @@ def _tables(
     nodes: list[str] | None,
     join: list[str] | None,
     target: str | None,
+    seed: int,
     max_rows: int | None,
 ) -> Tables | None:
     from gamlp.run import Tables
@@ -169,7 +170,7 @@ def _tables(
     if not edges or not nodes or graph is not None:
         raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
     places = named.tables("--edges", edges), named.tables("--nodes", nodes)
-    return Tables(*places, named.relation_ends(join), target, max_rows)
+    return Tables(*places, named.relation_ends(join), target, seed, max_rows)
 
 
 def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:

@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 from gamlp.graph import Graph, Split
-from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan
-from tests.conformance.engines import ENGINES
+from gamlp.kernel import BLOCK
+from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan, Propagator
+from gamlp.propagation.passes import FIXED
+from tests.conformance.engines import ENGINES, BlocksHere
 
 
 def fingerprints(store: Path) -> dict[str, str]:
@@ -57,6 +59,36 @@ def test_all_settings_write_the_same_bytes(
         found[index] = fingerprints(tmp_path / str(index))
     assert len(found[0]) >= 6
     assert all(prints == found[0] for prints in found.values())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weights"])
+def test_rows_longer_than_a_block_are_the_same_bytes_in_every_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool, dtype: str
+) -> None:
+    """A hub in the middle of 300 nodes: sources that come some at a time, columns, threads and torch end alike."""
+    rng, count = np.random.default_rng(5), 300
+    assert count > 2 * BLOCK
+    hub = np.stack([np.full(count, 150), np.arange(count)])
+    edges = np.concatenate([hub, rng.integers(0, count, (2, 900))], 1)
+    weights = rng.uniform(0.1, 3, edges.shape[1]).astype(np.float32) if weighted else None
+    graph = Graph.from_arrays(edges, rng.normal(size=(count, 21)), weights=weights).save(tmp_path / "graph")
+    plan = Plan(features=FeatureSignal(hops=3, dtype=dtype))
+    out_of_core = FIXED + 20 * count + 2 * count * 8 * 4
+    engines: list[Propagator] = [
+        LocalPropagator(threads=1),
+        LocalPropagator(threads=5),
+        LocalPropagator(memory=out_of_core, threads=2),
+        BlocksHere(),
+        BlocksHere(memory=20_000),
+    ]
+    for index, engine in enumerate(engines):
+        engine.propagate(graph, plan, tmp_path / str(index))
+    for module in ("csr", "hop_task", "dtypes"):
+        monkeypatch.setattr(sys.modules[f"gamlp.kernel.{module}"], "native", lambda: None)
+    LocalPropagator(threads=2).propagate(graph, plan, tmp_path / "torch")
+    first = fingerprints(tmp_path / "0")
+    assert all(fingerprints(tmp_path / name) == first for name in ["1", "2", "3", "4", "torch"])
 
 
 _RUN = """

@@ -9,10 +9,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.io import atomic_file, atomic_folder, remove_partial, write_text
+from gamlp.io import atomic_file, atomic_folder, files, remove_partial, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -84,3 +85,21 @@ def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
     with atomic_folder(out, replace=True) as new:
         (new / "b").write_text("b")
     assert names(out) == ["b"] and names(out.parent) == ["out"]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_an_array_grows_and_loses_rows(tmp_path: Path, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_CHUNK", 64)  # rows are moved a few at a time
+    values = np.random.default_rng(0).random((1000, width), np.float32)
+    kept = np.random.default_rng(1).random(1000) < 0.5
+    for name, mask in (("all", None), ("some", kept), ("none", np.zeros(1000, bool))):
+        array = files.GrowingArray(tmp_path / f"{name}.npy", width, np.float32)
+        for begin in range(0, 1000, 70):
+            array.append(values[begin : begin + 70])
+        array.append(values[:0])
+        array.finish(mask)
+        expected = values if mask is None else values[mask]
+        assert array.rows == len(expected)
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), expected)
+    with pytest.raises(ValueError, match="float64"):
+        files.GrowingArray(tmp_path / "x.npy", width, np.float32).append(values.astype(np.float64))

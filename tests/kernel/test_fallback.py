@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from gamlp.graph import Graph, Split
-from gamlp.kernel import HopTask, build_csr, hop, scale
+from gamlp.kernel import BLOCK, HopTask, build_csr, hop, scale
+from gamlp.kernel.native import native
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan
 from tests.conformance import dense
 
@@ -90,7 +91,8 @@ def test_hops_are_powers_of_the_dense_operator(
     assert np.abs(found.y[:, 0] - dense.hops(matrix, first, 2)[:22]).max() < limit
 
 
-def tasks(storage: str) -> tuple[HopTask, HopTask]:
+def tasks(storage: str) -> tuple[HopTask, HopTask, HopTask]:
+    """All rows of a block, some of them, and rows of which one has 3,000 neighbours and one none."""
     random = np.random.default_rng(5)
     offsets, neighbours, weights = build_csr(
         *random.integers(0, 40, (2, 300)), random.random(300, np.float32), start=10, stop=30, symmetric=True
@@ -103,29 +105,74 @@ def tasks(storage: str) -> tuple[HopTask, HopTask]:
     factors = random.random(40, np.float32)
     all_rows = HopTask(offsets, neighbours, weights, factors, 10, True, src, np.zeros_like(src), storage)
     rows = np.array([11, 12, 20, 29])
-    return all_rows, replace(all_rows, rows=rows, dst=np.zeros((4, 16), src.dtype))
+    lengths = [5, 3000, 0, BLOCK, BLOCK - 1, BLOCK + 1, 2 * BLOCK]
+    near = [np.sort(random.choice(np.arange(10, 4000), size, False)) for size in lengths]
+    long_src = np.zeros((4000, 16), src.dtype)
+    scale(random.random((4000, 16), np.float32), "float32", long_src, storage)
+    long_rows = HopTask(
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.concatenate(near).astype(np.int32),
+        random.random(sum(lengths), np.float32),
+        random.random(4000, np.float32),
+        0,
+        True,
+        long_src,
+        np.zeros_like(long_src),
+        storage,
+    )
+    return all_rows, replace(all_rows, rows=rows, dst=np.zeros((4, 16), src.dtype)), long_rows
 
 
+@pytest.mark.skipif(native() is None, reason="the C++ kernel was not built")
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("storage", ["float32", "float16", "bfloat16"])
-def test_one_hop_is_the_kernels_within_rounding(monkeypatch: pytest.MonkeyPatch, storage: str) -> None:
-    for task, count in zip(tasks(storage), (20, 4)):
-        hop(task, 0, count)
+def test_one_hop_has_the_kernels_bytes(
+    monkeypatch: pytest.MonkeyPatch, storage: str, weighted: bool, loops: bool
+) -> None:
+    """Self-loops in their place among the neighbours, long rows in the same blocks, rows without any entry."""
+    for task, count in zip(tasks(storage), (20, 4, 7)):
+        task = replace(task, loops=loops, weights=task.weights if weighted else None)
+        assert hop(task, 0, count) == 0
         other = replace(task, dst=np.zeros_like(task.dst))
         with monkeypatch.context() as patch:
             patch.setattr(sys.modules["gamlp.kernel.hop_task"], "native", lambda: None)
             assert hop(other, 0, count) == 0
-        one, two = np.zeros(task.dst.shape, np.float32), np.zeros(task.dst.shape, np.float32)
-        scale(task.dst, storage, one, "float32")
-        scale(other.dst, storage, two, "float32")
-        assert np.abs(one).max() > 0.1
-        assert np.allclose(one, two, rtol={"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}[storage], atol=1e-6)
+        assert task.dst.any()
+        assert task.dst.tobytes() == other.dst.tobytes()
+
+
+def test_a_row_longer_than_blocks_of_blocks_has_the_kernels_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    random, count = np.random.default_rng(1), BLOCK**2 + 3000
+    src = random.random((count, 8), np.float32)
+    task = HopTask(
+        np.array([0, count, count]), np.arange(count, dtype=np.int32), None, None, 0, False, src, np.zeros_like(src)
+    )
+    hop(task, 0, 2)
+    other = replace(task, dst=np.zeros_like(src))
+    monkeypatch.setattr(sys.modules["gamlp.kernel.hop_task"], "native", lambda: None)
+    hop(other, 0, 2)
+    assert task.dst[0].all() and task.dst.tobytes() == other.dst.tobytes()
 
 
 def test_overflow_is_counted_as_the_kernel_counts_it(no_kernel: None) -> None:
     into = np.zeros((2, 3), np.uint16)
     values = np.array([[7e4, 1.0, -1e9], [65504.0, np.inf, 0.0]], np.float32)
     assert scale(values, "float32", into, "float16") == 3
-    assert scale(values, "float32", into, "bfloat16") == 0
+    assert scale(values, "float32", into, "bfloat16") == 1  # infinity alone
+
+
+def test_values_that_become_zero_are_counted_as_the_kernel_counts_them(no_kernel: None) -> None:
+    into = np.zeros((2, 3), np.uint16)
+    values = np.array([[1e-8, 0.0, -1e-9], [1.0, 2e-8, 6e-8]], np.float32)
+    by_row, by_column = np.array([0, 1.5e-8], np.float32), np.full(3, 5e-9, np.float32)
+    assert scale(values, "float32", into, "float16") == 0
+    assert scale(values, "float32", into, "float16", row_floors=by_row) == 3
+    assert scale(values, "float32", into, "float16", column_floors=by_column) == 2
+    task = tasks("float16")[0]
+    tiny = replace(task, factors=np.full(40, 1e-9, np.float32), floors=np.zeros(40, np.float32))
+    assert hop(replace(tiny, floors=None), 0, 20) == 0
+    assert hop(tiny, 0, 20) > 0
 
 
 @pytest.mark.slow

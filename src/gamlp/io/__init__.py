@@ -5,6 +5,7 @@ from gamlp.io.direct import DirectReader, DirectWriter
 
 # Files that appear whole or not at all; .npy files
 from gamlp.io.files import (
+    GrowingArray,
     atomic_file,
     atomic_folder,
     checksum,
@@ -62,6 +63,7 @@ __all__ = [
     "LOCK",
     "DirectReader",
     "DirectWriter",
+    "GrowingArray",
     "PeakMemory",
     "Place",
     "RemoteRows",

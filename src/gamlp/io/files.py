@@ -204,6 +204,57 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: np.typing.DTypeLike)
     return np.memmap(path, dtype=dtype, mode="r+", offset=offset, shape=shape)
 
 
+class GrowingArray:
+    """A .npy file of rows that are appended; their number is written when it is known."""
+
+    def __init__(self, path: Path, width: int, dtype: np.typing.DTypeLike) -> None:
+        self.path = path
+        self.width = width
+        self.rows = 0
+        self._dtype = np.dtype(dtype)
+        self._start = len(npy_header((0, width), self._dtype))  # numpy leaves room for any number of rows
+        self._file = path.open("wb")
+        self._file.seek(self._start)
+
+    def append(self, values: np.ndarray[Any, Any]) -> None:
+        """Rows `[n, width]` of the type of the file."""
+        if values.dtype != self._dtype or values.shape[1:] != (self.width,):
+            raise ValueError(f"{values.dtype} {values.shape} for rows of {self.width} {self._dtype}")
+        self.rows += len(values)
+        if values.size:
+            self._file.write(np.ascontiguousarray(values).data.cast("B"))
+
+    def finish(self, kept: np.ndarray[Any, Any] | None = None) -> None:
+        """Write the number of rows; `kept`: of which rows those that are marked stay, in order."""
+        self._file.close()
+        if kept is not None and not kept.all():
+            self._drop(kept)
+        header = npy_header((self.rows, self.width), self._dtype)
+        assert len(header) == self._start
+        with self.path.open("r+b") as file:
+            file.write(header)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _drop(self, kept: np.ndarray[Any, Any]) -> None:
+        """Move rows that stay to the front, some at a time."""
+        row = self.width * self._dtype.itemsize
+        at_once = max(1, _CHUNK // max(1, row))
+        done = 0
+        with self.path.open("r+b") as file:
+            for begin in range(0, self.rows, at_once):
+                file.seek(self._start + begin * row)
+                count = min(at_once, self.rows - begin)
+                values = np.frombuffer(file.read(count * row), self._dtype).reshape(count, self.width)
+                values = values[kept[begin : begin + count]]
+                file.seek(self._start + done * row)
+                file.write(values.tobytes())
+                done += len(values)
+            file.truncate(self._start + done * row)
+        self.rows = done
+
+
 def save_array(path: Path, values: np.ndarray[Any, Any]) -> None:
     """Write a .npy file. np.save tells a full disk as '9 requested and 4 written', without its errno."""
     values = np.ascontiguousarray(values)

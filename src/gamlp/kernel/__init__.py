@@ -7,15 +7,16 @@ from gamlp.kernel.checksums import crc32
 from gamlp.kernel.csr import MOST_NODES, add_up, build_csr
 
 # Storage types: their names, numpy's types for them, values from one to another
-from gamlp.kernel.dtypes import NUMPY_DTYPES, FloatName, cannot_hold, scale, store_as, too_large
+from gamlp.kernel.dtypes import NUMPY_DTYPES, FloatName, cannot_hold, not_held, scale, store_as
 
-# One hop over a range of rows; columns come in multiples of LANES
-from gamlp.kernel.hop_task import LANES, HopTask, hop, instructions
+# One hop over a range of rows; columns come in multiples of LANES. Rows in pieces of BLOCK entries; some rows alone
+from gamlp.kernel.hop_task import BLOCK, LANES, HopTask, cut_rows, gather_rows, hop, instructions
 
 # Ids → rows
 from gamlp.kernel.ids import UNKNOWN_ROW, IdTable, id_table
 
 __all__ = [
+    "BLOCK",
     "LANES",
     "MOST_NODES",
     "NUMPY_DTYPES",
@@ -27,10 +28,12 @@ __all__ = [
     "build_csr",
     "cannot_hold",
     "crc32",
+    "cut_rows",
+    "gather_rows",
     "hop",
     "id_table",
     "instructions",
+    "not_held",
     "scale",
     "store_as",
-    "too_large",
 ]

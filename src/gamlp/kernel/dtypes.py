@@ -25,16 +25,28 @@ def scale(
     rows: Array | None = None,
     row_factors: Array | None = None,
     column_factors: Array | None = None,
+    row_floors: Array | None = None,
+    column_floors: Array | None = None,
     baseline: bool = False,
 ) -> int:
-    """dst[i, c] = src[rows[i], c] · row_factors[i] · column_factors[c]; returns how many values dst could not hold."""
+    """dst[i, c] = src[rows[i], c] · row_factors[i] · column_factors[c]; returns how many values dst could not hold.
+
+    These are the ones that are infinite or no number in dst. With floors they are also those that became zero in a half
+    type and were above row_floors[i] · column_floors[c].
+    """
     if rows is not None and len(rows) and int(rows.view(np.uint64).max()) >= len(src):  # a negative one is huge
         raise IndexError(f"rows {rows.min()}..{rows.max()} of a matrix with {len(src)} rows")
     module = native()
     if module is None:
-        return _scale_with_torch(src, src_storage, dst, dst_storage, rows, row_factors, column_factors)
+        floors = None
+        if row_floors is not None or column_floors is not None:
+            by_row = np.ones(len(dst), np.float32) if row_floors is None else row_floors
+            floors = by_row[:, None] * (np.float32(1) if column_floors is None else column_floors)
+        return _scale_with_torch(src, src_storage, dst, dst_storage, rows, row_factors, column_factors, floors)
+    given = {"row_floors": row_floors, "column_floors": column_floors}
+    floors_given = {name: floors for name, floors in given.items() if floors is not None}
     codes = CODES[src_storage], CODES[dst_storage]
-    return int(module.scale(src, codes[0], dst, codes[1], rows, row_factors, column_factors, baseline))
+    return int(module.scale(src, codes[0], dst, codes[1], rows, row_factors, column_factors, baseline, **floors_given))
 
 
 def _scale_with_torch(
@@ -45,6 +57,7 @@ def _scale_with_torch(
     rows: Array | None,
     row_factors: Array | None,
     column_factors: Array | None,
+    floors: Array | None,
 ) -> int:
     import torch
 
@@ -55,7 +68,15 @@ def _scale_with_torch(
         values = values * torch.from_numpy(column_factors)
     into = as_torch(dst, dst_storage)
     into.copy_(values)
-    return int((~torch.isfinite(into)).sum()) if dst_storage == "float16" else 0
+    return count_lost(values, into, None if floors is None else torch.from_numpy(np.ascontiguousarray(floors)))
+
+
+def count_lost(values: Any, stored: Any, floors: Any) -> int:
+    """Of tensors: how many are not finite as stored, or are zero there and were above their floor."""
+    lost = ~stored.isfinite()
+    if floors is not None:
+        lost |= (stored == 0) & (values.abs() > floors)
+    return int(lost.sum())
 
 
 def as_torch(values: Array, storage: str) -> Any:
@@ -75,7 +96,7 @@ def _writable(values: Array) -> Array:
 def store_as(values: Array, dtype: FloatName) -> Array:
     """Finite float32 values as float32, float16 or the uint16 bits of bfloat16, rounded to nearest even.
 
-    A value too large becomes infinite: see `too_large`.
+    A value that is too large becomes infinite, one that is too small zero: see `not_held`.
     """
     if dtype == "bfloat16":
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
@@ -84,14 +105,15 @@ def store_as(values: Array, dtype: FloatName) -> Array:
         return values.astype(dtype)
 
 
-def too_large(stored: Array, dtype: FloatName) -> Array:
-    """Mask of stored values that the dtype could not hold."""
+def not_held(values: Array, stored: Array, dtype: FloatName) -> Array:
+    """Mask of values that are infinite as they are stored, or zero and were not."""
     if dtype == "bfloat16":
-        return np.asarray((stored & 0x7F80) == 0x7F80)
-    return ~np.isfinite(stored)
+        return np.asarray(((stored & 0x7F80) == 0x7F80) | (((stored & 0x7FFF) == 0) & (values != 0)))
+    return np.asarray(~np.isfinite(stored) | ((stored == 0) & (values != 0)))
 
 
 def cannot_hold(value: float, dtype: FloatName, **place: Any) -> GamlpError:
-    """What is said of a feature that is too large for the dtype."""
+    """What is said of a feature that is too large or too small for the dtype."""
     others = "float32 or bfloat16" if dtype == "float16" else "float32"
-    return GamlpError(f"{value:g} is more than {dtype} can hold", hint=f"store features as {others}", **place)
+    wrong = "more than" if abs(value) > 1 else "nearer to zero than"
+    return GamlpError(f"{value:g} is {wrong} {dtype} can hold", hint=f"store features as {others}", **place)

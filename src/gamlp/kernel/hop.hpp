@@ -1,4 +1,5 @@
-// One hop over a range of rows: dst[i] = factors[i] * sum_j w[i,j] * src[j], neighbours in ascending order.
+// One hop over a range of rows: dst[i] = factors[i] * sum_j w[i,j] * src[j], neighbours in ascending order and in blocks:
+// kBlock entries are summed by themselves, then sums of kBlock blocks, and so on, so that long rows keep their digits.
 // And rows from one storage to another: dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].
 #pragma once
 #include <cstdint>
@@ -7,13 +8,15 @@ namespace gamlp {
 
 enum class Storage : int { float32 = 0, float16 = 1, bfloat16 = 2 };
 
-constexpr int kLanes = 8;  // floats in a vector; a row's width is a multiple of it
+constexpr int kLanes = 8;        // floats in a vector; a row's width is a multiple of it
+constexpr int64_t kBlock = 128;  // entries of a row (neighbours and itself) that are summed by themselves
 
 struct Hop {
     const int64_t *offsets;     // [rows + 1] of this block, from 0
     const int32_t *neighbours;  // [entries], ascending within a row, no self-loops
     const float *weights;       // [entries] or null
     const float *factors;       // [n] or null
+    const float *floors;        // [n] or null: values above their row's floor must not turn to zero
     const int64_t *rows;        // global row numbers to compute, or null for all of begin..end
     int64_t entries;
     int64_t start;       // global number of the block's first row
@@ -24,7 +27,7 @@ struct Hop {
     void *dst;           // row g at dst + g * dst_stride; with `rows`, position i at dst + i * dst_stride
     int64_t dst_stride;
     int64_t width;    // columns, a multiple of kLanes
-    bool accumulate;  // sums begin with what dst holds: neighbours may come in several goes, in ascending order
+    bool accumulate;  // sums begin with what dst holds: entries of a row may come in several goes, kBlock in all
 };
 
 struct Scale {
@@ -35,10 +38,13 @@ struct Scale {
     const int64_t *rows;          // rows of src, or null for the same rows
     const float *row_factors;     // or null
     const float *column_factors;  // or null
+    const float *row_floors;      // or null; a value above row_floors[i] * column_floors[c] must not turn to zero
+    const float *column_floors;   // or null
     int64_t begin, end, width;    // any width
 };
 
-// Both return the number of values that the storage cannot hold (float16 only).
+// Both return the number of values that the storage cannot hold: those that it turns to infinity (or that are no finite
+// numbers), and, where there are floors, those above them that it turns to zero.
 using HopFunction = int64_t (*)(const Hop &, Storage);
 using ScaleFunction = int64_t (*)(const Scale &, Storage in, Storage out);
 

@@ -14,27 +14,26 @@ typedef float Floats __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint32_t Words __attribute__((vector_size(32)));
 typedef uint16_t Halves __attribute__((vector_size(16), aligned(2), may_alias));
 
+// Each storage says which |values|, as bits, it turns to infinity (kInfinite and above) and to zero (kZero and below).
 struct Float32 {
     using Element = float;
+    static constexpr uint32_t kInfinite = 0x7f800000, kZero = 0;
     static inline void load(const float *p, Floats &out) { out = *reinterpret_cast<const Floats *>(p); }
-    static inline int store(float *p, const Floats &v) {
-        *reinterpret_cast<Floats *>(p) = v;
-        return 0;
-    }
+    static inline void store(float *p, const Floats &v) { *reinterpret_cast<Floats *>(p) = v; }
 };
 
 struct BFloat16 {
     using Element = uint16_t;
+    static constexpr uint32_t kInfinite = 0x7f7f8000, kZero = 0x8000;
     static inline void load(const uint16_t *p, Floats &out) {
         Words w = __builtin_convertvector(*reinterpret_cast<const Halves *>(p), Words) << 16;
         __builtin_memcpy(&out, &w, sizeof w);
     }
-    static inline int store(uint16_t *p, const Floats &v) {  // round to nearest, ties to even
+    static inline void store(uint16_t *p, const Floats &v) {  // round to nearest, ties to even
         Words w;
         __builtin_memcpy(&w, &v, sizeof w);
         w = (w + 0x7fffu + ((w >> 16) & 1u)) >> 16;
         *reinterpret_cast<Halves *>(p) = __builtin_convertvector(w, Halves);
-        return 0;
     }
 };
 
@@ -75,6 +74,7 @@ inline uint16_t float_to_half(float f) {  // round to nearest, ties to even
 
 struct Float16 {
     using Element = uint16_t;
+    static constexpr uint32_t kInfinite = 0x477ff000, kZero = 0x33000000;  // 65520; 2^-25
     static inline void load(const uint16_t *p, Floats &out) {
 #if defined(__F16C__)
         out = (Floats)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
@@ -82,41 +82,75 @@ struct Float16 {
         for (int i = 0; i < kLanes; ++i) out[i] = half_to_float(p[i]);
 #endif
     }
-    static inline int store(uint16_t *p, const Floats &v) {
+    static inline void store(uint16_t *p, const Floats &v) {
 #if defined(__F16C__)
         _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 #else
         for (int i = 0; i < kLanes; ++i) p[i] = float_to_half(v[i]);
 #endif
-        int overflown = 0;
-        for (int i = 0; i < kLanes; ++i) overflown += (p[i] & 0x7c00) == 0x7c00;
-        return overflown;
+    }
+};
+
+// How many values a storage could not hold. Lanes are counted apart and added up now and then: a row costs little.
+struct Lost {
+    Words lanes = {};
+    int64_t total = 0;
+
+    // Those that turn infinite; with `floor`, also those above it that turn to zero.
+    template <class S>
+    static inline Words count(const Floats &v, const Floats *floor) {
+        Words bits;
+        __builtin_memcpy(&bits, &v, sizeof bits);
+        bits &= 0x7fffffffu;
+        Words found = Words(bits >= S::kInfinite);
+        if (S::kZero && floor) {
+            Words least;
+            __builtin_memcpy(&least, floor, sizeof least);
+            found |= Words(bits <= S::kZero) & Words(bits > least);
+        }
+        return found & 1u;
+    }
+    inline void add_up() {
+        for (int i = 0; i < kLanes; ++i) total += lanes[i];
+        lanes = Words{};
     }
 };
 
 constexpr int64_t kAhead = 16;  // edges; 8 and 32 were no better
 constexpr int kMost = 16;       // vectors in a tile: as many sums as there are registers
+constexpr int kLevels = 4;      // of sums of blocks: with kBlock^5 entries they are more than a graph has nodes
+constexpr int64_t kRowsCounted = 1 << 16;  // lost values of so many rows fit a lane
 
+// A row's entries: neighbours first..last, and the row itself before the neighbour at `own` if self is not -1.
+struct Row {
+    int64_t first, own, last, self;
+    inline int64_t entries() const { return last - first + (self >= 0); }
+    // Entries from..to of them.
+    inline Row part(int64_t from, int64_t to) const {
+        const int64_t loop = self < 0 ? entries() : own - first;  // where the row itself stands among its entries
+        const int64_t begin = first + from - (from > loop), end = first + to - (to > loop);
+        const bool inside = self >= 0 && from <= loop && loop < to;
+        return {begin, inside ? own : end, end, inside ? self : -1};
+    }
+};
+
+// sum += the row's entries, one after the other. Inlined wherever it stands: called, it keeps its sums in memory (1.1x).
 template <class S, int V, bool Weighted>
-inline int sum_tile(const Hop &h, int64_t first, int64_t own, int64_t last, int64_t self, int64_t column, float factor,
-                    typename S::Element *dst) {
+__attribute__((always_inline)) inline void sum_entries(const Hop &h, const Row &row, int64_t column, Floats (&sum)[V]) {
     using Element = typename S::Element;
     const Element *src = static_cast<const Element *>(h.src) + column;
-    Floats sum[V] = {};
-    if (h.accumulate)
-        for (int v = 0; v < V; ++v) S::load(dst + v * kLanes, sum[v]);
-    auto add = [&](int64_t node, float weight) {
-        const Element *row = src + node * h.src_stride;
+    auto add = [&](int64_t node, float weight) __attribute__((always_inline)) {
+        const Element *values = src + node * h.src_stride;
         for (int v = 0; v < V; ++v) {
             Floats x;
-            S::load(row + v * kLanes, x);
+            S::load(values + v * kLanes, x);
             if (Weighted)
                 sum[v] += x * weight;
             else
                 sum[v] += x;
         }
     };
-    auto edges = [&](int64_t from, int64_t to) {
+    auto edges = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
         for (int64_t e = from; e < to; ++e) {
             const int64_t ahead = e + kAhead < h.entries ? e + kAhead : h.entries - 1;
             const char *next = reinterpret_cast<const char *>(src + int64_t(h.neighbours[ahead]) * h.src_stride);
@@ -126,29 +160,80 @@ inline int sum_tile(const Hop &h, int64_t first, int64_t own, int64_t last, int6
             add(h.neighbours[e], Weighted ? h.weights[e] : 1.0f);
         }
     };
-    edges(first, own);
-    if (self >= 0) add(self, 1.0f);
-    edges(own, last);
-    int overflown = 0;
+    edges(row.first, row.own);
+    if (row.self >= 0) add(row.self, 1.0f);
+    edges(row.own, row.last);
+}
+
+// dst = factor * sum, in the storage type.
+template <class S, int V>
+__attribute__((always_inline)) inline void store_sum(const Floats (&sum)[V], float factor, const float *floor,
+                                                     typename S::Element *dst, Lost &lost) {
+    const Floats least = Floats{} + (floor ? *floor : 0.0f);
+    Words found = {};
     for (int v = 0; v < V; ++v) {
-        sum[v] *= factor;
-        overflown += S::store(dst + v * kLanes, sum[v]);
+        const Floats x = sum[v] * factor;
+        found += Lost::count<S>(x, floor ? &least : nullptr);
+        S::store(dst + v * kLanes, x);
     }
-    return overflown;
+    lost.lanes += found;
+}
+
+template <class S, int V>
+__attribute__((always_inline)) inline void begin_sum(const Hop &h, const typename S::Element *dst, Floats (&sum)[V]) {
+    if (h.accumulate)
+        for (int v = 0; v < V; ++v) S::load(dst + v * kLanes, sum[v]);
+}
+
+// A row of more than kBlock entries: sums of kBlock entries, sums of kBlock of these, and so on. Not inlined, and with
+// nothing of the caller's: rows of ordinary length keep their sums in registers.
+template <class S, int V, bool Weighted>
+__attribute__((noinline)) void sum_blocks(const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
+                                          typename S::Element *dst, Lost &lost) {
+    Floats levels[kLevels][V] = {};  // levels[0]: the sum of blocks since levels[1] was last added to
+    const int64_t entries = row.entries();
+    int64_t block = 0;
+    for (int64_t from = 0; from < entries; from += kBlock) {
+        const int64_t to = from + kBlock < entries ? from + kBlock : entries;
+        Floats part[V] = {};
+        sum_entries<S, V, Weighted>(h, row.part(from, to), column, part);
+        for (int v = 0; v < V; ++v) levels[0][v] += part[v];
+        int64_t done = ++block;
+        for (int level = 0; level + 1 < kLevels && done % kBlock == 0; ++level, done /= kBlock)
+            for (int v = 0; v < V; ++v) {
+                levels[level + 1][v] += levels[level][v];
+                levels[level][v] = Floats{};
+            }
+    }
+    for (int level = 0; level + 1 < kLevels; ++level)
+        for (int v = 0; v < V; ++v) levels[level + 1][v] += levels[level][v];
+    Floats sum[V] = {};
+    begin_sum<S, V>(h, dst, sum);
+    for (int v = 0; v < V; ++v) sum[v] += levels[kLevels - 1][v];
+    store_sum<S, V>(sum, factor, floor, dst, lost);
+}
+
+template <class S, int V, bool Weighted>
+inline void sum_tile(const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
+                     typename S::Element *dst, Lost &lost) {
+    if (row.entries() > kBlock) return sum_blocks<S, V, Weighted>(h, row, column, factor, floor, dst, lost);
+    Floats sum[V] = {};
+    begin_sum<S, V>(h, dst, sum);
+    sum_entries<S, V, Weighted>(h, row, column, sum);
+    store_sum<S, V>(sum, factor, floor, dst, lost);
 }
 
 template <class S, bool Weighted>
-inline int sum_vectors(int vectors, const Hop &h, int64_t first, int64_t own, int64_t last, int64_t self, int64_t column,
-                       float factor, typename S::Element *dst) {
+inline void sum_vectors(int vectors, const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
+                        typename S::Element *dst, Lost &lost) {
     switch (vectors) {
 #define GAMLP_CASE(V) \
-    case V: return sum_tile<S, V, Weighted>(h, first, own, last, self, column, factor, dst);
+    case V: return sum_tile<S, V, Weighted>(h, row, column, factor, floor, dst, lost);
         GAMLP_CASE(1) GAMLP_CASE(2) GAMLP_CASE(3) GAMLP_CASE(4) GAMLP_CASE(5) GAMLP_CASE(6)
         GAMLP_CASE(7) GAMLP_CASE(8) GAMLP_CASE(9) GAMLP_CASE(10) GAMLP_CASE(11) GAMLP_CASE(12)
         GAMLP_CASE(13) GAMLP_CASE(14) GAMLP_CASE(15) GAMLP_CASE(16)
 #undef GAMLP_CASE
     }
-    return 0;
 }
 
 inline int64_t place_of(const int32_t *neighbours, int64_t first, int64_t last, int64_t self) {
@@ -167,21 +252,23 @@ int64_t sum_rows(const Hop &h) {
     const int vectors = int(h.width / kLanes);
     const int tiles = (vectors + kMost - 1) / kMost;
     const int wide = (vectors + tiles - 1) / tiles;
-    int64_t overflown = 0;
+    Lost lost;
     for (int64_t i = h.begin; i < h.end; ++i) {
-        const int64_t row = h.rows ? h.rows[i] - h.start : i;
-        const int64_t self = h.start + row;
-        const int64_t first = h.offsets[row], last = h.offsets[row + 1];
-        const int64_t own = h.loops ? place_of(h.neighbours, first, last, self) : last;
+        const int64_t block_row = h.rows ? h.rows[i] - h.start : i;
+        const int64_t self = h.start + block_row;
+        const int64_t first = h.offsets[block_row], last = h.offsets[block_row + 1];
+        const Row row{first, h.loops ? place_of(h.neighbours, first, last, self) : last, last, h.loops ? self : -1};
         const float factor = h.factors ? h.factors[self] : 1.0f;
         auto *dst = static_cast<typename S::Element *>(h.dst) + (h.rows ? i : self) * h.dst_stride;
         for (int done = 0; done < vectors; done += wide) {
             const int now = vectors - done < wide ? vectors - done : wide;
-            overflown += sum_vectors<S, Weighted>(now, h, first, own, last, h.loops ? self : -1, int64_t(done) * kLanes,
-                                                factor, dst + int64_t(done) * kLanes);
+            const int64_t column = int64_t(done) * kLanes;
+            sum_vectors<S, Weighted>(now, h, row, column, factor, h.floors ? h.floors + self : nullptr, dst + column, lost);
         }
+        if (i % kRowsCounted == 0) lost.add_up();
     }
-    return overflown;
+    lost.add_up();
+    return lost.total;
 }
 
 template <class S>
@@ -191,39 +278,48 @@ int64_t sum_any(const Hop &h) {
 
 template <class In, class Out>
 int64_t scale_rows(const Scale &s) {
-    int64_t overflown = 0;
+    Lost lost;
+    const bool floors = s.row_floors || s.column_floors;
     for (int64_t i = s.begin; i < s.end; ++i) {
         const auto *src = static_cast<const typename In::Element *>(s.src) + (s.rows ? s.rows[i] : i) * s.src_stride;
         auto *dst = static_cast<typename Out::Element *>(s.dst) + i * s.dst_stride;
         const float factor = s.row_factors ? s.row_factors[i] : 1.0f;
-        int64_t column = 0;
-        Floats x, c;
-        for (; column + kLanes <= s.width; column += kLanes) {
-            In::load(src + column, x);
+        const float floor = s.row_floors ? s.row_floors[i] : 1.0f;
+        auto convert = [&](const typename In::Element *from, typename Out::Element *into, const float *factors,
+                           const float *column_floors) {
+            Floats x, c;
+            In::load(from, x);
             x *= factor;
-            if (s.column_factors) {
-                Float32::load(s.column_factors + column, c);
-                x *= c;
-            }
-            overflown += Out::store(dst + column, x);
-        }
-        if (const int64_t rest = s.width - column) {
-            typename In::Element in[kLanes] = {};
-            typename Out::Element out[kLanes];
-            float factors[kLanes] = {};
-            __builtin_memcpy(in, src + column, rest * sizeof in[0]);
-            In::load(in, x);
-            x *= factor;
-            if (s.column_factors) {
-                __builtin_memcpy(factors, s.column_factors + column, rest * sizeof factors[0]);
+            if (factors) {
                 Float32::load(factors, c);
                 x *= c;
             }
-            overflown += Out::store(out, x);
+            Floats least = Floats{} + floor;
+            if (column_floors) {
+                Float32::load(column_floors, c);
+                least *= c;
+            }
+            lost.lanes += Lost::count<Out>(x, floors ? &least : nullptr);
+            Out::store(into, x);
+        };
+        int64_t column = 0;
+        for (; column + kLanes <= s.width; column += kLanes)
+            convert(src + column, dst + column, s.column_factors ? s.column_factors + column : nullptr,
+                    s.column_floors ? s.column_floors + column : nullptr);
+        if (const int64_t rest = s.width - column) {
+            typename In::Element in[kLanes] = {};
+            typename Out::Element out[kLanes];
+            float factors[kLanes] = {}, column_floors[kLanes] = {};
+            __builtin_memcpy(in, src + column, rest * sizeof in[0]);
+            if (s.column_factors) __builtin_memcpy(factors, s.column_factors + column, rest * sizeof factors[0]);
+            if (s.column_floors) __builtin_memcpy(column_floors, s.column_floors + column, rest * sizeof factors[0]);
+            convert(in, out, s.column_factors ? factors : nullptr, s.column_floors ? column_floors : nullptr);
             __builtin_memcpy(dst + column, out, rest * sizeof out[0]);
         }
+        if (i % kRowsCounted == 0) lost.add_up();
     }
-    return overflown;
+    lost.add_up();
+    return lost.total;
 }
 
 template <class In>

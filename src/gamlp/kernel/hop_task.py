@@ -1,16 +1,24 @@
-"""One hop over a range of rows: dst[i] = factors[i] · Σ_j w_ij · src[j], neighbours in ascending order."""
+"""One hop over a range of rows: dst[i] = factors[i] · Σ_j w_ij · src[j], neighbours in ascending order, in blocks.
+
+A row's entries are its neighbours and, with loops, the row itself in its ascending place. `BLOCK` of them are summed by
+themselves, then sums of `BLOCK` blocks, and so on: a plain float32 sum over a million neighbours is off by a percent.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.kernel.dtypes import CODES, as_torch
+from gamlp.kernel.dtypes import CODES, as_torch, count_lost
 from gamlp.kernel.native import native
 
 LANES = 8  # a matrix's width is a multiple of it
+# Entries of a row that are summed by themselves. Of a million leaves with 0.1 the mean is off by 2.3e-7; in blocks of
+# 1,024 it would be by 1.4e-6, in a plain sum by 9.6e-4.
+BLOCK = 128
 
 
 @dataclass(frozen=True)
@@ -18,7 +26,9 @@ class HopTask:
     """Everything a hop needs but its rows. `src[n, w]` and `dst` are of the storage type.
 
     With `rows` (node numbers, ascending, inside the block) position i of dst receives row rows[i]; otherwise dst is
-    indexed by node. With `accumulate` sums begin with what dst holds: neighbours may come in several goes, ascending.
+    indexed by node. With `accumulate` sums begin with what dst holds: a row's entries may come in several goes,
+    ascending and `BLOCK` in all (longer rows are cut with `cut_rows`; sums of pieces are summed by another hop).
+    `floors[n]`: a value above its row's floor that a half type turns to zero counts as one that it could not hold.
     """
 
     offsets: Array
@@ -32,6 +42,7 @@ class HopTask:
     storage: str = "float32"
     rows: Array | None = None
     accumulate: bool = False
+    floors: Array | None = None
 
 
 def instructions() -> str:
@@ -52,6 +63,7 @@ def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
     module = native()
     if module is None:
         return _hop_with_torch(task, begin, end)
+    floors = {} if task.floors is None else {"floors": task.floors}
     return int(
         module.hop(
             offsets=task.offsets,
@@ -68,35 +80,76 @@ def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
             storage=CODES[task.storage],
             baseline=baseline,
             accumulate=task.accumulate,
+            **floors,
         )
     )
+
+
+def cut_rows(offsets: Array) -> tuple[Array, Array]:
+    """(pieces, cuts): rows cut into pieces of at most `BLOCK` entries; pieces[i]..pieces[i + 1] are those of row i.
+
+    Piece j has the entries cuts[j]..cuts[j + 1]. A row without entries has no piece.
+    """
+    counts = -(-np.diff(offsets) // BLOCK)
+    pieces = np.concatenate([[0], np.cumsum(counts)])
+    inside = np.arange(pieces[-1]) - np.repeat(pieces[:-1], counts)
+    return pieces, np.append(np.repeat(offsets[:-1], counts) + inside * BLOCK, offsets[-1])
+
+
+def gather_rows(
+    offsets: Array, neighbours: Array, weights: Array | None, rows: Array, loops: Array | None
+) -> tuple[Array, Array, Array | None]:
+    """Entries of some rows as a CSR of their own; `loops` are the rows' own numbers, put in their ascending places."""
+    first, counts = offsets[rows], offsets[rows + 1] - offsets[rows]
+    own = np.concatenate([[0], np.cumsum(counts)])
+    entries = np.arange(own[-1]) + np.repeat(first - own[:-1], counts)
+    columns, values = neighbours[entries], None if weights is None else weights[entries]
+    if loops is None:
+        return own, columns, values
+    before = np.concatenate([[0], np.cumsum(columns < np.repeat(loops, counts))])
+    places = own[:-1] + before[own[1:]] - before[own[:-1]]
+    columns = np.insert(columns, places, loops)
+    return own + np.arange(len(own)), columns, None if values is None else np.insert(values, places, 1.0)
 
 
 def _hop_with_torch(task: HopTask, begin: int, end: int) -> int:
     import torch
 
     rows = np.arange(begin, end) if task.rows is None else task.rows[begin:end] - task.start
-    first, last = task.offsets[rows], task.offsets[rows + 1]
-    counts = last - first
-    inside = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    entries = np.repeat(first, counts) + inside
-    columns = np.asarray(task.neighbours[entries], np.int64)
-    values = np.ones(len(columns), np.float32) if task.weights is None else np.asarray(task.weights[entries])
-    # Rows are independent here too: a chunk's neighbours alone are gathered, so half types are widened chunk by chunk.
-    src = as_torch(task.src, task.storage)
     nodes = rows + task.start
+    offsets, columns, weights = gather_rows(
+        task.offsets, task.neighbours, task.weights, rows, nodes if task.loops else None
+    )
     into = slice(begin, end) if task.rows is not None else slice(task.start + begin, task.start + end)
     dst = as_torch(task.dst, task.storage)[into]
-    total = dst.float().clone() if task.accumulate else torch.zeros(len(rows), task.src.shape[1])
-    owner = torch.from_numpy(np.repeat(np.arange(len(rows)), counts))
-    step = max(1, (64 << 20) // (4 * task.src.shape[1]))
-    for at in range(0, len(columns), step):
-        part = slice(at, at + step)
-        gathered = src[torch.from_numpy(columns[part])].float() * torch.from_numpy(values[part])[:, None]
-        total.index_add_(0, owner[part], gathered)
-    if task.loops:
-        total += src[torch.from_numpy(nodes)].float()
+    # Rows are independent here too: a chunk's neighbours alone are gathered, so half types are widened chunk by chunk.
+    src = as_torch(task.src, task.storage)
+    if task.accumulate:
+        total = _add_entries(dst.float(), offsets, src, columns, weights)
+    else:
+        pieces, cuts = cut_rows(offsets)
+        sums = _add_entries(torch.zeros(len(cuts) - 1, src.shape[1]), cuts, src, columns, weights)
+        while int(np.diff(pieces).max(initial=0)) > 1:
+            pieces, cuts = cut_rows(pieces)
+            sums = _add_entries(torch.zeros(len(cuts) - 1, src.shape[1]), cuts, sums, np.arange(len(sums)), None)
+        total = torch.zeros(len(rows), src.shape[1])
+        total[torch.from_numpy(np.diff(pieces) == 1)] = sums  # a row without entries has no piece
     if task.factors is not None:
         total *= torch.from_numpy(task.factors[nodes])[:, None]
     dst.copy_(total)
-    return int((~torch.isfinite(dst)).sum()) if task.storage == "float16" else 0
+    return count_lost(total, dst, None if task.floors is None else torch.from_numpy(task.floors[nodes])[:, None])
+
+
+def _add_entries(total: Any, offsets: Array, src: Any, columns: Array, weights: Array | None) -> Any:
+    """total[i] += Σ w src[columns], one after the other, over the entries offsets[i]..offsets[i + 1]."""
+    import torch
+
+    owner = torch.from_numpy(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)))
+    step = max(1, (64 << 20) // (4 * src.shape[1]))
+    for at in range(0, len(columns), step):
+        part = slice(at, at + step)
+        gathered = src[torch.from_numpy(np.asarray(columns[part], np.int64))].float()
+        if weights is not None:
+            gathered *= torch.from_numpy(weights[part])[:, None]
+        total.index_add_(0, owner[part], gathered)
+    return total

@@ -77,7 +77,8 @@ void check_matrix(const char *name, const ConstMatrix &matrix, int storage) {
 
 int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<Vector<float>> weights,
             std::optional<Vector<float>> factors, std::optional<Vector<int64_t>> rows, int64_t start, int64_t begin,
-            int64_t end, bool loops, ConstMatrix src, Matrix dst, int storage, bool baseline, bool accumulate) {
+            int64_t end, bool loops, ConstMatrix src, Matrix dst, int storage, bool baseline, bool accumulate,
+            std::optional<Vector<float>> floors) {
     check_matrix("src", src, storage);
     check_matrix("dst", ConstMatrix(dst), storage);
     refuse_if(src.shape(1) != dst.shape(1) || src.shape(1) % gamlp::kLanes, "src has ", src.shape(1),
@@ -89,12 +90,15 @@ int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<V
     refuse_if(loops && int64_t(src.shape(0)) < stop, "src has ", src.shape(0), " rows, and the block ends at ", stop);
     refuse_if(factors && int64_t(factors->shape(0)) < stop, "there are ", factors ? factors->shape(0) : 0,
               " factors, and the block ends at ", stop);
+    refuse_if(floors && int64_t(floors->shape(0)) < stop, "there are ", floors ? floors->shape(0) : 0,
+              " floors, and the block ends at ", stop);
     refuse_if(weights && weights->shape(0) != neighbours.shape(0), "there are ", weights ? weights->shape(0) : 0,
               " weights for ", neighbours.shape(0), " neighbours");
     gamlp::Hop h{offsets.data(),
                  neighbours.data(),
                  data_or_null(weights),
                  data_or_null(factors),
+                 data_or_null(floors),
                  data_or_null(rows),
                  int64_t(neighbours.shape(0)),
                  start,
@@ -112,7 +116,8 @@ int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<V
 }
 
 int64_t scale(ConstMatrix src, int in, Matrix dst, int out, std::optional<Vector<int64_t>> rows,
-              std::optional<Vector<float>> row_factors, std::optional<Vector<float>> column_factors, bool baseline) {
+              std::optional<Vector<float>> row_factors, std::optional<Vector<float>> column_factors, bool baseline,
+              std::optional<Vector<float>> row_floors, std::optional<Vector<float>> column_floors) {
     check_matrix("src", src, in);
     check_matrix("dst", ConstMatrix(dst), out);
     const size_t count = dst.shape(0), width = dst.shape(1), given = rows ? rows->shape(0) : src.shape(0);
@@ -122,6 +127,10 @@ int64_t scale(ConstMatrix src, int in, Matrix dst, int out, std::optional<Vector
     refuse_if(given != count, given, " rows are given and dst has ", count);
     refuse_if(row_factors && row_factors->shape(0) != count, "there are ", row_factors ? row_factors->shape(0) : 0,
               " row factors for ", count, " rows");
+    refuse_if(row_floors && row_floors->shape(0) != count, "there are ", row_floors ? row_floors->shape(0) : 0,
+              " row floors for ", count, " rows");
+    refuse_if(column_floors && column_floors->shape(0) != width, "there are ",
+              column_floors ? column_floors->shape(0) : 0, " column floors for ", width, " columns");
     gamlp::Scale s{src.data(),
                    src.stride(0),
                    dst.data(),
@@ -129,6 +138,8 @@ int64_t scale(ConstMatrix src, int in, Matrix dst, int out, std::optional<Vector
                    data_or_null(rows),
                    data_or_null(row_factors),
                    data_or_null(column_factors),
+                   data_or_null(row_floors),
+                   data_or_null(column_floors),
                    0,
                    int64_t(count),
                    int64_t(width)};
@@ -211,12 +222,13 @@ using IntegerIds = Ids<IntegerArray>;
 
 NB_MODULE(_native, m) {
     m.attr("instructions") = kLoops.name;
+    m.attr("block") = gamlp::kBlock;
     m.def("hop", &hop, "dst[i] = factors[i] * sum of neighbours' rows.", nb::kw_only(), "offsets"_a, "neighbours"_a,
           "weights"_a.none(), "factors"_a.none(), "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a,
-          "baseline"_a = false, "accumulate"_a = false);
+          "baseline"_a = false, "accumulate"_a = false, "floors"_a = nb::none());
     m.def("scale", &scale, "dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].", "src"_a, "src_storage"_a,
           "dst"_a, "dst_storage"_a, "rows"_a.none(), "row_factors"_a.none(), "column_factors"_a.none(),
-          "baseline"_a = false);
+          "baseline"_a = false, "row_floors"_a = nb::none(), "column_floors"_a = nb::none());
     m.def(
         "add_up",
         [](Vector<int32_t> places, std::optional<Vector<float>> weights, nb::ndarray<double, nb::ndim<1>, nb::c_contig> sums) {

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from gamlp.models.mlp import MLP
@@ -43,7 +42,8 @@ class RecursiveScores(torch.autograd.Function):
 
         dq_k = u_k A_k,    dscore_k = u_k (q_k A_k - B_k).
 
-    O(hops) on numbers, no exponent above zero, and no graph of small operations for autograd to walk.
+    O(hops) on numbers, no exponent above zero, and no graph of small operations for autograd to walk. A second
+    derivative is asked for seldom: it goes through the recursion as autograd walks it.
     """
 
     @staticmethod
@@ -58,14 +58,15 @@ class RecursiveScores(torch.autograd.Function):
             torch.sigmoid(scores[hop] - log_sum, out=shares[hop])
             before = torch.lerp(before, q[hop], shares[hop])
             log_sum = torch.logaddexp(log_sum, scores[hop])
-        ctx.save_for_backward(q, scores, shares, history)
+        ctx.save_for_backward(p, q, scores, shares, history)
         ctx.activation = activation
         return scores
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        q, scores, shares, history = ctx.saved_tensors
+        p, q, scores, shares, history = ctx.saved_tensors
+        if torch.is_grad_enabled():  # with create_graph: what is returned must depend on p and q, not on numbers kept
+            return *_gradients_with_graph(p, q, ctx.activation, grad), None
         slopes = _slope(scores, ctx.activation)
         grad_p, grad_q = torch.empty_like(q), torch.empty_like(q)
         a, b = torch.zeros_like(q[0]), torch.zeros_like(q[0])
@@ -81,6 +82,26 @@ class RecursiveScores(torch.autograd.Function):
         return grad_p, grad_q, None
 
 
+def plain_scores(p: Tensor, q: Tensor, activation: str) -> Tensor:
+    """The same scores, for autograd to walk."""
+    before, log_sum = q[0], squash(p[0] + q[0], activation)
+    scores = [log_sum]
+    for hop in range(1, len(p)):
+        scores.append(squash(p[hop] + before, activation))
+        before = torch.lerp(before, q[hop], torch.sigmoid(scores[hop] - log_sum))
+        log_sum = torch.logaddexp(log_sum, scores[hop])
+    return torch.stack(scores)
+
+
+def _gradients_with_graph(p: Tensor, q: Tensor, activation: str, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of the scores by p and q that can be differentiated again, by p, q and grad."""
+    # Of views, so that the gradient ends here and does not go on into what made p and q.
+    own_p, own_q = (each.view_as(each) if each.requires_grad else each.detach().requires_grad_() for each in (p, q))
+    scores = plain_scores(own_p, own_q, activation)
+    grad_p, grad_q = torch.autograd.grad(scores, (own_p, own_q), grad, create_graph=True)
+    return grad_p, grad_q
+
+
 class HopProducts(torch.autograd.Function):
     """Dot products `[k, b, hops]` of x `[b, hops, d]` with vectors `[k, d]`.
 
@@ -94,7 +115,6 @@ class HopProducts(torch.autograd.Function):
         return (x.flatten(0, 1) @ vectors.t()).view(*x.shape[:2], len(vectors)).permute(2, 0, 1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, vectors = ctx.saved_tensors
         grad_x = torch.einsum("kbh,kd->bhd", grad, vectors) if ctx.needs_input_grad[0] else None
@@ -120,7 +140,6 @@ class Mixture(torch.autograd.Function):
         return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         weights, x = ctx.saved_tensors
         grad_weights = torch.bmm(grad.unsqueeze(1), x.transpose(1, 2)).squeeze(1) if ctx.needs_input_grad[0] else None
@@ -145,8 +164,9 @@ class HopAttention(nn.Module, ABC):
         return torch.softmax(self.scores(x), dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        weights = functional.dropout(self.weights(x), self.dropout, self.training)
-        mixed: Tensor = Mixture.apply(weights, x)  # type: ignore[no-untyped-call]
+        weights = functional.dropout(self.weights(x), self.dropout, self.training).to(x.dtype)
+        with torch.autocast(x.device.type, enabled=False):
+            mixed: Tensor = Mixture.apply(weights, x)  # type: ignore[no-untyped-call]
         return mixed
 
 
@@ -160,7 +180,8 @@ class RecursiveAttention(HopAttention):
     def scores(self, x: Tensor) -> Tensor:
         # s·[a ‖ b] = s₁·a + s₂·b: two dot products a hop, and the recursion runs on numbers.
         p, q = _products(x, self.vectors.t()).transpose(1, 2).contiguous()
-        scores: Tensor = RecursiveScores.apply(p, q, self.activation)  # type: ignore[no-untyped-call]
+        with torch.autocast(x.device.type, enabled=False):
+            scores: Tensor = RecursiveScores.apply(p, q, self.activation)  # type: ignore[no-untyped-call]
         return scores.t()
 
 
@@ -213,8 +234,13 @@ class JKAttention(HopAttention):
 
 
 def _products(x: Tensor, vectors: Tensor) -> Tensor:
-    products: Tensor = HopProducts.apply(x, vectors.contiguous())  # type: ignore[no-untyped-call]
-    return products
+    """Under autocast too in the type of x, which may be a half type: gradients have the types of what was given.
+
+    What follows, scores and their softmax, is float32 then: it is K + 1 numbers a node.
+    """
+    with torch.autocast(x.device.type, enabled=False):
+        products: Tensor = HopProducts.apply(x, vectors.to(x.dtype).contiguous())  # type: ignore[no-untyped-call]
+    return products.float() if products.dtype in (torch.float16, torch.bfloat16) else products
 
 
 def _vectors(width: int, count: int, inputs: int) -> Tensor:

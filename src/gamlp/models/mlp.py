@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 _threshold = torch.ops.aten.threshold_backward  # of (a, b, t): a where b > t, else 0; the one fast select on processors
@@ -24,24 +23,22 @@ class ReluMask(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (out,) = ctx.saved_tensors
-        return _threshold(grad, out, 0), None
+        return _threshold(grad, out.detach(), 0), None
 
 
-class Dropout(torch.autograd.Function):
-    """x where the mask keeps it, over the share that is kept."""
+class Masked(torch.autograd.Function):
+    """x where the mask keeps it, over the share that is kept: a linear map, and its own gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        ctx.mask = mask = _Mask(x, p)
+    def forward(ctx: Any, x: Tensor, mask: _Mask) -> Tensor:
+        ctx.mask = mask
         return _masked(x, mask).mul_(1 / mask.share)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _masked(grad, ctx.mask).mul_(1 / ctx.mask.share), None
+        return Masked.apply(grad, ctx.mask), None  # type: ignore[no-untyped-call]
 
 
 class _Mask:
@@ -81,6 +78,8 @@ def relu_mask(z: Tensor, p: float, training: bool) -> tuple[Tensor, float]:
     """ReLU and dropout but for its division by the share that is kept, with that share."""
     if not training or p == 0.0:
         return torch.relu(z), 1.0
+    if _by_torch(p):
+        return functional.dropout(torch.relu(z), p), 1.0
     return ReluMask.apply(z, p), kept_share(p)  # type: ignore[no-untyped-call]
 
 
@@ -88,8 +87,15 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """`functional.dropout` with a cheaper mask on processors."""
     if not training or p == 0.0:
         return x
-    result: Tensor = Dropout.apply(x, p)  # type: ignore[no-untyped-call]
+    if _by_torch(p):
+        return functional.dropout(x, p)
+    result: Tensor = Masked.apply(x, _Mask(x, p))  # type: ignore[no-untyped-call]
     return result
+
+
+def _by_torch(p: float) -> bool:
+    """No mask of ours keeps nothing at all, and torch.compile cannot follow how one is drawn: it makes its own."""
+    return not 0.0 < p < 1.0 or torch.compiler.is_compiling()
 
 
 class MLP(nn.Module):

@@ -1,7 +1,8 @@
-"""A damaged graph file ends in a sentence, never in a read outside an array.
+"""Damaged graph files and values that a storage type cannot hold end in a sentence.
 
 Arrays of a folder are looked at when they are first read. Those that are in memory, or behind a URL, are looked at
-here: offsets when factors are computed, neighbours right before the kernel reads the same range.
+here: offsets when factors are computed, neighbours right before the kernel reads the same range. The kernel counts the
+values that it could not store.
 """
 
 from __future__ import annotations
@@ -27,3 +28,22 @@ def check_neighbours(neighbours: Array, count: int) -> None:
     """Refuse neighbours that are not nodes."""
     if (wrong := stray_neighbour(neighbours, count)) is not None:
         raise GamlpError(f"the graph is damaged: neighbour {wrong} is not one of {count:,} nodes", hint=DAMAGED_HINT)
+
+
+def refuse_lost(lost: int, what: str, dtype: str) -> None:
+    """An error if values were lost on their way into storage; `what` says which, as in "features at hop 2"."""
+    if not lost:
+        return
+    if dtype == "float32":
+        raise GamlpError(
+            f"{lost} values of {what} are not finite, or larger than float32 holds",
+            hint="scale the features (scaling standard, row or l2) or the edge weights",
+        )
+    if dtype == "bfloat16":
+        raise GamlpError(
+            f"{lost} values of {what} are not finite, or larger than bfloat16 holds", hint="use --dtype float32"
+        )
+    raise GamlpError(
+        f"{lost} values of {what} are beyond what float16 holds: it makes them infinite or zero",
+        hint="use --dtype bfloat16 or float32",
+    )

@@ -25,6 +25,7 @@ from gamlp.training import (
     check_store,
     choose_device,
     full_report,
+    matched,
     plan_of,
     rows_of,
     summary,
@@ -57,7 +58,7 @@ def evaluate(
         page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
         return {**report, "many": next(iter(bundles.values())).multi_label, "report": str(page)}
     bundle = next(iter(bundles.values()))
-    graph = with_classes(graph, bundle.classes)
+    graph, notes = matched(with_classes(graph, bundle.classes), bundle)
     labels, split = graph.nodes.labels, graph.nodes.split
     known = np.zeros(0, bool) if labels is None else labels.known()
     if not known.any():
@@ -68,7 +69,8 @@ def evaluate(
         observed, part = Observed(graph), "test" if test else "labelled"
         report = evaluate_rows(bundles, store, rows, resources, observed.watch)
         page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device)
-    return {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
+    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
+    return about | ({"notes": notes} if notes else {})
 
 
 def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> Graph | None:

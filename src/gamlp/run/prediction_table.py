@@ -29,11 +29,12 @@ _GROUP_CELLS = 4 << 20  # of a Parquet row group: many small ones would make the
 
 @dataclass(frozen=True)
 class Written:
-    """A finished file of predictions."""
+    """A finished file of predictions. `notes` are sentences a person should read."""
 
     path: Path
     rows: int
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 class LabelSpace(Protocol):

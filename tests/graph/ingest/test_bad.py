@@ -172,7 +172,7 @@ def test_bad_npy(build, tmp_path):
         np.save(tmp_path / "x.npy", array, allow_pickle=True)
         return told(build, tmp_path, features=str(tmp_path / "x.npy"))
 
-    assert sentence(np.zeros((3, 2))) == "x.npy: 3 rows of features for 4 rows of nodes."
+    assert sentence(np.zeros((3, 2))) == "x.npy: 3 rows of features for 4 or more rows of nodes."
     assert sentence(np.zeros((5, 2))) == "x.npy: 5 rows of features for 4 rows of nodes."
     (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes().replace(b"}  ", b"}{ "))
     assert "x.npy: not a readable .npy array" in told(build, tmp_path, features=str(tmp_path / "x.npy"))
@@ -192,6 +192,16 @@ def test_too_large_for_storage(build, tmp_path, dtype, value, others):
     sentence = told(build, tmp_path, f"id,x,y\n1,1,2\n2,3,{value}\n", "src,dst\n1,2\n", dtype=dtype)
     assert sentence == (
         f"nodes.csv, row 2, column y: {value:g} is more than {dtype} can hold; store features as {others}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "others"), [("float16", -1e-8, "float32 or bfloat16"), ("bfloat16", 1e-42, "float32")]
+)
+def test_too_small_for_storage(build, tmp_path, dtype, value, others):
+    sentence = told(build, tmp_path, f"id,x,y\n1,1,2\n2,3,{value}\n", "src,dst\n1,2\n", dtype=dtype)
+    assert sentence == (
+        f"nodes.csv, row 2, column y: {value:g} is nearer to zero than {dtype} can hold; store features as {others}."
     )
 
 

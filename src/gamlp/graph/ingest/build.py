@@ -319,8 +319,8 @@ def _read_nodes(
     counts: dict[str, int] = {}
     draw = RandomSplit(options.fractions, options.seed)
     for node_type, table in nodes.items():
-        found = table.read_columns()
-        write_nodes(node_type, table, found, options.dtype, draw, writer, report)
+        found = table.read(options.dtype, writer.folder / "features.npy")
+        write_nodes(node_type, table, found, draw, writer, report)
         ids[node_type], counts[node_type] = IdMap(found.ids), found.count
     return ids, counts
 

@@ -30,10 +30,6 @@ class BadRows:
         """For `Table.batches`: pass over CSV rows that are no rows of text of this table, or stop at them."""
         return (lambda kind: self.counts.update([kind])) if self.skip else None
 
-    def unheard(self) -> PassOver | None:
-        """The same on a second reading: passed over, not counted again."""
-        return (lambda _: None) if self.skip else None
-
 
 class CheckedRows:
     """The rows of one batch while they are checked: `good[i]` until something is found wrong with row i."""

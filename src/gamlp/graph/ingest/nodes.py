@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,10 +24,9 @@ from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
 from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
 from gamlp.graph.relations import ONE_TYPE
-from gamlp.graph.schema import Columns
 from gamlp.graph.splits import classes_without_training, random_split
-from gamlp.io import create_array
-from gamlp.kernel import MOST_NODES, FloatName, cannot_hold, store_as, too_large
+from gamlp.io import GrowingArray, create_array
+from gamlp.kernel import MOST_NODES, NUMPY_DTYPES, FloatName, cannot_hold, not_held, store_as
 from gamlp.progress import Progress
 
 
@@ -50,13 +49,13 @@ class NodeNames:
 
 @dataclass(frozen=True)
 class NodeColumns:
-    """What the first reading found. `kept` marks rows of the table that are nodes; None: all."""
+    """What a node table holds. `kept` marks rows of the table that are nodes; None: all."""
 
     ids: Array | Column
     labels: LabelColumn | None
     roles: Array | None
     kept: Array | None
-    rows: int
+    features: FeatureRows | None
 
     @property
     def count(self) -> int:
@@ -67,12 +66,6 @@ class NodeColumns:
 
     def make_labels(self, create: Callable[[tuple[int, int]], Array]) -> Labels | None:
         return None if self.labels is None else self.labels.labels(self.kept, create)
-
-
-class Reserve(Protocol):
-    """Room for features, `[count, width]`."""
-
-    def __call__(self, width: int, dtype: FloatName, *, columns: Columns | None) -> Array: ...
 
 
 @dataclass
@@ -97,74 +90,57 @@ class NodesTable:
         self.columns = feature_columns(self.table.column_names, self.names, self.label, self.split)
         self.features = self._features()
 
-    def read_columns(self) -> NodeColumns:
-        """Ids, labels and split of all good rows; ids are known to differ."""
+    def read(self, dtype: FloatName, scratch: Path) -> NodeColumns:
+        """All good rows, whose ids are known to differ; features go to the file `scratch` as they are read.
+
+        The table is read once: what is read twice may have changed in between.
+        """
         ids, labels = IdColumn(), self._label_column()
         kept: list[Array] = []
         roles: list[Array] = []
         places = _Places()
         names = [name for name in (self.names.id, self.label, self.split) if name]
-        if self.bad.skip and self.features is not None:
-            names += self.features.columns  # a node with a bad feature must go before nodes are counted
+        names += self.features.columns if self.features is not None else []
+        features = FeatureRows(self.features, dtype, scratch) if self.features is not None else None
         # A ragged row that is passed over would shift every later node against the rows of a .npy.
         ragged = None if isinstance(self.features, ArrayFeatures) else self.bad.ragged()
         total = self.table.count()
-        for batch in self.table.batches(_once(names), self.size, ragged, self._most_rows()):
-            at = places.add(batch)
-            rows = CheckedRows(batch, self.bad)
-            column = check_ids(rows, self.names.id)
-            found = labels.read(rows) if labels else None
-            role = split_roles(rows, self.split) if self.split else None
-            if self.bad.skip and self.features is not None:
-                rows.good &= self.features.read(batch, at, self.bad)[1]
-            good = pa.array(rows.good)
-            kept.append(rows.good)
-            ids.add(column.filter(good), typed=not is_csv(batch.file))
-            if labels and found is not None:
-                labels.add(found)
-            if role is not None:
-                roles.append(role)
-            self.progress(self._stage("nodes"), places.count, total, "nodes")
-        if places.count == 0:
-            raise GamlpError("no nodes: the table has no rows", file=self.table.place)
-        if isinstance(self.features, ArrayFeatures):
-            self.features.check_count(places.count)
-        all_kept = np.concatenate(kept)
-        values = self._drop_duplicates(ids.values(), all_kept, places)
-        if len(values) == 0:
-            raise GamlpError("no nodes: every row of the table is bad", file=self.table.place)
+        with closing(features) if features is not None else nullcontext():
+            for batch in self.table.batches(_once(names), self.size, ragged, self._most_rows()):
+                at = places.add(batch)
+                rows = CheckedRows(batch, self.bad)
+                column = check_ids(rows, self.names.id)
+                found = labels.read(rows) if labels else None
+                role = split_roles(rows, self.split) if self.split else None
+                if features is not None:
+                    features.read(batch, at, rows, self.bad)
+                good = pa.array(rows.good)
+                kept.append(rows.good)
+                ids.add(column.filter(good), typed=not is_csv(batch.file))
+                if labels and found is not None:
+                    labels.add(found)
+                if role is not None:
+                    roles.append(role)
+                self.progress(self._stage("nodes"), places.count, total, "nodes")
+            if places.count == 0:
+                raise GamlpError("no nodes: the table has no rows", file=self.table.place)
+            if isinstance(self.features, ArrayFeatures):
+                self.features.check_count(places.count)
+            all_kept = np.concatenate(kept)
+            read = all_kept.copy()  # rows that features were written of
+            values = self._drop_duplicates(ids.values(), all_kept, places)
+            if len(values) == 0:
+                raise GamlpError("no nodes: every row of the table is bad", file=self.table.place)
+            if features is not None:
+                features.finish(all_kept[read])
         keeps = None if all_kept.all() else all_kept
         role_of = np.concatenate(roles) if roles else None
         if role_of is not None and keeps is not None:
             role_of = role_of[keeps]
-        return NodeColumns(values, labels, role_of, keeps, places.count)
+        return NodeColumns(values, labels, role_of, keeps, features)
 
     def _label_column(self) -> LabelColumn | None:
         return LabelColumn(self.label, self.names.separator, self.names.unknown) if self.label else None
-
-    def write_features(self, nodes: NodeColumns, dtype: FloatName, reserve: Reserve) -> None:
-        """Stream features into the array that `reserve(width, dtype, columns)` gives."""
-        source = self.features
-        assert source is not None
-        again = BadRows("skip") if self.bad.skip else self.bad  # bad rows were counted by the first reading
-        names = source.columns or [self.names.id]
-        out: Array | None = None
-        at = done = 0
-        for batch in self.table.batches(names, self.size, self.bad.unheard(), self._most_rows()):
-            values, _ = source.read(batch, at, again)
-            if out is None:
-                out = reserve(source.width(), dtype, columns=source.schema())
-            good = np.ones(len(values), bool) if nodes.kept is None else nodes.kept[at : at + len(values)]
-            stored = store_as(values[good], dtype)
-            wrong = too_large(stored, dtype)
-            if wrong.any():
-                row, feature = (int(found[0]) for found in np.nonzero(wrong))
-                row = int(np.flatnonzero(good)[row])
-                file, number, column = source.place(batch, at, row, feature)
-                raise cannot_hold(values[row, feature], dtype, file=file, row=number, column=column)
-            out[done : done + len(stored)] = stored
-            done, at = done + len(stored), at + len(values)
-            self.progress(self._stage("features"), done, nodes.count, "nodes")
 
     def _features(self) -> FeatureSource | None:
         given = self.names.features
@@ -215,6 +191,46 @@ class NodesTable:
         self.bad.counts["duplicate id"] += int(again.sum())
         kept[table_rows[again]] = False
         return ids[~again] if isinstance(ids, np.ndarray) else ids.filter(pa.array(~again))
+
+
+class FeatureRows:
+    """Features of good rows on their way into a file."""
+
+    def __init__(self, source: FeatureSource, dtype: FloatName, path: Path) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.path = path
+        self._out: GrowingArray | None = None
+
+    @property
+    def rows(self) -> GrowingArray:
+        assert self._out is not None
+        return self._out
+
+    def read(self, batch: TableBatch, at: int, rows: CheckedRows, bad: BadRows) -> None:
+        """Append features of the good rows of a batch; a row with a bad one is no longer good."""
+        values, good = self.source.read(batch, at, bad)
+        rows.good &= good
+        if not rows.good.any():
+            return  # the length of lists may not be known yet
+        if self._out is None:
+            self._out = GrowingArray(self.path, self.source.width(), NUMPY_DTYPES[self.dtype])
+        stored = store_as(values[rows.good], self.dtype)
+        wrong = not_held(values[rows.good], stored, self.dtype)
+        if wrong.any():
+            row, feature = (int(found[0]) for found in np.nonzero(wrong))
+            row = int(np.flatnonzero(rows.good)[row])
+            file, number, column = self.source.place(batch, at, row, feature)
+            raise cannot_hold(values[row, feature], self.dtype, file=file, row=number, column=column)
+        self._out.append(stored)
+
+    def finish(self, kept: Array) -> None:
+        """Keep the rows that are marked, of those that were appended."""
+        self.rows.finish(kept)
+
+    def close(self) -> None:
+        if self._out is not None:
+            self._out.close()
 
 
 class _Places:
@@ -285,7 +301,6 @@ def write_nodes(
     node_type: str,
     nodes: NodesTable,
     found: NodeColumns,
-    dtype: FloatName,
     draw: RandomSplit,
     writer: GraphWriter,
     report: IngestReport,
@@ -311,9 +326,10 @@ def write_nodes(
         report.split = {role: int(np.count_nonzero(split.roles == ROLES.index(role))) for role in ROLES[1:]}
         report.empty_parts(draw.fractions)
     width = 0
-    if nodes.features is not None:
-        nodes.write_features(found, dtype, partial(writer.features, node_type=node_type))
-        width, report.dtype = nodes.features.width(), dtype
+    if found.features is not None:
+        source = found.features.source
+        writer.take_features(found.features.rows, found.features.dtype, node_type, source.schema())
+        width, report.dtype = source.width(), found.features.dtype
     report.columns += nodes.uses()
     if sentence := index_left_out(nodes.columns.index, nodes.table.place):
         report.warn(sentence)

@@ -50,6 +50,7 @@ class Table:
         self.place = place
         self.files = _files(place)
         self._schemas: dict[Path, pa.Schema] = {}
+        self._states = {file: FileState.of(file) for file in self.files}
 
     def schema(self, file: Path | None = None) -> pa.Schema:
         """Columns of a file (the first one); those of a CSV are strings."""
@@ -99,6 +100,26 @@ class Table:
                 for at in range(0, columns.num_rows, most_rows):
                     yield TableBatch(columns.slice(at, most_rows), file, start + at, passed)
                 start += columns.num_rows
+            self._states[file].check(file)
+
+
+@dataclass(frozen=True)
+class FileState:
+    """What changes when a file is written to or replaced."""
+
+    size: int
+    changed: int
+    number: int
+
+    @classmethod
+    def of(cls, file: Path) -> FileState:
+        found = file.stat()
+        return cls(found.st_size, found.st_mtime_ns, found.st_ino)
+
+    def check(self, file: Path) -> None:
+        """Refuse a file that is another one since."""
+        if not file.exists() or FileState.of(file) != self:
+            raise GamlpError("changed while it was read", file=file, hint="run it again when nobody writes to it")
 
 
 def is_csv(file: Path) -> bool:
@@ -181,9 +202,13 @@ def _parquet_batches(file: Path, names: list[str], size: int) -> Iterator[pa.Rec
         first = next(source.iter_batches(batch_size=_FEW, columns=names, use_threads=False), None)
         of_a_row = max(first.nbytes // first.num_rows if first is not None and first.num_rows else 0, 8 * len(names))
         rows = max(1, size // of_a_row)
+        read = 0
         for batch in source.iter_batches(batch_size=rows, columns=names, use_threads=False):
             batch.validate(full=True)  # text that is not UTF-8 would fail where nobody could tell its file
+            read += batch.num_rows
             yield batch
+        if read != source.metadata.num_rows:  # a damaged column may end early, or before it began
+            raise pa.ArrowInvalid(f"{read} rows of {source.metadata.num_rows} can be read")
 
 
 def _open_arrow(file: Path) -> Any:

@@ -16,10 +16,11 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io import Place, npy_buffer, npy_size, open_rows, put_rows
-from gamlp.kernel import NUMPY_DTYPES, HopTask, hop, scale
+from gamlp.kernel import NUMPY_DTYPES, HopTask, cut_rows, gather_rows, hop, scale
 from gamlp.propagation.blocks.layout import Needs
+from gamlp.propagation.checks import refuse_lost
 from gamlp.propagation.first_values import First
-from gamlp.propagation.local.hops import column_scales
+from gamlp.propagation.local.hops import column_scales, half_floors
 from gamlp.propagation.local.slabs import allocate
 from gamlp.propagation.operator import Factors, Operator, factors_of
 
@@ -30,8 +31,17 @@ Sources = Callable[[int], Place]  # the file of a block of the hop before
 class BlockHop:
     """dst[i] = step[rows[i]] · Σ_j w_ij · src[j] for `rows` of a block, in the ascending order of neighbours."""
 
-    def __init__(self, needs: Needs, index: int, rows: Array, step: Array, loops: bool, memory: int) -> None:
-        self.rows, self.step, self.loops, self.memory = rows, step, loops, memory
+    def __init__(
+        self,
+        needs: Needs,
+        index: int,
+        rows: Array,
+        step: Array,
+        loops: bool,
+        memory: int,
+        floors: Array | None = None,
+    ) -> None:
+        self.rows, self.step, self.loops, self.memory, self.floors = rows, step, loops, memory, floors
         self.bounds = needs.blocks.bounds
         self.offsets, self.weights = needs.blocks.shape_of(index)
         self.places = np.asarray(needs.read("places", index))
@@ -59,44 +69,55 @@ class BlockHop:
         held = dst.nbytes + self.places.nbytes + self.offsets.nbytes
         if held + len(self.needed) * width * item <= self.memory:
             return self._at_once(sources, dst, dtype)
-        return self._in_groups(sources, dst, dtype, self.memory - held - 4 * dst.size - 2 * self.places.nbytes)
+        return self._in_groups(sources, dst, dtype, self.memory - held - 4 * dst.size - 4 * self.places.nbytes)
 
     def _at_once(self, sources: Sources, dst: Array, dtype: str) -> tuple[int, int]:
         """All needed rows beside each other, as they are stored: one call of the kernel."""
         src = _room(len(self.needed), dst.shape[1], dtype)
         read = self._pull(0, len(self.bounds) - 1, sources, src, dtype, dtype)
-        factors = np.empty(self.own + len(self.step), np.float32)
-        factors[self.own :] = self.step
         rows = self.own + self.rows
         task = HopTask(
-            self.offsets, self.places, self.weights, factors, self.own, self.loops, src, dst, dtype, rows
+            self.offsets, self.places, self.weights, self._by_place(self.step), self.own, self.loops, src, dst, dtype,
+            rows, floors=None if self.floors is None else self._by_place(self.floors),
         )  # fmt: skip
         return hop(task, 0, len(self.rows)), read
 
+    def _by_place(self, values: Array) -> Array:
+        """Values of the block's own rows where these lie among the needed; others are not read."""
+        placed = np.empty(self.own + len(values), np.float32)
+        placed[self.own :] = values
+        return placed
+
     def _in_groups(self, sources: Sources, dst: Array, dtype: str, room: int) -> tuple[int, int]:
-        """Sums in float32 that go on from group to group, in the order of neighbours; then factors and storage."""
-        sums = np.zeros(dst.shape, np.float32)
+        """Sums in float32 that go on from group to group, in the order of neighbours; then factors and storage.
+
+        Rows are cut into the blocks that the kernel sums by themselves, so that these have the same ends in any groups.
+        """
+        own = (self.own + self.rows).astype(np.int32) if self.loops else None
+        offsets, places, weights = gather_rows(self.offsets, self.places, self.weights, self.rows, own)
+        pieces, cuts = cut_rows(offsets)
+        sums = np.zeros((len(cuts) - 1, dst.shape[1]), np.float32)
         read = 0
-        for first, last in self._groups(room // (4 * dst.shape[1])):
+        for first, last in self._groups((room - sums.nbytes) // (4 * dst.shape[1])):
             low, high = int(self.starts[first]), int(self.starts[last])
             if low == high:
                 continue
             src = np.empty((high - low, dst.shape[1]), np.float32)
             read += self._pull(first, last, sources, src, dtype, "float32")
-            inside = (self.places >= low) & (self.places < high)
-            offsets = np.concatenate([[0], np.cumsum(inside)])[self.offsets]
-            weights = None if self.weights is None else np.ascontiguousarray(self.weights[inside])
-            # The block's own rows lie in one group: a self-loop is added there, in its ascending place.
-            loops = self.loops and low <= self.own < high
-            start = self.own - low if loops else 0
+            inside = (places >= low) & (places < high)
+            some = None if weights is None else weights[inside]
+            ends = np.concatenate([[0], np.cumsum(inside)])[cuts]
             task = HopTask(
-                offsets, self.places[inside] - np.int32(low), weights, None, start, loops, src, sums,
-                rows=start + self.rows, accumulate=True,
+                ends, places[inside] - np.int32(low), some, None, 0, False, src, sums, accumulate=True
             )  # fmt: skip
-            hop(task, 0, len(self.rows))
+            hop(task, 0, len(sums))
             del src, task
-        factors = np.ascontiguousarray(self.step[self.rows])
-        return scale(sums, "float32", dst, dtype, row_factors=factors), read
+        if not np.array_equal(pieces, np.arange(len(self.rows) + 1)):  # a row is several pieces, or none
+            each, whole = np.arange(len(sums), dtype=np.int32), np.empty(dst.shape, np.float32)
+            hop(HopTask(pieces, each, None, None, 0, False, sums, whole), 0, len(whole))
+            sums = whole
+        floors = None if self.floors is None else self.floors[self.rows]
+        return scale(sums, "float32", dst, dtype, row_factors=self.step[self.rows], row_floors=floors), read
 
     def _groups(self, room: int) -> list[tuple[int, int]]:
         """Source blocks in runs of no more than `room` needed rows; a block alone is never split."""
@@ -153,6 +174,7 @@ def _copy(values: Array, rows: Array, into: Array, dtype: str, storage: str) -> 
 
 
 _STEP = 1 << 14  # rows that enter at a time
+TOP = ""  # beside names of columns: the largest factor that a row enters with
 
 
 @dataclass(frozen=True)
@@ -187,6 +209,7 @@ class BlockPass:
     folder: Place
     memory: int
     scales: dict[str, tuple[float, ...]] = field(default_factory=dict)  # float16: what columns leave with
+    top: float = 1.0  # float16, weighted: the largest factor that a row enters with
 
     @property
     def depth(self) -> int:
@@ -244,17 +267,19 @@ class BlockPass:
         return self._lacking([[file for file in files if file[0] not in states] for files in self.outputs(k)])
 
     def largest(self, index: int) -> dict[str, Any]:
-        """One task, for float16: the largest |Z^(0)| of every column in this block."""
+        """One task, for float16: the largest |Z^(0)| of every column in this block, and its largest factor."""
         begin, end = self.needs.blocks.bounds[index : index + 2]
-        weighted, found = self.needs.blocks.weighted, {}
+        weighted = self.needs.blocks.weighted
+        found: dict[str, Any] = {}
+        enter = self._factors(slice(begin, end)).enter
+        found[TOP] = float(enter.max(initial=0)) if weighted and enter is not None else 1.0
         for columns in self.columns:
             peak = np.zeros(columns.width, np.float32)
             for at in range(begin, end, _STEP):
                 rows = slice(at, min(at + _STEP, end))
                 values = columns.first.read(rows, slice(*columns.source))
-                enter = self._factors(rows).enter
                 if weighted and enter is not None:
-                    values = values * enter[:, None]
+                    values = values * enter[at - begin : rows.stop - begin, None]
                 np.maximum(peak, np.maximum(values.max(0), -values.min(0)), out=peak)
             found[columns.name] = [float(value) for value in peak]
         return found
@@ -272,15 +297,25 @@ class BlockPass:
                 values = columns.first.read(rows, slice(*columns.source))
                 up = None if (down := self.down(columns)) is None else 1.0 / down
                 place = into[:, columns.at : columns.at + columns.width]
-                lost += scale(values, "float32", place, self.dtype, row_factors=factors, column_factors=up)
+                lost += scale(
+                    values, "float32", place, self.dtype, row_factors=factors, column_factors=up,
+                    row_floors=self._row_floors(factors),
+                )  # fmt: skip
                 into[:, columns.at + columns.width : columns.at + columns.padded] = 0
-        _refuse_lost(lost, 0)
+        refuse_lost(lost, "first values", self.dtype)
         self.state(0, index).put(whole)
         return {"bytes": len(whole)}
 
     def down(self, columns: Columns) -> Array | None:
         """What a float16 state is multiplied with on its way out; None for other types."""
         return np.asarray(self.scales[columns.name], np.float32) if columns.name in self.scales else None
+
+    def column_floors(self, columns: Columns) -> Array | None:
+        """What stored values of float16 columns may be rounded to zero below; None: no value above can be."""
+        return None if (down := self.down(columns)) is None else half_floors(down, self.top)
+
+    def _row_floors(self, enter: Array | None) -> Array | None:
+        return None if self.dtype != "float16" or enter is None else half_floors(enter, self.top)
 
     def hop(self, k: int, index: int) -> dict[str, Any]:
         """One task: block `index` of hop k; one that is there already, by a task that died later, is left."""
@@ -292,10 +327,12 @@ class BlockPass:
             columns = self.with_hop(k)[0]
             rows = np.asarray(open_rows(only)[columns.kept[index] : columns.kept[index + 1]]) - begin
         whole, dst = npy_buffer((len(rows), self.width(k)), NUMPY_DTYPES[self.dtype])
-        of_block = slice(begin, end)
-        sums = BlockHop(self.needs, index, rows, self._factors(of_block).step, self.operator.loops, self.memory)
+        factors = self._factors(slice(begin, end))
+        sums = BlockHop(
+            self.needs, index, rows, factors.step, self.operator.loops, self.memory, self._row_floors(factors.enter)
+        )
         lost, read = sums.run(lambda block: self.state(k - 1, block), dst, self.dtype)
-        _refuse_lost(lost, k)
+        refuse_lost(lost, f"hop {k}", self.dtype)
         written = 0
         for columns in self.with_hop(k):
             if columns.rows is not None:
@@ -318,13 +355,6 @@ class BlockPass:
 
 def _parent(place: Place) -> Place:
     return Place(place.url.rsplit("/", 1)[0])
-
-
-def _refuse_lost(lost: int, k: int) -> None:
-    if lost:
-        raise GamlpError(
-            f"{lost} values at hop {k} are beyond what float16 holds", hint="use --dtype bfloat16 or float32"
-        )
 
 
 def scales_of(peaks: list[list[float]]) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from gamlp.graph import Graph, View, digest, union_by_tasks
 from gamlp.io import Place, Workers, put_rows, scratch_folder
 from gamlp.progress import Progress, overall
 from gamlp.propagation.blocks.first import Run, SharedFirstValues
-from gamlp.propagation.blocks.hop import BlockPass, Columns, scales_of
+from gamlp.propagation.blocks.hop import TOP, BlockPass, Columns, scales_of
 from gamlp.propagation.blocks.layout import Blocks, Needs, where_seen
 from gamlp.propagation.blocks.shards import ShardWriting, StoredColumns
 from gamlp.propagation.blocks.sizing import small_blocks_together
@@ -93,7 +93,7 @@ class ViewRun:
         if spec.dtype == "float16":
             peaks = self.tasks(moved.largest, range(len(self.blocks)), "largest values")
             scales = {each.name: scales_of([peak[each.name] for peak in peaks]) for each in columns}
-            moved = replace(moved, scales=scales)
+            moved = replace(moved, scales=scales, top=max(peak[TOP] for peak in peaks))
         done = _whole_hops(moved)
         for k in range(done + 1, moved.depth + 1):
             if k == 1:
@@ -181,17 +181,20 @@ class BlockRun:
     ) -> None:
         self.workers, self.plan, self.memory, self.writer = workers, plan, memory, writer
         self.graph, self.place = self._on_storage(graph)
+        self.all_views = views
         self.views = [work for work in views if not self._recorded(work.signals)]
         self.progress = self.given_progress = progress
         self.seen = [writer.place / PLAN, self.place / "graph.json"]
 
     def run(self) -> None:
-        if not self.views:
-            return
-        signals = [signal for work in self.views for signal in work.signals]
-        parts = max(work.blocks for work in self.views)
+        signals = [signal for work in self.all_views for signal in work.signals]
+        parts = max(work.blocks for work in self.all_views)
         first = SharedFirstValues(self.graph, self.plan, signals, self.writer.work)
         self.seen += first.places
+        first.find_statistics(self._tasks, parts)
+        self.writer.statistics |= first.statistics  # kept with the hops, for those of other graphs
+        if not self.views:
+            return
         unions = self._unions(parts)
         blocks = {name: Blocks.of(*union, self._wanted(name)) for name, union in unions.items()}
         folders = {name: self._folder(each) for name, each in blocks.items()}
@@ -200,7 +203,6 @@ class BlockRun:
                 (self.writer.work / name).remove()
         moved = sum(len(blocks[work.view.name]) * spec.depth for work in self.views for spec in work.passes)
         self.progress = overall(self.given_progress, moved, counted="blocks")
-        first.find_statistics(self._tasks, parts)
         for work in self.views:
             name = work.view.name
             tasks = partial(self._block_tasks, unions[name][0].relation.entries, len(blocks[name]))

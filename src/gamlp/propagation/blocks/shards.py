@@ -97,7 +97,7 @@ class ShardWriting:
         signal = Signal(self.name, "", {}, self.hops, self.width, self.operator, self.dtype, None, ())
         piece = Piece(signal, part, *columns.source, columns.at)
         slabs = {k: _slab(moved, columns, k) for k in range(1, self.hops + 1)}
-        return ShardSource(piece, slabs, moved.down(columns))
+        return ShardSource(piece, slabs, moved.down(columns), moved.column_floors(columns))
 
 
 def _slab(moved: BlockPass, columns: Columns, k: int) -> _StoredSlab:

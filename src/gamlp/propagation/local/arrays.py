@@ -10,6 +10,7 @@ from gamlp.graph import Graph
 from gamlp.io import parallel_map, usable_cores
 from gamlp.kernel import scale
 from gamlp.progress import silent
+from gamlp.propagation.checks import refuse_lost
 from gamlp.propagation.local.hops import PassRun
 from gamlp.propagation.local.slabs import Resident, allocate
 from gamlp.propagation.operator import factors
@@ -38,35 +39,43 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
         run = PassRun(graph.relation, count, diagonal, spec, Path(nowhere), threads, silent, "", keep_all=False)
         slabs = run.run() if plan.hops else {}
     down = run.half_factors(piece)
-    hops = [_first(signal, count, threads)]
+    floors = run.column_floors(piece)
+    hops = [_first(signal, count, threads, floors)]
     for k in range(1, plan.hops + 1):
         slab = slabs[piece.name, k]
         assert isinstance(slab, Resident)
         values = slab.values[:, : signal.width]
 
-        def leave(begin: int, values: Array = values) -> None:
+        def leave(begin: int, values: Array = values) -> int:
             part = slice(begin, begin + _STEP)
             factor = None if diagonal.leave is None else diagonal.leave[part]
-            scale(values[part], plan.dtype, values[part], plan.dtype, row_factors=factor, column_factors=down)
+            return scale(
+                values[part],
+                plan.dtype,
+                values[part],
+                plan.dtype,
+                row_factors=factor,
+                column_factors=down,
+                column_floors=floors,
+            )
 
         if diagonal.leave is not None or down is not None:
-            for _ in parallel_map(threads, leave, range(0, count, _STEP)):
-                pass
+            lost = sum(parallel_map(threads, leave, range(0, count, _STEP)))
+            refuse_lost(lost, f"features at hop {k}", plan.dtype)
         hops.append(values)
     return hops
 
 
-def _first(signal: Signal, count: int, threads: int) -> Array:
+def _first(signal: Signal, count: int, threads: int, floors: Array | None) -> Array:
     """X^(0) in the storage type."""
     read = signal.parts[0].first.read
     if signal.dtype == "float32":
         return read(slice(None), slice(None))
     first = allocate(count, signal.width, signal.dtype)
 
-    def fill(begin: int) -> None:
+    def fill(begin: int) -> int:
         part = slice(begin, begin + _STEP)
-        scale(read(part, slice(None)), "float32", first[part], signal.dtype)
+        return scale(read(part, slice(None)), "float32", first[part], signal.dtype, column_floors=floors)
 
-    for _ in parallel_map(threads, fill, range(0, count, _STEP)):
-        pass
+    refuse_lost(sum(parallel_map(threads, fill, range(0, count, _STEP))), "features at hop 0", signal.dtype)
     return first

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.errors import GamlpError
 from gamlp.graph import Relation, digest
 from gamlp.io import even_ranges, parallel_map
 from gamlp.kernel import HopTask, hop, scale
 from gamlp.progress import Progress
-from gamlp.propagation.checks import check_neighbours
+from gamlp.propagation.checks import check_neighbours, refuse_lost
 from gamlp.propagation.local.slabs import OnDisk, Resident, Slab, allocate, spill
 from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
 
 CHECKPOINT_SECONDS = 60.0
 _HALF_TOP = 2.0**12  # float16 state: each column's largest first value is brought just below this
+_HALF_ZERO = 2.0**-25  # and below: zero in float16
 
 
 @dataclass
@@ -74,7 +74,7 @@ class PassRun:
     def _enter(self, state: Array) -> None:
         """Z^(0) = enter ∘ X^(0), straight into the storage type."""
         step = max(1, (4 << 20) // (4 * self.spec.width))
-        up = {piece.name: self._up(piece) for piece in self.spec.pieces}
+        up, floors = {piece.name: self._up(piece) for piece in self.spec.pieces}, self._row_floors()
 
         def fill(begin: int) -> int:
             rows = slice(begin, min(begin + step, self.count))
@@ -84,11 +84,18 @@ class PassRun:
                 values = piece.part.first.read(rows, slice(piece.first, piece.last))
                 into = state[rows, piece.at : piece.at + piece.width]
                 lost += scale(
-                    values, "float32", into, self.spec.dtype, row_factors=enter, column_factors=up[piece.name]
+                    values,
+                    "float32",
+                    into,
+                    self.spec.dtype,
+                    row_factors=enter,
+                    column_factors=up[piece.name],
+                    row_floors=None if floors is None else floors[rows],
                 )
             return lost
 
-        self._refuse_lost(sum(parallel_map(self.threads, fill, range(0, self.count, step))), 0)
+        lost = sum(parallel_map(self.threads, fill, range(0, self.count, step)))
+        refuse_lost(lost, self._state(0), self.spec.dtype)
 
     def _hop(
         self, k: int, src: Array, dst: Array
@@ -125,7 +132,7 @@ class PassRun:
         return slabs, files
 
     def _sum_rows(self, k: int, src: Array, dst: Array, rows: Array | None) -> None:
-        done = 0
+        done, floors = 0, self._row_floors()
         for block in self.relation.blocks:
             # Whole arrays, not subclasses of a map: the kernel takes plain memory.
             offsets, neighbours = np.asarray(block.offsets), np.asarray(block.neighbours)
@@ -148,6 +155,7 @@ class PassRun:
                 target,
                 self.spec.dtype,
                 inside,
+                floors=floors,
             )
 
             def work(limits: tuple[int, int], task: HopTask = task) -> tuple[int, int]:
@@ -159,7 +167,7 @@ class PassRun:
                 return lost, int(task.offsets[limits[1]] - task.offsets[limits[0]])
 
             for lost, entries in parallel_map(self.threads, work, ranges):
-                self._refuse_lost(lost, k)
+                refuse_lost(lost, self._state(k), self.spec.dtype)
                 done += entries
                 self._tell(k, done)
         self._checked = True
@@ -221,6 +229,23 @@ class PassRun:
             self._half_factors[piece.name] = self._column_scales(piece)
         return self._half_factors[piece.name]
 
+    def column_floors(self, piece: Piece) -> Array | None:
+        """What stored values of a float16 column may be rounded to zero below; None: no value above can be."""
+        down = self.half_factors(piece)
+        return None if down is None else half_floors(down, self._top())
+
+    def _row_floors(self) -> Array | None:
+        """The same of the rows of a float16 state."""
+        enter = self.factors.enter
+        return None if self.spec.dtype != "float16" or enter is None else half_floors(enter, self._top())
+
+    def _top(self) -> float:
+        enter = self.factors.enter
+        return float(enter.max(initial=0)) if self.relation.weighted and enter is not None else 1.0
+
+    def _state(self, k: int) -> str:
+        return " and ".join(dict.fromkeys(piece.signal.name for piece in self.spec.with_hop(k))) + f" at hop {k}"
+
     def _column_scales(self, piece: Piece) -> Array:
         step = max(1, (4 << 20) // (4 * piece.width))
 
@@ -236,13 +261,6 @@ class PassRun:
             np.maximum(peak, found, out=peak)
         return column_scales(peak)
 
-    def _refuse_lost(self, lost: int, k: int) -> None:
-        if lost:
-            raise GamlpError(
-                f"{lost} values at hop {k} are beyond what float16 holds",
-                hint="use --dtype bfloat16 or float32",
-            )
-
     def _on_disk(self, piece: Piece, k: int) -> OnDisk:
         return OnDisk(self.work / f"{piece.name}-hop{k}.slab", piece.padded, self.spec.dtype)
 
@@ -255,6 +273,17 @@ def column_scales(peak: Array) -> Array:
     """float16: the power of two that brings a column's largest value near 2^12 when the column is divided by it."""
     exponent = np.where(peak > 0, np.ceil(np.log2(np.where(peak > 0, peak, 1.0) / _HALF_TOP)), 0.0)
     return np.asarray(np.exp2(np.clip(exponent, -100, 100)), np.float32)
+
+
+def half_floors(sizes: Array, top: float) -> Array | None:
+    """float16: the floors of rows or columns below which a value may become zero; None: no value above them does.
+
+    What is below float16's own rounding (2^-11) of the largest first value of its column is no loss. Columns leave with
+    2^-12 to 2^-11 of that value, so `column_scales` are their floors; the state's columns begin at 2^11 to 2^12, so the
+    factors that rows enter with are theirs. Scales of a weighted graph are those of Z: X is 1 / `top` of it or more.
+    """
+    floors = np.asarray(sizes / np.float32(top or 1.0), np.float32)
+    return floors if float(floors.min(initial=1.0)) < _HALF_ZERO else None
 
 
 def _neighbours_of(task: HopTask, begin: int, end: int) -> Array:

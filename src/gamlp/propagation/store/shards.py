@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.errors import GamlpError
 from gamlp.io import DirectWriter, Place, npy_header, parallel_map
 from gamlp.kernel import NUMPY_DTYPES, scale
+from gamlp.propagation.checks import refuse_lost
 from gamlp.propagation.local.slabs import Reader, Slab
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.signals import Signal
@@ -24,11 +24,12 @@ _PIECE_BYTES = 2 << 20  # interleaved, checksummed and written while it is in th
 
 @dataclass(frozen=True)
 class ShardSource:
-    """A piece with its slabs for hops 1.. and the column factors that its state leaves with."""
+    """A piece with its slabs for hops 1.., the column factors that its state leaves with, and its columns' floors."""
 
     piece: Piece
     slabs: Mapping[int, Slab]
     column_factors: Array | None
+    floors: Array | None
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ class Assembly:
     ) -> None:
         piece, dtype = source.piece, self.signal.dtype
         values = piece.part.first.read(nodes, slice(piece.first, piece.last))
-        self._refuse_lost(scale(values, "float32", out[:, 0], dtype), 0)
+        lost = scale(values, "float32", out[:, 0], dtype, column_floors=source.floors)
+        refuse_lost(lost, f"{self.signal.name} at hop 0", dtype)
         leave = None if self.leave is None else np.ascontiguousarray(self.leave[nodes])
         numbers = None if isinstance(nodes, slice) else nodes
         for k in range(1, self.signal.hops + 1):
@@ -127,12 +129,6 @@ class Assembly:
                 rows=rows,
                 row_factors=leave,
                 column_factors=source.column_factors,
+                column_floors=source.floors,
             )
-            self._refuse_lost(lost, k)
-
-    def _refuse_lost(self, lost: int, k: int) -> None:
-        if lost:
-            raise GamlpError(
-                f"{lost} values of {self.signal.name} at hop {k} are beyond what float16 holds",
-                hint="use --dtype bfloat16 or float32",
-            )
+            refuse_lost(lost, f"{self.signal.name} at hop {k}", dtype)

@@ -28,7 +28,7 @@ from gamlp.graph.ingest import (
     shown,
     split_roles,
 )
-from gamlp.kernel import FloatName, cannot_hold, store_as, too_large
+from gamlp.kernel import FloatName, cannot_hold, not_held, store_as
 from gamlp.spark.ingest.notes import NotedRows, Notes, id_key, note_batch, without_ragged
 
 _MOST_BYTES = 1 << 30  # of features in a batch: Arrow counts the bytes of a column by 32 bits
@@ -147,7 +147,7 @@ def _stored(
 ) -> Array:
     assert features is not None
     stored = np.ascontiguousarray(store_as(values[good], checks.dtype))
-    wrong = too_large(stored, checks.dtype)
+    wrong = not_held(values[good], stored, checks.dtype)
     if wrong.any():
         at, feature = (int(found[0]) for found in np.nonzero(wrong))
         row = int(np.flatnonzero(good)[at])

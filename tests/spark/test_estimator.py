@@ -309,6 +309,6 @@ def test_what_a_saved_folder_names_is_used_only_where_it_is_trusted(tmp_path: Pa
         GAMLPClassifier.load(tmp_path / "saved")
     loaded = GAMLPClassifier.load(tmp_path / "saved", trust=url)
     assert loaded.getWorkDir() == url and loaded.getTrust() == url
-    with pytest.raises(GamlpError, match="'model.name' is code, 'pydoc:pipepager', and runs only when you name it"):
+    with pytest.raises(GamlpError, match=r"'model\.name' is code, 'pydoc:pipepager', and runs only when you name it"):
         recipe_of(loaded)
     assert recipe_of(loaded.setTrust(own)).model.name == own

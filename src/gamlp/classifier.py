@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -31,6 +32,7 @@ from gamlp.training import (
     check_trainable,
     check_width,
     choose_device,
+    matched,
     rows_of,
     score_of,
     train_seeds,
@@ -202,7 +204,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise GamlpError("a loaded classifier has no graph of its own", hint="give one, as in predict(graph)")
             yield self._own
             return
-        graph = as_graph(source)
+        graph, notes = matched(as_graph(source), self.bundle_, say_unnamed=False)
+        for note in notes:
+            warnings.warn(note, UserWarning, stacklevel=4)
         check_width(graph, self.bundle_.shape.features)
         graph = self._with_known_split(with_classes(graph, self.bundle_.classes), train)
         labels, split = graph.nodes.labels, graph.nodes.split

@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def test_all_of_a_bundle_comes_back(bundle: Bundle, saved: Path) -> None:
         False,
     )
     assert again.report == json.loads(json.dumps(bundle.report)) and again.made_with == bundle.made_with
-    assert same_weights(again.weights, bundle.weights) and same_weights(again.statistics or {}, bundle.statistics or {})
+    assert same_weights(again.weights, bundle.weights)
+    assert again.statistics == bundle.statistics and list(again.statistics or {}) == ["node"]
     assert again.recipe.explicit() == bundle.recipe.explicit()
 
 
@@ -154,6 +156,9 @@ def test_files_of_another_kind_are_refused_and_never_run(bundle: Bundle, tmp_pat
         {"shape": {"features": -1}},
         {"extra": 1},
         {"many": "perhaps"},
+        {"columns": {"node": [{"name": "age"}]}},
+        {"columns": {"node": [{"name": "age", "type": "date", "width": 6}]}},
+        {"columns": ["age"]},
     ],
     ids=str,
 )
@@ -168,6 +173,64 @@ def test_content_that_does_not_hold_together_is_refused_though_its_digest_is_rig
     text = json.dumps({**content, **change})
     save_tensors(tmp_path / "crafted", tensors, with_digest(text, tensors))
     refused(tmp_path / "crafted", "no bundle that this gamlp can read")
+
+
+def rewritten(saved: Path, place: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> Path:
+    """The same file with other tensors, and the digest that goes with them."""
+    from safetensors import safe_open
+
+    with safe_open(saved, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        text = without_digest(file.metadata(), tensors)[0]
+    change(tensors)
+    save_tensors(place, tensors, with_digest(text, tensors))
+    return place
+
+
+MEAN = "statistics.node.mean"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"statistics.node.median": torch.zeros(WIDTH)}, "'statistics.node.median' is nothing that a bundle"),
+        ({"statistics.": torch.zeros(1)}, "'statistics.' is nothing that a bundle"),
+        ({"other.node": torch.zeros(1)}, "'other.node' is nothing that a bundle"),
+        ({"loose": torch.zeros(1)}, "'loose' is nothing that a bundle"),
+        ({MEAN: torch.zeros(WIDTH)}, "'statistics.node.mean' is nothing that a bundle"),  # float32
+        ({MEAN: torch.zeros(WIDTH, 1, dtype=torch.float64)}, "'statistics.node.mean' is nothing that a bundle"),
+        ({MEAN: torch.zeros(2, dtype=torch.float64)}, "no means and deviations"),
+        ({MEAN: torch.full((WIDTH,), torch.nan, dtype=torch.float64)}, "no means and deviations"),
+        ({"statistics.node.deviation": torch.zeros(WIDTH, dtype=torch.float64)}, "no means and deviations"),
+        ({MEAN: None}, "no means and deviations"),
+        (
+            {
+                MEAN: torch.zeros(2, dtype=torch.float64),
+                "statistics.node.deviation": torch.ones(2, dtype=torch.float64),
+            },
+            "are of 2 features, not of 6",
+        ),
+    ],
+)
+def test_tensors_that_no_bundle_has_are_told(
+    saved: Path, tmp_path: Path, changes: dict[str, torch.Tensor | None], told: str
+) -> None:
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        for name, value in changes.items():
+            if value is None:
+                del tensors[name]
+            else:
+                tensors[name] = value
+
+    refused(rewritten(saved, tmp_path / "crafted", change), told)
+
+
+def test_a_bundle_of_before_statistics_had_a_type_is_read(bundle: Bundle, saved: Path, tmp_path: Path) -> None:
+    def rename(tensors: dict[str, torch.Tensor]) -> None:
+        for name in ("mean", "deviation"):
+            tensors[f"statistics.{name}"] = tensors.pop(f"statistics.node.{name}")
+
+    assert Bundle.load(rewritten(saved, tmp_path / "older", rename)).statistics == bundle.statistics
 
 
 def test_weights_that_do_not_fit_the_recipe_are_told(bundle: Bundle, tmp_path: Path) -> None:

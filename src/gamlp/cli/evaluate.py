@@ -67,6 +67,8 @@ def _evaluate(
     if as_json:
         display.print_json({"run": str(run), **report})
         return
+    for note in report.get("notes", []):
+        display.say(f"note: {note}.")
     part = report.get("part", "test")
     parts = {"validation": report["valid"]} if report.get("valid") else {}
     show_scores(parts | {part: report}, report["many"], len(report["seeds"]))

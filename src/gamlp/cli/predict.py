@@ -94,6 +94,9 @@ def _predict(
         )  # fmt: skip
         assert written is not None
     if as_json:
-        display.print_json({"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3)})
+        about = {"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3)}
+        display.print_json(about | ({"notes": list(written.notes)} if written.notes else {}))
         return
+    for note in written.notes:
+        display.say(f"note: {note}.")
     display.say(f"{out}: {written.rows:,} rows, {written.rows / max(written.seconds, 1e-9):,.0f} rows/s")

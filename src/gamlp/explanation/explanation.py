@@ -38,11 +38,12 @@ class Explanation:
     true: WeightsByClass | None
     nodes: tuple[NodeExplanation, ...]
     subsets: SubsetShares | None = None  # of a graph of several relations
+    known_before: tuple[str, ...] = ()  # what was to be said of the graph when it was opened
 
     @property
     def notes(self) -> list[str]:
-        """What the model cannot tell."""
-        sentences = []
+        """What a person should know of the graph, and what the model cannot tell."""
+        sentences = list(self.known_before)
         if self.degree is None:
             sentences.append(f"model '{self.model}' weighs no hops: it mixes them by matrices of its own")
         if any(part.alone is None for node in self.nodes for part in node.hops):

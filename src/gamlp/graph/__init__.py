@@ -44,7 +44,7 @@ from gamlp.graph.pyg import as_graph
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 
 # Names and types of feature columns, and how those of another table are matched
-from gamlp.graph.schema import Columns, FeatureColumn, PickedColumns, match_columns, name_some, total_width
+from gamlp.graph.schema import FeatureColumn, FeatureSchema, PickedColumns, match_columns, name_some, total_width
 
 # A folder that several tasks write
 from gamlp.graph.shared_folder import Building, building
@@ -71,9 +71,9 @@ __all__ = [
     "Block",
     "BlockEntry",
     "Building",
-    "Columns",
     "DeclaredRelation",
     "FeatureColumn",
+    "FeatureSchema",
     "Features",
     "FeaturesEntry",
     "FileEntry",

@@ -27,7 +27,7 @@ from gamlp.graph.manifest import (
     nodes_folder,
 )
 from gamlp.graph.opening import open_graph
-from gamlp.graph.schema import Columns
+from gamlp.graph.schema import FeatureSchema
 from gamlp.io import GrowingArray, atomic_folder, checksum, create_array, save_array, write_text
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 
@@ -49,7 +49,7 @@ class GraphWriter:
         self._nodes[node_type] = NodesEntry(count=count)
 
     def features(
-        self, width: int, dtype: FloatName = "float32", node_type: str = "node", columns: Columns | None = None
+        self, width: int, dtype: FloatName = "float32", node_type: str = "node", columns: FeatureSchema | None = None
     ) -> Array:
         """Reserve `[count, width]` and return it mapped for writing (bfloat16 as uint16 bits)."""
         entry = self._nodes[node_type]
@@ -57,7 +57,7 @@ class GraphWriter:
         return create_array(self._nodes_file(node_type, "features"), (entry.count, width), NUMPY_DTYPES[dtype])
 
     def take_features(
-        self, rows: GrowingArray, dtype: FloatName, node_type: str = "node", columns: Columns | None = None
+        self, rows: GrowingArray, dtype: FloatName, node_type: str = "node", columns: FeatureSchema | None = None
     ) -> None:
         """Features that were written before their number was known; the file is moved here."""
         entry = self._nodes[node_type]

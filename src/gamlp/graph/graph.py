@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.schema import Columns, PickedColumns
+from gamlp.graph.schema import FeatureSchema, PickedColumns
 from gamlp.graph.unread import reads_when_asked, shape_of
 from gamlp.io import Place
 from gamlp.kernel import FloatName, build_csr
@@ -91,7 +91,7 @@ class Features:
 
     values: Array
     dtype: FloatName = "float32"
-    columns: Columns | None = None
+    columns: FeatureSchema | None = None
 
     @property
     def width(self) -> int:
@@ -109,7 +109,7 @@ class Features:
             return (values.astype(np.uint32) << 16).view(np.float32)
         return np.asarray(values, np.float32)
 
-    def arranged(self, order: Array, columns: Columns) -> Features:
+    def arranged(self, order: Array, columns: FeatureSchema) -> Features:
         """The features at these places, in this order; they are picked when rows are read."""
         values: Any = PickedColumns(self.values, order)
         return Features(values, self.dtype, columns)
@@ -292,6 +292,19 @@ class Graph:
         gone = tuple(f"nodes/{node_type}/features" for node_type in features)
         checksums = {name: value for name, value in self.checksums.items() if not name.startswith(gone)}
         return replace(self, node_types={**self.node_types, **types}, checksums=checksums)
+
+    @property
+    def columns(self) -> dict[str, FeatureSchema]:
+        """Names and types of feature columns, of node types that have names."""
+        found = ((name, nodes.features) for name, nodes in self.node_types.items())
+        return {name: one.columns for name, one in found if one is not None and one.columns is not None}
+
+    def with_arranged(self, node_type: str, order: Array, columns: FeatureSchema) -> Graph:
+        """With some features of a type, in this order: they are picked from the same files."""
+        nodes = self.node_types[node_type]
+        assert nodes.features is not None
+        arranged = replace(nodes, features=nodes.features.arranged(order, columns))
+        return replace(self, node_types={**self.node_types, node_type: arranged})
 
     @classmethod
     def from_arrays(

@@ -27,7 +27,7 @@ class FeatureColumn(BaseModel):
         return "a number" if self.type == "number" else f"a list of {self.width} numbers"
 
 
-Columns = tuple[FeatureColumn, ...]  # side by side, in the order of the features
+FeatureSchema = tuple[FeatureColumn, ...]  # side by side, in the order of the features
 
 
 def total_width(columns: Iterable[FeatureColumn]) -> int:
@@ -60,7 +60,7 @@ class MatchedColumns:
     changed: tuple[tuple[FeatureColumn, FeatureColumn], ...]
 
 
-def match_columns(found: Columns, wanted: Columns) -> MatchedColumns:
+def match_columns(found: FeatureSchema, wanted: FeatureSchema) -> MatchedColumns:
     """By name, whatever their order.
 
     >>> age, income = FeatureColumn(name="age"), FeatureColumn(name="income")
@@ -120,4 +120,5 @@ class PickedColumns:
 
     def __getitem__(self, key: Any) -> Array:
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
-        return np.asarray(self.values[rows])[..., self.order[columns]]
+        # `take` lays columns side by side, as kernels read them; an index would not.
+        return np.take(np.asarray(self.values[rows]), self.order[columns], axis=-1)

@@ -146,6 +146,7 @@ class FirstValues:
     ) -> None:
         self._graph, self._plan = graph, plan
         self._statistics = statistics or self._own_statistics
+        self.used: dict[str, Statistics] = {}  # of `standard` scaling, by node type
         self._found: dict[str, Statistics] = {}
 
     def of_features(self, view: View, node_types: tuple[str, ...]) -> First:
@@ -155,7 +156,8 @@ class FirstValues:
         for node_type in node_types:
             features, statistics = features_of(self._graph, node_type), None
             if self._plan.scaling == "standard":
-                statistics = given_statistics(self._graph, self._plan, features) or self._statistics(node_type)
+                statistics = given_statistics(self._graph, self._plan, node_type) or self._statistics(node_type)
+                self.used |= {} if statistics is None else {node_type: statistics}
             firsts[node_type] = FirstFeatures(features, self._plan.scaling, statistics)
         return self._in_view(view, firsts, features_of(self._graph, node_types[0]).width)
 
@@ -187,9 +189,18 @@ def scaled_features(features: Features, scaling: str, statistics: Statistics | N
     return FirstFeatures(features, scaling, _statistics(features) if own else statistics)
 
 
-def given_statistics(graph: Graph, plan: FeatureSignal, features: Features) -> Statistics | None:
+def given_statistics(graph: Graph, plan: FeatureSignal, node_type: str) -> Statistics | None:
     """Of `standard` scaling by another graph's mean and deviation; None: by these features' own."""
-    statistics = plan.statistics if plan.scaling == "standard" else None
+    statistics, features = plan.statistics if plan.scaling == "standard" else None, features_of(graph, node_type)
+    if isinstance(statistics, dict):
+        if len(statistics) == 1 and not graph.heterogeneous:  # where there is one type, its name does not matter
+            statistics = {node_type: next(iter(statistics.values()))}
+        if node_type not in statistics:
+            raise GamlpError(
+                f"there are no statistics to scale features of {node_type} by, which graph '{graph.name}' has",
+                hint="give a graph whose types have features as in training",
+            )
+        statistics = statistics[node_type]
     if statistics is not None and len(statistics.mean) != features.width:
         raise GamlpError(
             f"statistics of {len(statistics.mean)} columns for {features.width} features of graph '{graph.name}'",

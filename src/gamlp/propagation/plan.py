@@ -49,15 +49,15 @@ class FeatureSignal(_Frozen):
     """X^(k) = Â X^(k-1), k = 0..hops, from features scaled before propagation.
 
     `row`: rows whose absolute values sum to one; `l2`: rows of unit length; `standard`: columns of mean 0 and
-    deviation 1 over all rows, or by the `statistics` given, which the other scalings leave aside. `also` are further
-    operators, each of whose hops are a signal of its own, as deep.
+    deviation 1 over all rows, or by the `statistics` given, by node type where there are several; the other scalings
+    leave them aside. `also` are further operators, each of whose hops are a signal of its own, as deep.
     """
 
     hops: int = Field(default=5, ge=0, le=1000)
     operator: Operator = Operator()
     scaling: Scaling = "none"
     dtype: FloatName = "float32"
-    statistics: Statistics | None = None
+    statistics: Statistics | dict[str, Statistics] | None = None
     also: tuple[Operator, ...] = ()
 
     @property
@@ -96,7 +96,9 @@ class Plan(_Frozen):
     separate_types: bool = False
 
     @classmethod
-    def of(cls, recipe: Recipe, statistics: Statistics | None = None, *, labels: bool = True) -> Plan:
+    def of(
+        cls, recipe: Recipe, statistics: Statistics | dict[str, Statistics] | None = None, *, labels: bool = True
+    ) -> Plan:
         """What a recipe asks to be propagated."""
         wanted = recipe.propagation
         features = FeatureSignal(

@@ -50,9 +50,9 @@ class Signal:
         return self.view.count
 
 
-def resolve(graph: Graph, plan: Plan) -> list[Signal]:
+def resolve(graph: Graph, plan: Plan, first: FirstValues | None = None) -> list[Signal]:
     """The plan's signals; a graph that lacks what the plan asks for is told."""
-    return outline(graph, plan, plan.kept_rows(graph))
+    return outline(graph, plan, plan.kept_rows(graph), first)
 
 
 def outline(graph: Graph, plan: Plan, rows: Array | None, first: FirstValues | None = None) -> list[Signal]:
@@ -129,9 +129,10 @@ def feature_signal(
     features = features_of(graph, node_types[0])
     operator = plan.names[name]
     settings = {"operator": operator.model_dump(), **plan.model_dump(include={"scaling", "dtype"})}
-    statistics = given_statistics(graph, plan, features)
-    if statistics is not None:
-        settings["statistics"] = digest([statistics.mean, statistics.deviation])  # not thousands of numbers
+    given = [given_statistics(graph, plan, node_type) for node_type in node_types]
+    known = [[statistics.mean, statistics.deviation] for statistics in given if statistics is not None]
+    if known:
+        settings["statistics"] = digest(known if view.name else known[0])  # not thousands of numbers
     made = [fingerprint.features(graph, node_type) for node_type in node_types] if structure is not None else []
     contents: Any = made[0] if made and not view.name else [[*node_types], made]
     key = "" if structure is None else digest([structure, contents, settings])

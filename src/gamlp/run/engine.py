@@ -24,11 +24,12 @@ if TYPE_CHECKING:  # torch is imported by the steps that need it
 
 @dataclass(frozen=True)
 class Opened:
-    """A trained model with the nodes it is asked about."""
+    """A trained model with the nodes it is asked about. `notes` are sentences a person should read."""
 
     bundle: Bundle
     store: HopStore
     graph: Graph
+    notes: tuple[str, ...] = ()
 
 
 # Opens a trained model; hops that must be made for it are made in a folder, or where they usually are.

@@ -25,11 +25,13 @@ from gamlp.training import (
     check_store,
     choose_device,
     full_report,
+    matched,
     plan_of,
     rows_of,
     summary,
     with_classes,
     without_folds,
+    writing_run,
 )
 
 Watching = Callable[[dict[int, Bundle], HopStore, Array], dict[int, Watch]]  # who looks on, seed by seed
@@ -48,6 +50,18 @@ def evaluate(
 
     Writes the report. `own` is the run's graph and `weights` are its weights over hops, where they are known already.
     """
+    with writing_run(run.path):
+        return _evaluate(run, graph, own, weights, resources, progress)
+
+
+def _evaluate(
+    run: RunFolder,
+    graph: Graph | None,
+    own: Graph | None,
+    weights: WeightsByDegree | None,
+    resources: Resources,
+    progress: Progress,
+) -> dict[str, Any]:
     bundles, device = run.bundles(), choose_device(resources.device)
     if graph is None:
         store, begun = HopStore.open(run.store_path()), time.monotonic()
@@ -57,7 +71,7 @@ def evaluate(
         page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
         return {**report, "many": next(iter(bundles.values())).multi_label, "report": str(page)}
     bundle = next(iter(bundles.values()))
-    graph = with_classes(graph, bundle.classes)
+    graph, notes = matched(with_classes(graph, bundle.classes), bundle)
     labels, split = graph.nodes.labels, graph.nodes.split
     known = np.zeros(0, bool) if labels is None else labels.known()
     if not known.any():
@@ -68,7 +82,8 @@ def evaluate(
         observed, part = Observed(graph), "test" if test else "labelled"
         report = evaluate_rows(bundles, store, rows, resources, observed.watch)
         page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device)
-    return {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
+    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
+    return about | ({"notes": notes} if notes else {})
 
 
 def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> Graph | None:

@@ -29,11 +29,12 @@ _GROUP_CELLS = 4 << 20  # of a Parquet row group: many small ones would make the
 
 @dataclass(frozen=True)
 class Written:
-    """A finished file of predictions."""
+    """A finished file of predictions. `notes` are sentences a person should read."""
 
     path: Path
     rows: int
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 class LabelSpace(Protocol):
@@ -220,7 +221,7 @@ def _joined(lists: pa.Array) -> pa.Array:
 @contextmanager
 def _new_table(out: Path, schema: pa.Schema) -> Iterator[Any]:
     """A function that appends a table; the file gets its name when all is written, and vanishes when it is not."""
-    with atomic_file(out) as new, ExitStack() as stack:
+    with atomic_file(out, sole=True) as new, ExitStack() as stack:
         yield _parquet(stack, new, schema) if out.suffix == ".parquet" else _csv(stack, new, schema)
 
 

@@ -24,6 +24,9 @@ from gamlp.training import (
     check_trainable,
     check_width,
     from_store,
+    kept_columns,
+    kept_statistics,
+    matched,
     plan_of,
     prepare_graph,
     reduced_from,
@@ -34,6 +37,7 @@ from gamlp.training import (
     valid_rows,
     width_of,
     with_classes,
+    with_columns,
     with_features,
     without_crossfit,
     without_folds,
@@ -51,27 +55,36 @@ def prepare(
 ) -> Prepared:
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph)
-    reduced = reduced_from(graph, recipe)
+    reduced, columns = reduced_from(graph, recipe), graph.columns  # before features are made or reduced
     graph, recipe = prepare_graph(graph, recipe, folder, progress)
     with closing(resources.open_engine()) as engine:
         if valid_graph is not None:
-            return _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
-        if recipe.training.setting == "inductive":
-            return _prepare_inductive(graph, recipe, folder, engine, progress)
-        store = engine.propagate(graph, plan_of(recipe), folder / "hops", progress)
-    return replace(from_store(store, recipe), reduced_from=reduced)
+            prepared = _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
+        elif recipe.training.setting == "inductive":
+            prepared = _prepare_inductive(graph, recipe, folder, engine, progress)
+        else:
+            prepared = from_store(engine.propagate(graph, plan_of(recipe), folder / "hops", progress), recipe)
+    return replace(prepared, reduced_from=reduced, columns=columns)
 
 
 def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Prepared:
     """Training rows on the graph of training nodes alone; the others on the whole graph."""
     assert graph.nodes.split is not None
     alone = _alone(graph, folder, engine, progress)
-    statistics = feature_statistics(alone) if recipe.propagation.scaling == "standard" else None
+    statistics = _statistics(alone, recipe)
     plan = plan_of(recipe, statistics)
     inner = engine.propagate(alone, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
     store = engine.propagate(graph, without_folds(plan), folder / "hops", progress)
     prepared = from_store(store, without_crossfit(recipe))
     return replace(prepared, recipe=recipe, train=role_rows(inner, recipe, "train"), statistics=statistics)
+
+
+def _statistics(graph: Graph, recipe: Recipe) -> dict[str, Statistics] | None:
+    """What `standard` scaling goes by where hops of several graphs must agree, by node type."""
+    if recipe.propagation.scaling != "standard":
+        return None
+    have = [node_type for node_type, nodes in graph.node_types.items() if nodes.features is not None]
+    return {node_type: feature_statistics(replace(graph, target=node_type)) for node_type in have}
 
 
 def _alone(graph: Graph, folder: Path, engine: Propagator, progress: Progress) -> Graph:
@@ -86,14 +99,14 @@ def _prepare_two(
     """Train on one graph, validate on another."""
     labels = graph.nodes.labels
     assert labels is not None
-    valid_graph = with_classes(valid_graph, labels.classes)
+    valid_graph, _ = with_columns(with_classes(valid_graph, labels.classes), graph.columns)
     check_width(valid_graph, width_of(graph))
     if labels_used(recipe) and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (docs/method.md, section 5).
         recipe = recipe.changed({"model.beta": 0.0})
     if recipe.training.setting == "inductive" and graph.nodes.split is not None:
         graph = _alone(graph, folder, engine, progress)
-    statistics = feature_statistics(graph) if recipe.propagation.scaling == "standard" else None
+    statistics = _statistics(graph, recipe)
     plan = plan_of(recipe, statistics)
     inner = engine.propagate(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
     store = engine.propagate(valid_graph, without_folds(plan), folder / "hops", progress)
@@ -132,7 +145,10 @@ def prepare_split(
     train = to_train_on(shared, recipe)
     check_targets(train, labels)
     valid = replace(shared, rows=split.valid[known[split.valid]])
-    return Prepared(recipe, train, valid, store, shape_of(features, recipe), labels.classes, labels.multi_label)
+    return Prepared(
+        recipe, train, valid, store, shape_of(features, recipe), labels.classes, labels.multi_label,
+        kept_statistics(features), kept_columns(features),
+    )  # fmt: skip
 
 
 def propagate(
@@ -150,8 +166,8 @@ def propagate(
 def hops_for(
     bundle: Bundle, graph: Graph, folder: Path | Place, resources: Resources = LOCAL, progress: Progress = silent
 ) -> HopStore:
-    """Hops of another graph, as the bundle's model reads them."""
-    graph = with_classes(graph, bundle.classes)
+    """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
+    graph, _ = matched(with_classes(graph, bundle.classes), bundle)
     check_made(graph, bundle)
     graph = with_features(graph, bundle.recipe, folder, progress)
     check_fits(graph, bundle)
@@ -160,10 +176,6 @@ def hops_for(
             f"the model listens to known labels, and graph '{graph.name}' has no training rows",
             hint="give the graph labels with split 'train', or train with model.beta 0",
         )
-    known = bundle.statistics
-    statistics = None
-    if known is not None:
-        statistics = Statistics(mean=tuple(known["mean"].tolist()), deviation=tuple(known["deviation"].tolist()))
-    plan = without_folds(plan_of(bundle.recipe, statistics)).model_copy(update={"rows": "all"})
+    plan = without_folds(plan_of(bundle.recipe, bundle.statistics)).model_copy(update={"rows": "all"})
     with closing(resources.open_engine()) as engine:
         return engine.propagate(graph, plan, folder, progress)

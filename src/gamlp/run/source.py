@@ -15,7 +15,7 @@ from gamlp.models import check_operators, labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped_names
-from gamlp.training import Origin, resolve_relations
+from gamlp.training import Origin, resolve_relations, with_columns
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ def resolve_recipe(source: Source, recipe: Recipe, valid: Graph | None = None) -
         recipe = _as_stored(recipe, source.store)
     else:
         recipe, notes = resolve_relations(source.opened, recipe)
+    if valid is not None and source.graph is not None and (source.graph.columns or valid.columns):
+        notes += with_columns(valid, source.graph.columns)[1]
     if valid is not None and labels_used(recipe) and not valid.trainable:
         recipe = recipe.changed({"model.beta": 0.0})
         notes.append(

@@ -11,7 +11,7 @@ from typing import Any
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport
-from gamlp.io import write_json
+from gamlp.io import Place, write_json
 from gamlp.progress import Progress, silent
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source
@@ -29,10 +29,11 @@ class Tables:
     nodes: str | dict[str, str]
     relation_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None
+    seed: int = 0  # of a split that the tables do not have
 
     def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> IngestReport:
         """Their graph, and what was read."""
-        how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target)
+        how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target, seed=self.seed)
         with closing(resources.open_engine()) as engine:
             if engine.one_machine:
                 self._check_present()
@@ -55,7 +56,7 @@ class Tables:
         about = {name: list(ends) for name, ends in self.relation_ends.items()} | (
             {"": self.target} if self.target else {}
         )
-        return [*places, about] if about else places
+        return [*places, *([about] if about or self.seed else []), *([self.seed] if self.seed else [])]
 
 
 def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, progress: Progress = silent) -> Source:
@@ -73,10 +74,11 @@ def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, prog
             before = None
         if before != now:
             raise GamlpError("holds a run on other tables", file=out, hint="choose another --out")
-    else:
+    if not (folder.exists() and (out / _REPORT).exists()):
+        Place.of(folder).remove()  # of a run that was killed before its report was written
+        write_json(known, now)  # first: a graph without it would be taken for one of other tables
         report = tables.ingest(folder, out.name, resources, progress)
         write_json(out / _REPORT, asdict(report))
-        write_json(known, now)
     return Source(str(folder), Origin(graph="./graph"), Graph.open(folder), ingested=report)
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
 from gamlp.graph import Graph, digest, fingerprint, rows_by_id
 from gamlp.graph.datasets import open_or_load
-from gamlp.io import Trust, Untrusted, check_trusted, is_url
+from gamlp.io import Trust, Untrusted, check_trusted, is_url, work_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.engine import Opened
 from gamlp.run.prediction_table import Written
 from gamlp.run.preparation import hops_for
 from gamlp.run.resources import LOCAL, Resources
-from gamlp.training import Bundle, RunFolder, check_store, choose_device, plan_of, without_folds
+from gamlp.training import Bundle, RunFolder, check_store, choose_device, matched, plan_of, without_folds
 
 _IN_RUN = "./"  # an origin that begins so lies inside the run folder, and moves with it
 
@@ -37,8 +37,9 @@ def open_trained(
     run = None if place.is_file() else RunFolder.open(place, trust)
     bundle = Bundle.load(place if run is None else run.bundle_path, trust)
     if graph is not None:
+        graph, notes = matched(graph, bundle)
         with hops_beside(bundle, graph, beside, resources, progress) as store:
-            yield Opened(bundle, store, graph)
+            yield Opened(bundle, store, graph, tuple(notes))
         return
     if run is None:
         raise GamlpError("a bundle alone knows no nodes", file=place, hint="say which: --graph GRAPH")
@@ -78,18 +79,17 @@ def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Gr
 def hops_beside(
     bundle: Bundle, graph: Graph, place: Path, resources: Resources, progress: Progress
 ) -> Iterator[HopStore]:
-    """Hops of another graph for as long as they are needed; an interrupted propagation is gone on with."""
+    """Hops of another graph for as long as they are needed; an interrupted propagation is gone on with.
+
+    Several processes may ask at once: each has a folder of its own.
+    """
     settings = bundle.recipe.model_dump(mode="json")
     key = [fingerprint.structure(graph), graph.name, settings["propagation"], settings["relations"]]
-    folder = place / f".hops-{digest(key)}"
-    try:
-        yield hops_for(bundle, graph, folder, resources, progress)
-    except KeyboardInterrupt:
-        raise
-    except Exception:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
+    have = [node_type for node_type, nodes in graph.node_types.items() if nodes.features is not None]
+    key += [[node_type, fingerprint.features(graph, node_type)] for node_type in have]
+    key += [known.model_dump() for known in (bundle.statistics or {}).values()]
+    with work_folder(place / f".hops-{digest(key)}", keep=True) as own:
+        yield hops_for(bundle, graph, own / "hops", resources, progress)
 
 
 def predict(
@@ -127,15 +127,24 @@ def predict(
     """
     place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
 
-    def opening(beside: Path | None) -> AbstractContextManager[Opened]:
+    notes: tuple[str, ...] = ()
+
+    @contextmanager
+    def opening(beside: Path | None) -> Iterator[Opened]:
+        nonlocal notes
         usual = place if place.is_dir() else place.parent
-        return open_trained(place, graph, beside or usual, trust=trust, resources=resources, progress=progress)
+        with open_trained(
+            place, graph, beside or usual, trust=trust, resources=resources, progress=progress
+        ) as opened:  # fmt: skip
+            notes = opened.notes
+            yield opened
 
     with closing(resources.open_engine()) as engine:
-        return engine.predict(
+        written = engine.predict(
             opening, out, rows=rows, each_class=each_class, batch_size=batch_size, keep_finished=keep_finished,
             progress=progress,
         )  # fmt: skip
+    return None if written is None else replace(written, notes=notes)
 
 
 def explain(
@@ -168,4 +177,5 @@ def explain(
     if graph is not None:
         rows_by_id(graph, ids)  # a misspelt id is told before hops are made
     with open_trained(place, graph, folder, trust=trust, resources=resources, progress=progress) as read:
-        return explain_model(read.bundle, read.store, read.graph, ids, choose_device(resources.device))
+        found = explain_model(read.bundle, read.store, read.graph, ids, choose_device(resources.device))
+        return replace(found, known_before=read.notes)

@@ -6,6 +6,7 @@ import atexit
 import shutil
 import tempfile
 import uuid
+import warnings
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ from gamlp.training import (
     check_trainable,
     check_width,
     from_store,
+    matched,
     plan_of,
     sources_of,
     train_seeds,
@@ -184,6 +186,9 @@ def hops_of(
     params: GAMLPParams, bundle: Bundle, home: Home | None, graph: Graph, place: Place, progress: Progress = silent
 ) -> HopStore:
     """Hops of the graph: those of the fit where it is the same one, else propagated into `place`."""
+    graph, notes = matched(graph, bundle)
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=3)
     check_width(graph, bundle.shape.features)
     graph = with_classes(graph, bundle.classes)
     kept = None if home is None else home.store_of(graph, bundle)

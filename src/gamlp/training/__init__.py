@@ -18,6 +18,9 @@ from gamlp.training.checks import (
     width_of,
     with_classes,
 )
+
+# Another graph's features by the names of their columns
+from gamlp.training.columns import matched, with_columns
 from gamlp.training.device import choose_device
 
 # The loop
@@ -33,6 +36,8 @@ from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
 from gamlp.training.rows import (
     Prepared,
     from_store,
+    kept_columns,
+    kept_statistics,
     plan_of,
     role_rows,
     rows_of,
@@ -43,7 +48,7 @@ from gamlp.training.rows import (
 )
 
 # Where a run lives
-from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder
+from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder, writing_run
 
 # Scores of rows
 from gamlp.training.scores import (
@@ -114,9 +119,12 @@ __all__ = [
     "fitted_of",
     "from_store",
     "full_report",
+    "kept_columns",
+    "kept_statistics",
     "launch_processes",
     "logits_of",
     "make_model",
+    "matched",
     "plan_of",
     "prepare_graph",
     "read_batches",
@@ -141,7 +149,9 @@ __all__ = [
     "valid_rows",
     "width_of",
     "with_classes",
+    "with_columns",
     "with_features",
     "without_crossfit",
     "without_folds",
+    "writing_run",
 ]

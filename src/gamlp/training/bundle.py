@@ -16,14 +16,17 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from gamlp.errors import GamlpError
+from gamlp.graph import ONE_TYPE, FeatureColumn, FeatureSchema, total_width
 from gamlp.io import Trust, Untrusted
 from gamlp.models import Part, Shape, build, labels_used
+from gamlp.propagation import Statistics
 from gamlp.recipe import Recipe, is_own
 from gamlp.training.checkpoint import Weights, save_tensors, with_digest, without_digest
 from gamlp.training.scores import best_of
 
 FORMAT = "gamlp-bundle"
 _VERSION = 1
+_OF_STATISTICS = (1, torch.float64)  # dimensions and type of a tensor
 _NOT_TRUSTED = "a model of its own code is loaded only when you name it"
 
 
@@ -71,13 +74,15 @@ class _Content(BaseModel):
     classes: list[str]
     multi_label: bool = Field(validation_alias="many", serialization_alias="many")
     report: dict[str, Any]
+    columns: dict[str, list[FeatureColumn]] = {}
 
 
 @dataclass(frozen=True)
 class Bundle:
     """All that prediction needs beside a graph. `multi_label`: a node may have many labels.
 
-    `statistics` (mean and deviation of training features) is there for inductive models with `standard` scaling.
+    `statistics`, mean and deviation of training features by node type, are there with `standard` scaling. `columns`
+    are names and types of feature columns, of node types whose features came from tables.
     """
 
     recipe: Recipe
@@ -86,7 +91,8 @@ class Bundle:
     multi_label: bool
     weights: Weights
     report: dict[str, Any] = field(default_factory=dict)
-    statistics: Weights | None = None
+    statistics: dict[str, Statistics] | None = None
+    columns: Mapping[str, FeatureSchema] = field(default_factory=dict)
     made_with: str = field(default_factory=lambda: version("gamlp"))
 
     def model(self) -> nn.Module:
@@ -105,7 +111,9 @@ class Bundle:
     def save(self, path: str | Path) -> Path:
         """Write the file."""
         tensors = {f"model.{name}": value.cpu().contiguous() for name, value in self.weights.items()}
-        tensors |= {f"statistics.{name}": value for name, value in (self.statistics or {}).items()}
+        for node_type, known in (self.statistics or {}).items():
+            for name, values in known.model_dump().items():
+                tensors[f"statistics.{node_type}.{name}"] = torch.tensor(values, dtype=torch.float64)
         content = {
             "format": FORMAT,
             "version": _VERSION,
@@ -115,6 +123,7 @@ class Bundle:
             "classes": list(self.classes),
             "many": self.multi_label,
             "report": self.report,
+            "columns": {name: [one.model_dump() for one in columns] for name, columns in self.columns.items()},
         }
         text = json.dumps(content, sort_keys=True)
         save_tensors(Path(path), tensors, with_digest(text, tensors))
@@ -137,20 +146,60 @@ class Bundle:
         if content.format != FORMAT or content.version != _VERSION or len(content.classes) != content.shape.classes:
             raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again")
         shape = content.shape.made()
-        parts: dict[str, Weights] = {"model": {}, "statistics": {}}
-        for name, value in tensors.items():
-            part, _, rest = name.partition(".")
-            parts.setdefault(part, {})[rest] = value
+        weights, statistics = _parted(tensors, path)
+        _check_widths(shape, statistics, content.columns, path)
         return cls(
             recipe,
             shape,
             tuple(content.classes),
             content.multi_label,
-            parts["model"],
+            weights,
             content.report,
-            parts["statistics"] or None,
+            statistics or None,
+            {node_type: tuple(columns) for node_type, columns in content.columns.items()},
             content.gamlp,
         )
+
+
+def _parted(tensors: Weights, path: Path) -> tuple[Weights, dict[str, Statistics]]:
+    """Weights, and statistics by node type; a tensor that is neither is refused."""
+    weights: Weights = {}
+    found: dict[str, Weights] = {}
+    for name, value in tensors.items():
+        part, _, rest = name.partition(".")
+        node_type, _, of = rest.rpartition(".")  # an older bundle names no type: it has one
+        if part == "model":
+            weights[rest] = value
+        elif part == "statistics" and of in Statistics.model_fields and (value.ndim, value.dtype) == _OF_STATISTICS:
+            found.setdefault(node_type or ONE_TYPE, {})[of] = value
+        else:
+            raise _foreign(path, f"'{name}' is nothing that a bundle of this gamlp holds")
+    try:
+        made = {
+            node_type: Statistics(**{of: tuple(value.tolist()) for of, value in parts.items()})
+            for node_type, parts in found.items()
+        }
+    except (ValidationError, GamlpError) as error:
+        raise _foreign(path, "its scaling statistics are no means and deviations") from error
+    return weights, made
+
+
+def _check_widths(
+    shape: Shape, statistics: Mapping[str, Statistics], columns: Mapping[str, list[FeatureColumn]], path: Path
+) -> None:
+    """Statistics, and of one type columns too, as wide as the model's features."""
+    widths: dict[str | None, int] = {part.node_type: part.width for part in shape.parts}
+    for node_type, known in statistics.items():
+        wanted = widths.get(node_type, widths.get(None)) if widths else shape.features
+        if len(known.mean) != wanted:
+            raise _foreign(path, f"its scaling statistics are of {len(known.mean)} features, not of {wanted}")
+    for found in columns.values() if not widths else ():
+        if len(columns) > 1 or total_width(found) != shape.features:
+            raise _foreign(path, f"its columns do not hold the {shape.features} features of the model")
+
+
+def _foreign(path: Path, what: str) -> GamlpError:
+    return GamlpError(f"is no bundle that this gamlp can read: {what}", file=path, hint="train again")
 
 
 def best_seed(bundles: Mapping[int, Bundle], monitor: str) -> int:

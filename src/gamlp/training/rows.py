@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph import FeatureSchema
 from gamlp.models import Part, Shape, check_operators, labels_used
 from gamlp.propagation import HopStore, Plan, Statistics
 from gamlp.recipe import Recipe
@@ -27,11 +29,12 @@ class Prepared:
     shape: Shape
     classes: tuple[str, ...]
     multi_label: bool
-    statistics: Statistics | None = None
+    statistics: dict[str, Statistics] | None = None  # of `standard` scaling, by node type
+    columns: Mapping[str, FeatureSchema] = field(default_factory=dict)  # of features, by node type that has names
     reduced_from: str | None = None  # features of several types that were brought to fewer columns
 
 
-def plan_of(recipe: Recipe, statistics: Statistics | None = None, *, labels: bool | None = None) -> Plan:
+def plan_of(recipe: Recipe, statistics: dict[str, Statistics] | None = None, *, labels: bool | None = None) -> Plan:
     """What a recipe asks to be propagated."""
     check_operators(recipe)
     return Plan.of(recipe, statistics, labels=labels_used(recipe) if labels is None else labels)
@@ -48,8 +51,19 @@ def from_store(store: HopStore, recipe: Recipe) -> Prepared:
     check_targets(train, labels)
     valid = role_rows(store, without_crossfit(recipe), "valid")
     return Prepared(
-        recipe, train, valid if len(valid) else None, store, shape_of(store, recipe), labels.classes, labels.multi_label
-    )
+        recipe, train, valid if len(valid) else None, store, shape_of(store, recipe), labels.classes,
+        labels.multi_label, kept_statistics(store), kept_columns(store),
+    )  # fmt: skip
+
+
+def kept_statistics(store: HopStore) -> dict[str, Statistics] | None:
+    """What `standard` scaling went by; None: nothing was scaled so, or an older gamlp did not keep it."""
+    return store.manifest.statistics or None
+
+
+def kept_columns(store: HopStore) -> dict[str, FeatureSchema]:
+    """Names and types of the features' columns, of node types that have names."""
+    return {node_type: tuple(columns) for node_type, columns in store.manifest.columns.items()}
 
 
 def reopened(store: HopStore, inner: HopStore | None, recipe: Recipe, valid: str) -> Prepared:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.training.bundle import Bundle, best_seed, make_model
@@ -118,9 +116,6 @@ def fit_prepared(
 
 def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
     """A fitted model as it is saved."""
-    kept = None
-    if (known := prepared.statistics) is not None:
-        kept = {name: torch.tensor(values, dtype=torch.float64) for name, values in known.model_dump().items()}
     report = {
         "seed": seed,
         "epoch": fitted.epoch,
@@ -134,7 +129,10 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:
         report["reduced_from"] = prepared.reduced_from
-    return Bundle(prepared.recipe, prepared.shape, prepared.classes, prepared.multi_label, fitted.weights, report, kept)
+    return Bundle(
+        prepared.recipe, prepared.shape, prepared.classes, prepared.multi_label, fitted.weights, report,
+        prepared.statistics, prepared.columns,
+    )  # fmt: skip
 
 
 def _observe_all(observers: list[Callable[[dict[str, Any]], None]]) -> Observe | None:

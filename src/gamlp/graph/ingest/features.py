@@ -15,7 +15,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, numbers, plain, shown
 from gamlp.graph.ingest.tables import FileState, TableBatch
-from gamlp.graph.schema import Columns, FeatureColumn
+from gamlp.graph.schema import FeatureColumn, FeatureSchema
 from gamlp.io import map_array
 
 _HINT = "every node needs a finite number for every feature; name the feature columns with --features"
@@ -30,7 +30,7 @@ class FeatureSource(Protocol):
         """Number of features of a node; known after the first rows are read."""
         ...
 
-    def schema(self) -> Columns | None:
+    def schema(self) -> FeatureSchema | None:
         """The columns by name and type, known as the width is; None: features have no names."""
         ...
 
@@ -56,7 +56,7 @@ class ColumnFeatures:
     def width(self) -> int:
         return sum(self._widths.get(name, 1) for name in self.columns)
 
-    def schema(self) -> Columns:
+    def schema(self) -> FeatureSchema:
         return columns_schema(self.columns, self._widths)
 
     def read(self, batch: TableBatch, at: int, bad: BadRows) -> tuple[Array, Array]:
@@ -162,7 +162,7 @@ class ArrayFeatures:
         return self.path, at + row + 1, f"{feature + 1}"
 
 
-def columns_schema(names: Sequence[str], list_widths: Mapping[str, int]) -> Columns:
+def columns_schema(names: Sequence[str], list_widths: Mapping[str, int]) -> FeatureSchema:
     """Columns side by side: lists of known lengths, and numbers."""
     return tuple(
         FeatureColumn(name=name, type="list", width=list_widths[name])

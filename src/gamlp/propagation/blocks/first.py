@@ -12,7 +12,16 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.graph import Features, Graph, Labels, PickedColumns, Split, fingerprint
 from gamlp.io import Place, RemoteRows, RowShards, npy_size, open_rows, put_rows
-from gamlp.propagation.first_values import CHUNK, First, FirstValues, Fold, column_sums, features_of, statistics_of
+from gamlp.propagation.first_values import (
+    CHUNK,
+    First,
+    FirstValues,
+    Fold,
+    column_sums,
+    features_of,
+    given_statistics,
+    statistics_of,
+)
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.plan import Plan, Statistics
 from gamlp.propagation.signals import Signal, folds_of, training_rows
@@ -77,6 +86,15 @@ class SharedFirstValues:
             return
         for node_type in self._node_types:
             self._statistics[node_type] = self._add_up(node_type, run, parts)
+
+    @property
+    def statistics(self) -> dict[str, Statistics]:
+        """Of `standard` scaling by node type, given or found."""
+        plan = self._plan.features
+        if plan is None or plan.scaling != "standard":
+            return {}
+        given = {node_type: given_statistics(self._graph, plan, node_type) for node_type in self._node_types}
+        return self._statistics | {node_type: found for node_type, found in given.items() if found is not None}
 
     def of(self, piece: Piece) -> First:
         """Of a piece's signal, at their places in its view; zero rows elsewhere."""

@@ -181,17 +181,20 @@ class BlockRun:
     ) -> None:
         self.workers, self.plan, self.memory, self.writer = workers, plan, memory, writer
         self.graph, self.place = self._on_storage(graph)
+        self.all_views = views
         self.views = [work for work in views if not self._recorded(work.signals)]
         self.progress = self.given_progress = progress
         self.seen = [writer.place / PLAN, self.place / "graph.json"]
 
     def run(self) -> None:
-        if not self.views:
-            return
-        signals = [signal for work in self.views for signal in work.signals]
-        parts = max(work.blocks for work in self.views)
+        signals = [signal for work in self.all_views for signal in work.signals]
+        parts = max(work.blocks for work in self.all_views)
         first = SharedFirstValues(self.graph, self.plan, signals, self.writer.work)
         self.seen += first.places
+        first.find_statistics(self._tasks, parts)
+        self.writer.statistics |= first.statistics  # kept with the hops, for those of other graphs
+        if not self.views:
+            return
         unions = self._unions(parts)
         blocks = {name: Blocks.of(*union, self._wanted(name)) for name, union in unions.items()}
         folders = {name: self._folder(each) for name, each in blocks.items()}
@@ -200,7 +203,6 @@ class BlockRun:
                 (self.writer.work / name).remove()
         moved = sum(len(blocks[work.view.name]) * spec.depth for work in self.views for spec in work.passes)
         self.progress = overall(self.given_progress, moved, counted="blocks")
-        first.find_statistics(self._tasks, parts)
         for work in self.views:
             name = work.view.name
             tasks = partial(self._block_tasks, unions[name][0].relation.entries, len(blocks[name]))

@@ -10,6 +10,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Relation, induce, union_graphs
 from gamlp.io import Place, available_memory, usable_cores
 from gamlp.progress import Progress, overall, silent
+from gamlp.propagation.first_values import FirstValues
 from gamlp.propagation.local.hops import CHECKPOINT_SECONDS, PassRun
 from gamlp.propagation.local.slabs import Slab
 from gamlp.propagation.operator import Factors, factors
@@ -40,9 +41,11 @@ class LocalPropagator:
             raise GamlpError(
                 "is a URL, and the local engine writes to a folder", file=str(store), hint="use --engine spark"
             )
-        signals = resolve(graph, plan)
+        first = FirstValues(graph, plan.features)
+        signals = resolve(graph, plan, first)
         with writing(store, graph, signals) as writer:
             missing = writer.begin()
+            writer.statistics |= first.used  # kept with the hops, for those of other graphs
             if missing:
                 memory = self.memory or available_memory() // 2
                 groups = plan_passes(missing, memory)

@@ -14,9 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import FileName, Labels, Split, check_label_numbers, check_roles
+from gamlp.graph import FeatureColumn, FileName, Labels, Split, check_label_numbers, check_roles
 from gamlp.io import Place, map_array, open_rows, parallel_map, unsealed, usable_cores, verify
 from gamlp.kernel import NUMPY_DTYPES, FloatName
+from gamlp.propagation.plan import Statistics
 
 MANIFEST = "store.json"
 _AGAIN = "remove the store and propagate again"
@@ -75,6 +76,8 @@ class ViewEntry(_StoreEntry):
 
 
 class StoreManifest(_StoreEntry):
+    """`columns` of the features by node type, where they have names; `statistics` that `standard` scaling went by."""
+
     format: Literal["gamlp-store"] = "gamlp-store"
     version: Literal[1] = 1
     graph: str
@@ -84,6 +87,8 @@ class StoreManifest(_StoreEntry):
     targets: TargetsEntry = Field(validation_alias="answers", serialization_alias="answers")
     signals: dict[str, SignalEntry]
     views: dict[str, ViewEntry] = {}
+    columns: dict[str, list[FeatureColumn]] = {}
+    statistics: dict[str, Statistics] = {}
 
 
 @dataclass(frozen=True)
@@ -367,7 +372,7 @@ def read_manifest(place: str | Path | Place) -> StoreManifest:
             file=folder,
             hint="make one with: gamlp propagate GRAPH --out STORE",
         ) from error
-    except (ValidationError, ValueError) as error:
+    except (ValidationError, ValueError, GamlpError) as error:  # the last: statistics that cannot be
         raise GamlpError(
             "damaged or foreign store manifest", file=path, hint="propagate into another folder"
         ) from error

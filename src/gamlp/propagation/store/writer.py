@@ -15,6 +15,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, View, fingerprint
 from gamlp.io import Place, put_rows, sealed, sole_writer
+from gamlp.propagation.plan import Statistics
 from gamlp.propagation.signals import Signal
 from gamlp.propagation.store.shards import Shard
 from gamlp.propagation.store.store import (
@@ -45,6 +46,7 @@ class StoreWriter:
         self._graph = graph
         self._signals = signals
         self._structure = fingerprint.structure(graph)
+        self.statistics: dict[str, Statistics] = {}  # of `standard` scaling, by node type; whoever reads features says
         self._entries: dict[str, SignalEntry] = {}
         self._views: dict[str, ViewEntry] = {}
 
@@ -55,6 +57,7 @@ class StoreWriter:
             manifest = read_manifest(self.place)
             self._refuse_other(manifest.structure, manifest.graph)
             self._entries, self._views = dict(manifest.signals), dict(manifest.views)
+            self.statistics = manifest.statistics | self.statistics
             missing = [signal for signal in self._signals if not self._serves(signal)]
         else:
             missing = list(self._signals)
@@ -99,6 +102,8 @@ class StoreWriter:
             targets=self._write_targets(),
             signals=dict(sorted(self._entries.items(), key=lambda entry: _place(entry[0]))),
             views=self._views | {view.name: _view_entry(view) for view in self._wanted_views()},
+            columns={node_type: list(columns) for node_type, columns in self._graph.columns.items()},
+            statistics=self.statistics,
         )
         _put_json(self.place / MANIFEST, sealed(manifest.model_dump(mode="json")))
         self.tidy()
@@ -121,8 +126,9 @@ class StoreWriter:
                     (self.place / name / file).remove()
 
     def up_to_date(self) -> bool:
-        """Whether the copied labels and roles are those of the graph."""
-        return read_manifest(self.place).targets.key == fingerprint.targets(self._graph)
+        """Whether the copied labels and roles are those of the graph, and statistics are there if they were used."""
+        manifest = read_manifest(self.place)
+        return manifest.targets.key == fingerprint.targets(self._graph) and manifest.statistics == self.statistics
 
     def _refuse_other(self, structure: str, name: str) -> None:
         if structure != self._structure:
@@ -201,7 +207,7 @@ class StoreWriter:
 def writing(folder: str | Path | Place, graph: Graph, signals: Sequence[Signal]) -> Iterator[StoreWriter]:
     """Lock the store (made if need be) while it is written; a second writer is refused."""
     place = Place.of(folder)
-    with sole_writer(place, refused="another run is writing this store", results=(PLAN, MANIFEST)):
+    with sole_writer(place, refused="another run is writing this store"):
         yield StoreWriter(place, graph, signals)
 
 

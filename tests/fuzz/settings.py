@@ -90,7 +90,7 @@ def recipes(draw: random.Random, folder: Path) -> Case:
     out = folder / "out"
     verb = draw.choice(["train", "train", "propagate"])
     arguments = [verb, str(folder / "graph"), "--recipe", str(folder / "recipe.yaml"), "--out", str(out)]
-    return Case(arguments, _nothing, (out,), resumable=verb == "train")
+    return Case(arguments, _nothing, (out,), resumable=True)
 
 
 _VALUES = [
@@ -136,7 +136,7 @@ def options(draw: random.Random, folder: Path) -> Case:
     arguments = [verb, *start]
     for _ in range(draw.choice([1, 1, 2])):
         arguments += [draw.choice(_OPTIONS[verb]), draw.choice(_VALUES).replace("\x00", "")]
-    return Case(arguments, _nothing, (out, folder / "out.csv"), resumable=verb in ("train", "run"))
+    return Case(arguments, _nothing, (out, folder / "out.csv"), resumable=verb in ("train", "run", "propagate"))
 
 
 def studies(draw: random.Random, folder: Path) -> Case:

@@ -9,6 +9,7 @@ import math
 import random
 import re
 import warnings
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -233,10 +234,8 @@ def _read_csv(file: Path, skip: bool) -> tuple[Rows, list[str]]:
     data = file.read_bytes()
     try:
         data = gzip.decompress(data) if file.name.endswith(".gz") else data
-        text = data.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise Refused(f"unreadable: {error}") from error
-    except Exception as error:  # zlib.error
+        text = data.decode("utf-8-sig", "surrogateescape" if skip else "strict")
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise Refused(f"unreadable: {error}") from error
     if "\x00" in text:
         raise Ambiguous("NUL")
@@ -244,25 +243,30 @@ def _read_csv(file: Path, skip: bool) -> tuple[Rows, list[str]]:
     if not by_csv:
         raise Refused("no header")
     columns, body = by_csv[0], by_csv[1:]
-    ragged = [row for row in body if len(row) != len(columns)]
-    if ragged and not skip:
+    if not _is_text(columns):
+        raise Refused("a header that is not UTF-8")
+    whole = [row for row in body if len(row) == len(columns) and _is_text(row)]
+    if len(whole) < len(body) and not skip:
         raise Refused("ragged")
-    body = [row for row in body if len(row) == len(columns)]
-    if not ragged:
-        try:
-            frame = pandas.read_csv(
-                io.StringIO(text, newline=""),
-                dtype=str,
-                keep_default_na=False,
-                na_filter=False,
-                header=None,
-                low_memory=False,
-            )
-        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
-            raise Ambiguous(str(error)) from error
-        if frame.to_numpy().tolist() != [columns, *body]:
-            raise Ambiguous("csv and pandas disagree")
-    return [dict(zip(columns, row)) for row in body], columns
+    if any(not _is_text(row) for row in body) and "note" in columns:
+        raise Ambiguous("whether a cell that nobody reads makes a row bad")
+    if len(whole) == len(body) and _by_pandas(text) != by_csv:
+        raise Ambiguous("csv and pandas disagree")
+    return [dict(zip(columns, row)) for row in whole], columns
+
+
+def _is_text(row: list[str]) -> bool:
+    return not any("\udc80" <= letter <= "\udcff" for cell in row for letter in cell)
+
+
+def _by_pandas(text: str) -> list[list[str]]:
+    try:
+        frame = pandas.read_csv(
+            io.StringIO(text, newline=""), dtype=str, keep_default_na=False, na_filter=False, header=None
+        )
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
+        raise Ambiguous(str(error)) from error
+    return frame.to_numpy().tolist()
 
 
 @dataclass(frozen=True)

@@ -55,12 +55,13 @@ def evaluate(
     over hops, where they are known already.
     """
     with writing_run(run.path):
-        return _evaluate(run, graph, own, weights, resources, progress)
+        return _evaluate(run, graph, other_nodes, own, weights, resources, progress)
 
 
 def _evaluate(
     run: RunFolder,
     graph: Graph | None,
+    other_nodes: bool,
     own: Graph | None,
     weights: WeightsByDegree | None,
     resources: Resources,

@@ -123,7 +123,7 @@ def _run(
     from gamlp.run import from_tables, open_source, run_path
     from gamlp.training import writing_run
 
-    tables = _tables(graph, edges, nodes, join, target)
+    tables = _tables(graph, edges, nodes, join, target, seed)
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
     begun = time.monotonic()
@@ -159,6 +159,7 @@ def _tables(
     nodes: list[str] | None,
     join: list[str] | None,
     target: str | None,
+    seed: int,
 ) -> Tables | None:
     from gamlp.run import Tables
 
@@ -166,7 +167,8 @@ def _tables(
         return None
     if not edges or not nodes or graph is not None:
         raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
-    return Tables(named.tables("--edges", edges), named.tables("--nodes", nodes), named.relation_ends(join), target)
+    places = named.tables("--edges", edges), named.tables("--nodes", nodes)
+    return Tables(*places, named.relation_ends(join), target, seed)
 
 
 def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:

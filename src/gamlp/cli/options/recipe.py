@@ -89,7 +89,9 @@ DataDirOption = Annotated[
     Path | None,
     typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Of a dataset's random split.", rich_help_panel=_MACHINE)]
+SeedOption = Annotated[
+    int, typer.Option(min=0, help="Of a random split: a dataset's, or of tables without one.", rich_help_panel=_MACHINE)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)]
 
 

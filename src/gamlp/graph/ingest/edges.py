@@ -130,7 +130,7 @@ class EdgesTable:
     def uses(self) -> list[ColumnUse]:
         """What every column is used for."""
         table = "edges" if self.name is None else f"edges {self.name}"
-        return edge_uses(table, self.table.column_names, self.names, self.weight, self.relation, self.name)
+        return edge_uses(table, self.table.all_column_names, self.names, self.weight, self.relation, self.name)
 
     def _edge_relations(self, rows: CheckedRows) -> EdgeRelations:
         if self.relation is None:

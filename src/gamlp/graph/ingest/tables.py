@@ -63,6 +63,12 @@ class Table:
     def column_names(self) -> list[str]:
         return list(self.schema().names)
 
+    @property
+    def all_column_names(self) -> list[str]:
+        """Of every file; the first one's come first."""
+        more = (name for file in self.files[1:] for name in self.schema(file).names)
+        return [*self.column_names, *(name for name in dict.fromkeys(more) if name not in self.column_names)]
+
     def need(self, names: Sequence[str]) -> None:
         """Refuse a file that lacks one of these columns, or has it twice."""
         for file in self.files:

@@ -149,6 +149,25 @@ def test_hops_are_propagated_only_for_a_new_graph(spark: Any, fitted: Any, monke
     assert np.allclose([row["chance"].toArray().sum() for row in found], 1, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_columns_are_matched_by_name(spark: Any, tmp_path: Path) -> None:
+    tables = planted(120)
+    columns = {f"x{at}": pa.array([row[at] for row in tables.nodes["features"].to_pylist()]) for at in range(6)}
+    more = {name: tables.nodes[name] for name in ("id", "label", "split")}
+    nodes, edges = Tables(pa.table({**more, **columns}), tables.edges).frames(spark)
+    model = classifier(tmp_path, featuresCol=",".join(columns), splitCol="split").fit(nodes, edges)
+    assert [column.name for column in model.bundle.columns["node"]] == list(columns)
+    turned = model.copy({model.featuresCol: ",".join(reversed(columns))})
+    found, expected = (
+        [row["probability"].toArray().tolist() for row in rows_of(one.transform(nodes, edges))]
+        for one in (turned, model)
+    )
+    assert found == expected
+    with pytest.raises(GamlpError, match="graph 'nodes' lacks column 'x5' that the model was trained on"):
+        model.copy({model.featuresCol: "x0,x1,x2,x3,x4"}).transform(nodes, edges)
+    model.release()
+
+
 def test_vectors_odd_names_many_labels_and_a_random_split(spark: Any, tmp_path: Path) -> None:
     from pyspark.ml.functions import array_to_vector
     from pyspark.sql import functions

@@ -199,7 +199,7 @@ def test_too_large_for_storage(build, tmp_path, dtype, value, others):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "value", "others"), [("float16", -1e-8, "float32 or bfloat16"), ("bfloat16", 1e-42, "float32")]
+    ("dtype", "value", "others"), [("float16", -1e-8, "float32 or bfloat16"), ("bfloat16", 2.0**-140, "float32")]
 )
 def test_too_small_for_storage(build, tmp_path, dtype, value, others):
     sentence = told(build, tmp_path, f"id,x,y\n1,1,2\n2,3,{value}\n", "src,dst\n1,2\n", dtype=dtype)

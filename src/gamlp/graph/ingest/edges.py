@@ -250,6 +250,13 @@ def read_weights(rows: CheckedRows, name: str) -> Array:
         lambda i: f"a weight of {values[i]:g}",
         "weights are finite and not negative",
     )
+    rows.refuse(
+        "bad weight",
+        (narrow == 0) & (values != 0),
+        name,
+        lambda i: f"a weight of {values[i]:g}, which is zero in float32",
+        "rescale the weights",
+    )
     return narrow
 
 

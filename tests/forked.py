@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -29,18 +30,46 @@ class Done:
 
 def gamlp(*arguments: str, folder: Path | None = None, timeout: float = 600, **environment: str) -> Done:
     """The command in a folder (this one) and this environment, with changes, as a shell would start it."""
-    with tempfile.TemporaryDirectory() as written:
-        out, err = Path(written) / "out", Path(written) / "err"
-        given = (list(arguments), str(folder or Path.cwd()), {**os.environ, **environment}, str(out), str(err))
-        process = _SERVER.Process(target=_main, args=given)
-        process.start()
-        process.join(timeout)
-        if process.is_alive():
-            process.kill()
-            process.join()
-            raise TimeoutError(f"gamlp {' '.join(arguments)}: not done after {timeout:.0f} s")
-        assert process.exitcode is not None
-        return Done(process.exitcode, out.read_text(), err.read_text())
+    with Started(*arguments, folder=folder, **environment) as started:
+        return started.wait(timeout)
+
+
+class Started:
+    """The command on its way: to wait for, or to send signals to."""
+
+    def __init__(self, *arguments: str, folder: Path | None = None, **environment: str) -> None:
+        self.arguments = arguments
+        self._written = tempfile.TemporaryDirectory()
+        self._out, self._err = Path(self._written.name) / "out", Path(self._written.name) / "err"
+        places = (str(folder or Path.cwd()), {**os.environ, **environment}, str(self._out), str(self._err))
+        self._process = _SERVER.Process(target=_main, args=(list(arguments), *places))
+        self._process.start()
+
+    def __enter__(self) -> Started:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self._written.cleanup()
+
+    def send(self, what: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if self._process.is_alive() and self._process.pid is not None:
+            os.kill(self._process.pid, what)
+
+    def ends_within(self, seconds: float) -> bool:
+        self._process.join(seconds)
+        return not self._process.is_alive()
+
+    def wait(self, timeout: float = 600) -> Done:
+        """How it ended."""
+        if not self.ends_within(timeout):
+            raise TimeoutError(f"gamlp {' '.join(self.arguments)}: not done after {timeout:.0f} s")
+        assert self._process.exitcode is not None
+        texts = [place.read_text() if place.exists() else "" for place in (self._out, self._err)]
+        return Done(self._process.exitcode, *texts)
 
 
 def _main(arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str) -> None:

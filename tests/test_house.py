@@ -16,8 +16,8 @@ import gamlp
 SOURCE = Path(gamlp.__file__).parent
 TESTS = Path(__file__).parent
 AT_THE_ROOT = {"__init__.py", "arrays.py", "classifier.py", "errors.py", "progress.py"}
-# Folders of tests that stand for no room: suites that every engine, model and peer must pass.
-OF_NO_ROOM = {"conformance", "fuzz"}
+# Folders of tests that stand for no room: suites that engines, models and peers must pass; inputs and kills by chance.
+OF_NO_ROOM = {"conformance", "fuzz", "kills"}
 # Folders without a door: they belong to the room around them.
 PARTS_OF_A_ROOM = {"gamlp.cli.options", "gamlp.cli.show", "gamlp.graph.datasets.synthetic", "gamlp.training.ranks"}
 LONGEST = 450  # lines

@@ -165,23 +165,29 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_ctrl_c_is_one_line_with_exit_code_130_and_the_same_command_then_finishes(large: Path) -> None:
-    words = [*GAMLP, "propagate", "graph", "--out", "store", "--hops", "24", "--json"]
+@pytest.mark.parametrize(
+    ("stop", "word", "code"), [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)]
+)
+def test_a_stop_is_one_line_with_a_code_of_its_own_and_the_same_command_then_finishes(
+    large: Path, stop: signal.Signals, word: str, code: int
+) -> None:
+    store = f"store-{word}"
+    words = [*GAMLP, "propagate", "graph", "--out", store, "--hops", "24", "--json"]
     # A suite that a script runs in the background was told to ignore Ctrl-C, and its children would be too.
     listens = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     pipe = subprocess.PIPE
     with subprocess.Popen(words, cwd=large, stdout=pipe, stderr=pipe, text=True, preexec_fn=listens) as process:
         assert process.stderr is not None and process.stdout is not None
         assert "hop 1 of 24" in process.stderr.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(stop)
         told = [line for line in process.stderr if not line.startswith("{")]
-        assert process.wait(60) == 130
+        assert process.wait(60) == code
         assert process.stdout.read() == ""
-    assert len(told) == 1 and told[0].startswith("gamlp: interrupted; run the same command again")
-    ran = gamlp("info", "store", folder=large)
+    assert len(told) == 1 and told[0].startswith(f"gamlp: {word}; run the same command again")
+    ran = gamlp("info", store, folder=large)
     assert ran.returncode == 2 and "the store is unfinished" in ran.stderr
     assert gamlp(*words[3:], folder=large).returncode == 0
-    assert HopStore.open(large / "store").damaged() == []
+    assert HopStore.open(large / store).damaged() == []
 
 
 def test_import_is_fast_and_light() -> None:

@@ -10,7 +10,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, building, damaged_files
 from gamlp.graph.ingest.build import IngestOptions, ingest
-from gamlp.io import Place, sole_writer
+from gamlp.io import Place, atomic_folder
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same, random_tables
@@ -50,7 +50,10 @@ def test_second_driver_is_refused(request, tmp_path, where):
     out = Place.of(tmp_path / "g" if where == "folder" else f"{request.getfixturevalue('s3_bucket')}/twice")
     with building(out) as first:
         (first.graph / "nodes/node/ids.npy").put(b"1")
-        with pytest.raises(GamlpError, match="another process is building a graph here"), building(out):
+        with (
+            pytest.raises(GamlpError, match=r"another process is (building a graph here|writing this folder)"),
+            building(out),
+        ):
             pass
         assert (first.graph / "nodes/node/ids.npy").read() == b"1"
         first.manifest = json.dumps({}).encode()
@@ -58,8 +61,9 @@ def test_second_driver_is_refused(request, tmp_path, where):
 
 
 def test_leftovers_of_a_dead_run_go(tmp_path):
-    (tmp_path / ".g.building" / "graph" / "nodes").mkdir(parents=True)
-    (tmp_path / ".g.building" / "staging").mkdir()
+    (tmp_path / ".g.partial" / "new" / "nodes").mkdir(parents=True)
+    (tmp_path / ".g.partial" / "staging").mkdir()
+    (tmp_path / ".g.partial" / ".alive").touch()
     with building(Place.of(tmp_path / "g")) as made:
         assert made.graph.names() == []
         made.manifest = b"{}"
@@ -103,10 +107,10 @@ def test_a_real_graph(spark, tmp_path):
     assert np.array_equal(np.concatenate([np.asarray(b.neighbours) for b in found.relation.blocks]), neighbours)
 
 
-def test_lock_of_a_folder_is_a_lease(tmp_path):
+def test_drivers_and_ingests_know_of_each_other(tmp_path):
     with (
-        sole_writer(Place.of(tmp_path / ".g.building"), refused="mine"),
-        pytest.raises(GamlpError, match="another process"),
+        atomic_folder(tmp_path / "g"),
+        pytest.raises(GamlpError, match="g: another process is writing this folder; wait for it to end"),
         building(Place.of(tmp_path / "g")),
     ):
         pass

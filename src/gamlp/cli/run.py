@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -121,17 +121,18 @@ def _run(
     """
     from gamlp.peers import peer_of, run_method
     from gamlp.run import from_tables, open_source, run_path
+    from gamlp.training import writing_run
 
     tables = _tables(graph, edges, nodes, join, target)
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
     begun = time.monotonic()
-    with display.progress(as_json) as progress, closing(resources.open_engine()) as opened_engine:
+    with display.progress(as_json) as progress, closing(resources.open_engine()) as opened_engine, ExitStack() as stack:
+        place = out or Path("runs") / _name(graph, tables, model)
+        stack.enter_context(writing_run(place))
         if tables is not None:
-            place = out or Path("runs") / _name(tables)
             opened = from_tables(tables, place, resources=resources, progress=progress)
         else:
-            place = out or Path("runs") / "-".join([Path(graph or "digits").name, *([model] if model else [])])
             opened = open_source(graph or "digits", data_dir, seed, progress)
         columns = [] if opened.ingested is None else opened.ingested.columns
         made, name = recipe_of(opened, recipe, changes, seeds, model, trust)
@@ -168,8 +169,10 @@ def _tables(
     return Tables(named.tables("--edges", edges), named.tables("--nodes", nodes), named.relation_ends(join), target)
 
 
-def _name(tables: Tables) -> str:
-    """Of a run, after its table of nodes; of several, after the target's."""
+def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:
+    """Of a run: after its graph, or its table of nodes; of several tables, after the target's."""
+    if tables is None:
+        return "-".join([Path(graph or "digits").name, *([model] if model else [])])
     if isinstance(tables.nodes, str):
         return Path(tables.nodes).name.partition(".")[0]
     return tables.target or next(iter(tables.nodes))

@@ -81,7 +81,7 @@ def _train(
     Hops that were propagated before are used as they are: gamlp train hops --out run
     """
     from gamlp.run import open_source, train
-    from gamlp.training import trackers_for
+    from gamlp.training import trackers_for, writing_run
 
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
@@ -90,7 +90,10 @@ def _train(
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
         made, name = recipe_of(opened, recipe, changes, seeds, trust=trust)
-        with trackers_for(out, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=out.name) as observe:
+        with (
+            writing_run(out),
+            trackers_for(out, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=out.name) as observe,
+        ):
             trained = train(
                 opened, made, out, valid=other, resume=resume, resources=resources, observe=observe, progress=progress
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.graph.manifest import MANIFEST
-from gamlp.io import LOCK, Place, refuse_taken, remove_empty, sole_writer
+from gamlp.io import LOCK, Place, atomic_folder, sole_writer
 
 _BEGUN = ".building"  # on an object store: what is here is of a graph that is not finished
 _REFUSED = "another process is building a graph here"
@@ -37,33 +37,11 @@ def building(out: Place) -> Iterator[Building]:
 
 @contextmanager
 def _beside(out: Path) -> Iterator[Building]:
-    refuse_taken(out)
-    work = out.with_name(f".{out.name}.building")  # one name, so that the next run finds what a killed one left
-    new = [parent for parent in work.parents if not parent.exists()]
-    try:
-        with sole_writer(Place.of(work), refused=_REFUSED):
-            _clear(work)
-            made = Building(Place.of(work / "graph"), Place.of(work / "staging"))
-            made.graph.make()
-            made.staging.make()
-            try:
-                yield made
-                (made.graph / MANIFEST).put(made.manifest)
-                refuse_taken(out)
-                if out.exists():
-                    out.rmdir()
-                (work / "graph").rename(out)
-            finally:
-                _clear(work)
-    finally:
-        remove_empty([work, *new])
-
-
-def _clear(work: Path) -> None:
-    """Leave nothing but the lock."""
-    for path in work.iterdir():
-        if path.name != LOCK:
-            Place.of(path).remove()
+    with atomic_folder(out) as graph:
+        made = Building(Place.of(graph), Place.of(graph.with_name("staging")))
+        made.staging.make()
+        yield made
+        (made.graph / MANIFEST).put(made.manifest)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from gamlp.io.direct import DirectReader, DirectWriter
 
 # Files that appear whole or not at all; .npy files
 from gamlp.io.files import (
+    DiskFull,
     GrowingArray,
     atomic_file,
     atomic_folder,
@@ -21,8 +22,11 @@ from gamlp.io.files import (
     write_text,
 )
 
+# Folders of unfinished work that go with their process
+from gamlp.io.held import temporary_folder, work_folder
+
 # One writer at a time
-from gamlp.io.locks import LOCK, locked, sole_writer
+from gamlp.io.locks import LOCK, locked, one_of_several, sole_writer
 
 # How much memory there is, was used, and is kept
 from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory
@@ -63,6 +67,7 @@ __all__ = [
     "LOCK",
     "DirectReader",
     "DirectWriter",
+    "DiskFull",
     "GrowingArray",
     "PeakMemory",
     "Place",
@@ -94,6 +99,7 @@ __all__ = [
     "npy_buffer",
     "npy_header",
     "npy_size",
+    "one_of_several",
     "open_rows",
     "parallel_map",
     "parse_size",
@@ -106,9 +112,11 @@ __all__ = [
     "scratch_folder",
     "sealed",
     "sole_writer",
+    "temporary_folder",
     "unsealed",
     "usable_cores",
     "verify",
+    "work_folder",
     "write_json",
     "write_text",
 ]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import glob
 import io
 import json
 import os
-import shutil
-import uuid
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,60 +18,84 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.io.direct import DirectReader
+from gamlp.io.held import remove_dead_work, work_folder
 
 _CHUNK = 8 << 20
+_WAIT = "wait for it to end, or choose another --out"
 
 
 @contextmanager
-def atomic_file(path: Path, *, sync: bool = False) -> Iterator[Path]:
+def atomic_file(path: Path, *, sync: bool = False, sole: bool = False) -> Iterator[Path]:
     """A path to write to: what is there becomes `path` when the block ends well, and vanishes when it does not.
 
     It has the same name, in a hidden folder beside `path` that every attempt has for itself: two tasks never write into
     each other's file, and what a library writes under names of its own lies there too. `sync`: on the disk, before it
-    is renamed. `remove_partial` finds what a kill left.
+    is renamed. `sole`: a second writer is refused. What a kill left goes with the next attempt.
     """
-    with disk_full_as_error(path):
+    refused = GamlpError("another process is writing this file", file=path, hint=_WAIT) if sole else None
+    with disk_full_as_error(path), ExitStack() as stack:
         with _refusal_as_error(path.parent):
-            own = _own_folder(path)
-        try:
-            yield own / path.name
-            if sync:
-                with (own / path.name).open("rb") as file:
-                    os.fsync(file.fileno())
-            (own / path.name).replace(path)
-        finally:
-            shutil.rmtree(own, ignore_errors=True)
+            own = stack.enter_context(work_folder(_partial(path), refused=refused))
+        yield own / path.name
+        if sync:
+            with (own / path.name).open("rb") as file:
+                os.fsync(file.fileno())
+        (own / path.name).replace(path)
 
 
 @contextmanager
 def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """The same of a folder, to be filled; one that exists and is not empty is refused, unless it is to be replaced."""
+    """The same of a folder, to be filled; one that exists and is not empty is refused, unless it is to be replaced.
+
+    A second writer is refused. Whatever lies beside the folder that is given goes at the end.
+    """
+    at = Path(os.path.realpath(path))  # a link to an empty folder stays a link, and '.' has a name
+    remove_partial(at)  # of one that was killed after it had put its folder in place, too
     refuse_taken(path, replace=replace)
-    new = [parent for parent in path.parents if not parent.exists()]
-    with disk_full_as_error(path):
-        with _refusal_as_error(path.parent):
-            own = _own_folder(path)
-        try:
+    new = [parent for parent in at.parents if not parent.exists()]
+    refused = GamlpError("another process is writing this folder", file=path, hint=_WAIT)
+    try:
+        with disk_full_as_error(path), ExitStack() as stack:
+            with _refusal_as_error(path.parent):
+                own = stack.enter_context(work_folder(_partial(at), refused=refused))
+            refuse_taken(path, replace=replace)  # the one before may have ended just now
             (own / "new").mkdir()
             yield own / "new"
-            if path.exists():
-                path.rename(own / "old")
-            (own / "new").rename(path)
-        finally:
-            shutil.rmtree(own, ignore_errors=True)
-            remove_empty(new)
+            _put_folder(own / "new", at, path, replace)
+    finally:
+        remove_empty(new)
 
 
-def _own_folder(path: Path) -> Path:
-    own = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
-    own.mkdir(parents=True)
-    return own
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+def _put_folder(new: Path, at: Path, path: Path, replace: bool) -> None:
+    """Give the folder its name. What has come to be there meanwhile is somebody's, and stays."""
+    try:
+        new.rename(at)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        if not replace or not at.is_dir():
+            raise GamlpError(
+                "has appeared while this was written, and stays as it is", file=path, hint="choose another --out"
+            ) from error
+        if not _exchange(new, at):  # a kill between the two loses the old one
+            at.rename(new.with_name("old"))
+            new.rename(at)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two names change places at once, where the system can (Linux)."""
+    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return call is not None and call(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
 
 
 def remove_partial(path: Path) -> None:
-    """What kills have left of attempts to write `path`; nobody else may be writing it now."""
-    for own in path.parent.glob(f".{path.name}.*"):
-        shutil.rmtree(own, ignore_errors=True)
+    """What dead processes have left of attempts to write `path`."""
+    remove_dead_work(path.parent, f"{glob.escape(_partial(path).name)}*")
 
 
 def refuse_taken(path: Path, *, replace: bool = False) -> None:
@@ -90,8 +114,8 @@ def remove_empty(folders: list[Path]) -> None:
                 folder.rmdir()
 
 
-class _DiskFull(GamlpError):
-    pass
+class DiskFull(GamlpError):
+    """No space is left: whatever else is tried would fail too."""
 
 
 @contextmanager
@@ -99,10 +123,10 @@ def disk_full_as_error(place: Path) -> Iterator[None]:
     """Turn 'no space left on device' into one sentence; of several blocks the outermost names its place."""
     try:
         yield
-    except (OSError, _DiskFull) as error:
+    except (OSError, DiskFull) as error:
         if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise _DiskFull(
+        raise DiskFull(
             "no space left on the device", file=place, hint="free some space or write to another disk"
         ) from error
 

@@ -7,12 +7,14 @@ import re
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.io.files import disk_full_as_error
+from gamlp.io.files import disk_full_as_error, remove_empty
+from gamlp.io.held import NO_LOCKS, let_go, make_folder, remove_dead_work, take_lock
 from gamlp.io.place import Place
 
 LOCK = ".lock"
@@ -23,59 +25,88 @@ STALE = 90.0  # seconds without one after which a writer is taken for dead
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """One process at a time beside `path`; gives whether it is ours. A process that dies lets go."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_full_as_error(path):
+        make_folder(path.parent)
     with _file_lock(path.with_name(f".{path.name}{LOCK}"), wait) as ours:
         yield ours
 
 
 @contextmanager
 def _file_lock(file: Path, wait: bool) -> Iterator[bool]:
-    from filelock import FileLock, Timeout  # when first needed: it imports asyncio
-
-    lock = FileLock(file)  # follows no link, and leaves what is in the file
     try:
         with disk_full_as_error(file):
-            lock.acquire(timeout=-1 if wait else 0)
-    except Timeout:
+            descriptor = take_lock(file, wait=wait)
+    except FileNotFoundError:
+        raise  # the folder is gone
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            warnings.warn(f"{file.parent} has no locks: let nobody else write there meanwhile", stacklevel=2)
+            yield True
+            return
+        raise GamlpError(f"cannot be locked ({error.strerror})", file=file) from error
+    if descriptor is None:
         yield False
         return
-    except OSError as error:
-        raise GamlpError(f"cannot be locked ({error.strerror})", file=file) from error
     try:
         yield True
     finally:
-        lock.release()
+        let_go(descriptor, file)
 
 
 @contextmanager
-def sole_writer(place: Place, *, refused: str, results: tuple[str, ...] = ()) -> Iterator[None]:
+def one_of_several(path: Path) -> Iterator[bool]:
+    """Be at `path` together with others; gives whether nobody else is there, so that what is unfinished is of the dead.
+
+    To be entered while `locked(path)` is held.
+    """
+    file = path.with_name(f".{path.name}.users")
+    alone = take_lock(file)
+    if alone is not None:
+        let_go(alone, file)
+    descriptor = take_lock(file, wait=True, shared=True)
+    assert descriptor is not None
+    try:
+        yield alone is not None
+    finally:
+        let_go(descriptor, file)
+
+
+@contextmanager
+def sole_writer(place: Place, *, refused: str) -> Iterator[None]:
     """Make the folder if need be and hold it; a second writer is refused.
 
-    Where none of the names in `results` is there at the end, nothing was begun, and a folder that was made is removed.
+    What dead writers left unfinished in it goes first; a folder that was made, and in which nothing came to lie, goes
+    at the end.
     """
     if place.local is None:
         with _renewed_object(place, refused):
             yield
         return
-    folder = place.local
-    new = not folder.exists()
-    with disk_full_as_error(folder):
+    folder = place.local.absolute()
+    new = [above for above in (folder, *folder.parents) if not above.exists()]
+    with disk_full_as_error(place.local), ExitStack() as stack:
+        stack.callback(remove_empty, new)
+        if not _hold(folder, place.local, stack):
+            raise GamlpError(refused, file=place.local, hint="wait for it to end")
+        remove_dead_work(folder, "**/.*.partial*")
+        yield
+
+
+def _hold(folder: Path, shown: Path, stack: ExitStack) -> bool:
+    while True:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError, PermissionError) as error:
+            make_folder(folder)
+            return stack.enter_context(_file_lock(folder / LOCK, wait=False))
+        except FileNotFoundError:  # its last writer left nothing in it, and removed it just now
+            continue
+        except FileExistsError as error:
             raise GamlpError(
-                f"cannot be a store ({error.strerror})", file=folder, hint="choose another --out"
+                "is a file where a folder is to be written", file=shown, hint="choose another --out"
             ) from error
-        with _file_lock(folder / LOCK, wait=False) as ours:
-            if not ours:
-                raise GamlpError(refused, file=folder, hint="wait for it to end")
-            try:
-                yield
-            finally:
-                if not any((folder / name).exists() for name in results):
-                    (folder / LOCK).unlink(missing_ok=True)
-                    if new and not any(folder.iterdir()):
-                        folder.rmdir()
+        except (NotADirectoryError, PermissionError) as error:
+            raise GamlpError(
+                f"cannot write here ({error.strerror})", file=shown, hint="choose another --out"
+            ) from error
 
 
 @contextmanager

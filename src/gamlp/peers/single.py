@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,16 +13,24 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest, fingerprint
-from gamlp.io import atomic_file, save_array, write_json, write_text
+from gamlp.io import LOCK, Place, atomic_file, save_array, write_json, write_text
 from gamlp.peers.contract import Report, Seconds, Task, Workspace
 from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_probabilities, write_page
 from gamlp.run import LOCAL, Resources, Written, write_probabilities
-from gamlp.training import METHOD_RUN, best_of, summary
+from gamlp.training import METHOD_RUN, best_of, summary, writing_run
 
 _ROWS = 100_000
+_BEFORE = {
+    LOCK,
+    "graph",
+    "tables.json",
+    "ingest.json",
+    "seeds",
+    "recipe.yaml",
+}  # may be there before METHOD_RUN
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,11 @@ def run_method(
     graph: Graph, recipe: Recipe, out: Path, *, resources: Resources = LOCAL, progress: Progress = silent
 ) -> Single:
     """Run every seed that the folder lacks, then write scores and predictions of all nodes."""
+    with writing_run(out):
+        return _run_method(graph, recipe, out, resources, progress)
+
+
+def _run_method(graph: Graph, recipe: Recipe, out: Path, resources: Resources, progress: Progress) -> Single:
     known = method(recipe.model.name)
     fresh = _claim(graph, recipe, out)
     reports: dict[int, Report] = {}
@@ -55,7 +67,7 @@ def run_method(
             reports[seed] = _seed(Task(graph), recipe, seed, out, resources, progress)
     except GamlpError:
         if fresh and not reports:  # nothing was learned: the same --out may be used with a better recipe
-            shutil.rmtree(out)
+            _forget(out)
         raise
     best = best_of({seed: report.valid for seed, report in reports.items()}, recipe.training.monitor)
     probabilities = np.load(_probabilities_path(out, best), mmap_mode="r", allow_pickle=False)
@@ -107,12 +119,18 @@ def _claim(graph: Graph, recipe: Recipe, out: Path) -> bool:
         if json.loads(known.read_text()) != about:
             raise GamlpError("holds another run", file=out, hint="choose another --out")
         return False
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(path.name not in _BEFORE for path in out.iterdir())):
         raise GamlpError("is not empty and holds no run of this method", file=out, hint="choose another --out")
-    (out / "seeds").mkdir(parents=True)
+    (out / "seeds").mkdir(parents=True, exist_ok=True)
     write_text(out / "recipe.yaml", recipe.to_yaml())
     write_json(known, about)
     return True
+
+
+def _forget(out: Path) -> None:
+    for path in out.iterdir():
+        if path.name != LOCK:  # its holder's to remove
+            Place.of(path).remove()
 
 
 def _seed(task: Task, recipe: Recipe, seed: int, out: Path, resources: Resources, progress: Progress) -> Report:

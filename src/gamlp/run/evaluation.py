@@ -31,6 +31,7 @@ from gamlp.training import (
     summary,
     with_classes,
     without_folds,
+    writing_run,
 )
 
 Watching = Callable[[dict[int, Bundle], HopStore, Array], dict[int, Watch]]  # who looks on, seed by seed
@@ -49,6 +50,18 @@ def evaluate(
 
     Writes the report. `own` is the run's graph and `weights` are its weights over hops, where they are known already.
     """
+    with writing_run(run.path):
+        return _evaluate(run, graph, own, weights, resources, progress)
+
+
+def _evaluate(
+    run: RunFolder,
+    graph: Graph | None,
+    own: Graph | None,
+    weights: WeightsByDegree | None,
+    resources: Resources,
+    progress: Progress,
+) -> dict[str, Any]:
     bundles, device = run.bundles(), choose_device(resources.device)
     if graph is None:
         store, begun = HopStore.open(run.store_path()), time.monotonic()

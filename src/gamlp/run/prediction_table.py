@@ -221,7 +221,7 @@ def _joined(lists: pa.Array) -> pa.Array:
 @contextmanager
 def _new_table(out: Path, schema: pa.Schema) -> Iterator[Any]:
     """A function that appends a table; the file gets its name when all is written, and vanishes when it is not."""
-    with atomic_file(out) as new, ExitStack() as stack:
+    with atomic_file(out, sole=True) as new, ExitStack() as stack:
         yield _parquet(stack, new, schema) if out.suffix == ".parquet" else _csv(stack, new, schema)
 
 

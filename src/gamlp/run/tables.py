@@ -11,7 +11,7 @@ from typing import Any
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport
-from gamlp.io import write_json
+from gamlp.io import Place, write_json
 from gamlp.progress import Progress, silent
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source
@@ -73,10 +73,11 @@ def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, prog
             before = None
         if before != now:
             raise GamlpError("holds a run on other tables", file=out, hint="choose another --out")
-    else:
+    if not (folder.exists() and (out / _REPORT).exists()):
+        Place.of(folder).remove()  # of a run that was killed before its report was written
+        write_json(known, now)  # first: a graph without it would be taken for one of other tables
         report = tables.ingest(folder, out.name, resources, progress)
         write_json(out / _REPORT, asdict(report))
-        write_json(known, now)
     return Source(str(folder), Origin(graph="./graph"), Graph.open(folder), ingested=report)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -12,7 +11,7 @@ from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
 from gamlp.graph import Graph, digest, fingerprint, rows_by_id
 from gamlp.graph.datasets import open_or_load
-from gamlp.io import Trust, Untrusted, check_trusted, is_url
+from gamlp.io import Trust, Untrusted, check_trusted, is_url, work_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.engine import Opened
@@ -80,21 +79,17 @@ def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Gr
 def hops_beside(
     bundle: Bundle, graph: Graph, place: Path, resources: Resources, progress: Progress
 ) -> Iterator[HopStore]:
-    """Hops of another graph for as long as they are needed; an interrupted propagation is gone on with."""
+    """Hops of another graph for as long as they are needed; an interrupted propagation is gone on with.
+
+    Several processes may ask at once: each has a folder of its own.
+    """
     settings = bundle.recipe.model_dump(mode="json")
     key = [fingerprint.structure(graph), graph.name, settings["propagation"], settings["relations"]]
     have = [node_type for node_type, nodes in graph.node_types.items() if nodes.features is not None]
     key += [[node_type, fingerprint.features(graph, node_type)] for node_type in have]
     key += [known.model_dump() for known in (bundle.statistics or {}).values()]
-    folder = place / f".hops-{digest(key)}"
-    try:
-        yield hops_for(bundle, graph, folder, resources, progress)
-    except KeyboardInterrupt:
-        raise
-    except Exception:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
+    with work_folder(place / f".hops-{digest(key)}", keep=True) as own:
+        yield hops_for(bundle, graph, own / "hops", resources, progress)
 
 
 def predict(

@@ -31,6 +31,7 @@ from gamlp.training import (
     make_model,
     summary,
     train_seeds,
+    writing_run,
 )
 
 _OWN = {
@@ -103,6 +104,21 @@ def train(
     """
     source, valid = as_source(source), None if valid is None else as_source(valid)
     recipe, out = Recipe.of(default_recipe(source) if recipe is None else recipe, trust=trust), Path(out)
+    with writing_run(out):
+        return _train(source, recipe, out, valid, resume, trust, resources, observe, progress)
+
+
+def _train(
+    source: Source,
+    recipe: Recipe,
+    out: Path,
+    valid: Source | None,
+    resume: bool,
+    trust: Trust,
+    resources: Resources,
+    observe: Observe | None,
+    progress: Progress,
+) -> Trained:
     valid_graph = None if valid is None else valid.opened
     recipe, notes = resolve_recipe(source, recipe, valid_graph)
     about = About(

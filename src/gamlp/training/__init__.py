@@ -48,7 +48,7 @@ from gamlp.training.rows import (
 )
 
 # Where a run lives
-from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder
+from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder, writing_run
 
 # Scores of rows
 from gamlp.training.scores import (
@@ -153,4 +153,5 @@ __all__ = [
     "with_features",
     "without_crossfit",
     "without_folds",
+    "writing_run",
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from gamlp.errors import GamlpError
-from gamlp.io import Place, Trust, names_of, remove_partial, sealed, unsealed, write_json, write_text
+from gamlp.io import Place, Trust, names_of, remove_partial, sealed, sole_writer, unsealed, write_json, write_text
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 from gamlp.training.loop import CHECKPOINT_SECONDS
@@ -21,6 +23,25 @@ from gamlp.training.seeds import SeedFiles
 _ABOUT = "run.json"
 _MOST = 1e30  # of a number in metrics or timings: no measurement is larger
 METHOD_RUN = "method.json"  # of a peer that has no bundle (gamlp.peers.single)
+
+
+# Runs that the current task writes already: a step of a path that holds the whole run need not ask again.
+_WRITTEN: ContextVar[frozenset[Path]] = ContextVar("written", default=frozenset())
+
+
+@contextmanager
+def writing_run(path: Path) -> Iterator[None]:
+    """Hold a run folder, made if need be, while something is written into it; a second writer is refused."""
+    folder = path.absolute()
+    if folder in _WRITTEN.get():
+        yield
+        return
+    with sole_writer(Place.of(path), refused="another process is writing this run"):
+        token = _WRITTEN.set(_WRITTEN.get() | {folder})
+        try:
+            yield
+        finally:
+            _WRITTEN.reset(token)
 
 
 class Origin(BaseModel):

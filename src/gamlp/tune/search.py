@@ -7,6 +7,7 @@ import io
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +17,13 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split, digest, fingerprint, view_name
-from gamlp.io import Trust, names_of, write_text
+from gamlp.io import Trust, locked, names_of, one_of_several, write_text
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, relation_pair_of
 from gamlp.recipe import Recipe, Space, starting_point, suggest
 from gamlp.run import LOCAL, Resources, check_one_model, prepare, prepare_split, propagate
 from gamlp.training import Machine, Prepared, choose_device, fit_prepared, plan_of, prepare_graph, resolve_relations
-from gamlp.tune.study import check_study, complete, finished, load_optuna, study_at
+from gamlp.tune.study import check_study, complete, finished, load_optuna, run_trial, study_at, wait_again
 
 By = Literal["score", "loss"]
 _START = "start"  # marks the trial of the base recipe
@@ -63,14 +64,19 @@ class Search:
             raise GamlpError(
                 "the space is empty: every trial would be the same", hint="give it keys, or --select-subsets"
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with study_at(self.folder / "study.db", self.seed) as study:
-            self._same_question(study)
-            check_study(study, self.folder / "study.db", (self.base.model.name, *names_of(self.trust)))
-            self._enqueue(study)
+        path = self.folder / "study.db"
+        with ExitStack() as stack:
+            with locked(path):  # those who come at once find one study, begun once
+                alone = stack.enter_context(one_of_several(path))
+                study = stack.enter_context(study_at(path, self.seed))
+                self._same_question(study)
+                check_study(study, path, (self.base.model.name, *names_of(self.trust)))
+                if alone:
+                    wait_again(study)
+                self._enqueue(study)
             begun = time.monotonic()
             while (done := len(finished(study))) < trials and (seconds is None or time.monotonic() - begun < seconds):
-                study.optimize(self._objective, n_trials=1, catch=(GamlpError,))
+                run_trial(study, self._objective)
                 best = f"best {_told(self.by, abs(study.best_value))}" if complete(study) else ""
                 progress("trials", done + 1, trials, "trials", best)
             if not complete(study):
@@ -152,6 +158,10 @@ class Search:
 
     def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         """Hops for one split; features are propagated once for all splits and trials that share an operator."""
+        with locked(self.folder / "hops"):  # a process that shares the study waits, and finds them
+            return self._prepared(recipe, graph, number)
+
+    def _prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         graph, recipe = prepare_graph(graph, recipe, self.folder)
         propagation = recipe.propagation
         if self.valid_graph is not None or recipe.training.setting == "inductive":

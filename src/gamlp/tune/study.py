@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.errors import GamlpError, MissingExtra
-from gamlp.io import Trust, Untrusted
+from gamlp.io import DiskFull, Trust, Untrusted
 from gamlp.recipe import Recipe
 
 _HINT = "remove it, or choose another --study"
@@ -53,6 +53,41 @@ def study_at(path: Path, seed: int) -> Iterator[Any]:
             f"the study cannot be read or written ({_first_line(error)})", file=path,
             hint="see that the disk has room and nobody changed the file, then run the same command again",
         ) from error  # fmt: skip
+
+
+def run_trial(study: Any, objective: Callable[[Any], float]) -> None:
+    """The next trial. One that its recipe ends is told and counts as failed; one that is broken off waits to be run."""
+    optuna = load_optuna()
+    states, trial = optuna.trial.TrialState, study.ask()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*already reported")  # by a process that died; the same now
+            value = objective(trial)
+    except optuna.TrialPruned:
+        study.tell(trial, state=states.PRUNED)
+    except GamlpError as error:
+        if isinstance(error, DiskFull):
+            _wait_again(study, trial)
+            raise
+        study.tell(trial, state=states.FAIL)
+        warnings.warn(f"trial {trial.number} failed: {error}", stacklevel=2)
+    except BaseException:
+        _wait_again(study, trial)
+        raise
+    else:
+        study.tell(trial, value)
+
+
+def wait_again(study: Any) -> None:
+    """Let trials that dead processes left be run by the next who asks, under their numbers: they choose as before."""
+    for trial in study.trials:
+        if trial.state.name == "RUNNING":
+            _wait_again(study, trial)
+
+
+def _wait_again(study: Any, trial: Any) -> None:
+    states = load_optuna().trial.TrialState
+    study._storage.set_trial_state_values(trial._trial_id, state=states.WAITING)
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,7 +9,6 @@ import io
 import os
 import shutil
 import socket
-import tempfile
 import threading
 import urllib.parse
 import urllib.request
@@ -21,7 +20,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError, MissingExtra
 from gamlp.graph.datasets.catalogue import Dataset, Download
-from gamlp.io import format_size
+from gamlp.io import format_size, locked, work_folder
 
 MOST_BYTES = 4 << 30
 
@@ -65,15 +64,15 @@ def fetch(dataset: Dataset, root: Path) -> None:
     # Asked first: without a network a missing library is not the user's problem.
     if not _answers("https://github.com" if plan.library == "torch_geometric" else "http://snap.stanford.edu"):
         raise GamlpError("the network does not answer")
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as folder, _quiet_and_bounded():
+    # One at a time: what another one of the same dataset brings meanwhile is not removed for this one's.
+    with locked(root / dataset.name), work_folder(root / f".download-{dataset.name}") as folder, _quiet_and_bounded():
         try:
-            (_with_pyg if plan.library == "torch_geometric" else _with_ogb)(plan, Path(folder))
+            (_with_pyg if plan.library == "torch_geometric" else _with_ogb)(plan, folder)
         except GamlpError:
             raise
         except Exception as error:  # whatever a server or a library does, the user hears where files go
             raise GamlpError(f"the download failed ({type(error).__name__}: {error})") from error
-        for found in sorted(Path(folder).glob("*/*" if plan.root else "*")):
+        for found in sorted(folder.glob("*/*" if plan.root else "[!.]*")):
             place = root / found.relative_to(folder)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(place, ignore_errors=True)

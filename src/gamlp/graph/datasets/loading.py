@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
@@ -23,7 +21,7 @@ from gamlp.graph.folder import writing
 from gamlp.graph.graph import ROLES, Graph, Labels, Split
 from gamlp.graph.opening import open_graph
 from gamlp.graph.splits import per_class_split
-from gamlp.io import digest, disk_full_as_error, is_url, load_plugin
+from gamlp.io import digest, disk_full_as_error, is_url, load_plugin, locked, temporary_folder
 from gamlp.progress import Progress, silent
 
 _NEIGHBOURS = 10
@@ -239,20 +237,27 @@ def _converted(dataset: Dataset, place: Path, memory: int, progress: Progress) -
     stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = digest([_READINGS.get(dataset.reader, 1), dataset.reader, dataset.options, stats])
     folder = cache_folder() / "graphs" / f"{dataset.name}-{key}"
-    if folder.is_dir():
-        try:
-            return open_graph(folder)
-        except GamlpError:
-            shutil.rmtree(folder)  # damaged: the raw files are still there
-    with tempfile.TemporaryDirectory(prefix="gamlp-") as unpacked:
+    if (found := _in_cache(folder)) is not None:
+        return found
+    with locked(folder), temporary_folder() as unpacked:
+        if (found := _in_cache(folder)) is not None:  # by another process, meanwhile
+            return found
         if place.is_file():
-            with disk_full_as_error(Path(unpacked)):
-                download.unpack(place, dataset.files, Path(unpacked))
-            place = Path(unpacked)
+            with disk_full_as_error(unpacked):
+                download.unpack(place, dataset.files, unpacked)
+            place = unpacked
         with writing(folder, dataset.name, target=dataset.target, replace=True) as writer:
             writer.source = {"dataset": dataset.name, "from": dataset.source, "split": dataset.split}
             READERS[dataset.reader](Conversion(place, writer, memory, dataset.options, progress))
     return open_graph(folder)
+
+
+def _in_cache(folder: Path) -> Graph | None:
+    """The graph there; None where there is none, or a damaged one: the raw files are still there."""
+    try:
+        return open_graph(folder) if folder.is_dir() else None
+    except GamlpError:
+        return None
 
 
 def _with_split(graph: Graph, dataset: Dataset, seed: int) -> Graph:
@@ -278,7 +283,8 @@ def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:
     folder = cache_folder() / "graphs" / f"{dataset.name}-{key}"
     if folder.is_dir():
         return open_graph(folder)
-    return GENERATED[dataset.reader](folder, counts, seed, progress)
+    with locked(folder):  # another process may be at it, or have just ended
+        return open_graph(folder) if folder.is_dir() else GENERATED[dataset.reader](folder, counts, seed, progress)
 
 
 def _communities(folder: Path, counts: Counts, seed: int, progress: Progress) -> Graph:

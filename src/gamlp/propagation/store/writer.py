@@ -207,7 +207,7 @@ class StoreWriter:
 def writing(folder: str | Path | Place, graph: Graph, signals: Sequence[Signal]) -> Iterator[StoreWriter]:
     """Lock the store (made if need be) while it is written; a second writer is refused."""
     place = Place.of(folder)
-    with sole_writer(place, refused="another run is writing this store", results=(PLAN, MANIFEST)):
+    with sole_writer(place, refused="another run is writing this store"):
         yield StoreWriter(place, graph, signals)
 
 

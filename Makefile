@@ -9,9 +9,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src -name '*.cpp' -o -name '*.hpp')
 
 MINUTES ?= 10
+ROUNDS ?= 200
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
-.PHONY: run test check fuzz lint format bench accuracy clean always
+.PHONY: run test check fuzz kills sanitize lint format bench accuracy clean always
 
 run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it learned
 	$(BIN)/gamlp run digits
@@ -29,6 +30,18 @@ fuzz: $(VENV)/developer  ## draw new inputs, half of the time for all verbs, hal
 	$(BIN)/python -m tests.fuzz --minutes $$(($(MINUTES) / 2)) --seed $(SEED)
 	@end=$$(($$(date +%s) + 30 * $(MINUTES))); \
 	while [ $$(date +%s) -lt $$end ]; do $(PYTEST) -m hypothesis --hypothesis-profile fuzz || exit 1; done
+
+kills: $(VENV)/developer  ## end every verb at moments drawn by chance and run it again; a report in docs/results: make kills ROUNDS=200
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.kills.rounds --rounds $(ROUNDS)
+
+# A kernel of its own under build/sanitize; the runtime of AddressSanitizer must be loaded before Python is. Leaks are not
+# looked for: an interpreter never returns all it has.
+sanitize: $(VENV)/developer  ## tests of the C++ kernel under AddressSanitizer and UndefinedBehaviorSanitizer
+	cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=Debug -DGAMLP_SANITIZE=ON -DPython_EXECUTABLE="$(abspath $(BIN)/python)"
+	cmake --build build/sanitize --parallel 2
+	OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		LD_PRELOAD="$$(c++ -print-file-name=libasan.so) $$(c++ -print-file-name=libubsan.so)" \
+		$(BIN)/python -m tests.sanitized build/sanitize
 
 lint: $(VENV)/developer  ## style, types, import directions
 	$(BIN)/ruff check .

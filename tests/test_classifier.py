@@ -6,6 +6,7 @@ import gc
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
 from gamlp import GamlpError, Graph, NodeClassifier, Recipe
-from gamlp.graph import Ids, Split, random_split
+from gamlp.graph import FeatureColumn, Ids, Split, random_split
 from gamlp.graph.datasets.loading import load
 
 QUICK = {
@@ -341,3 +342,30 @@ def test_a_search_by_hand(digits: Graph) -> None:
         tried[hops] = clone(start).set_params(recipe=recipe).fit(digits)
     best = max(tried.values(), key=lambda model: model.bundle_.report["valid"]["score"])
     assert best is tried[3] and "seed 0" in stages
+
+
+def test_columns_of_another_graph_are_matched_by_name() -> None:
+    from dataclasses import replace
+
+    from tests.training.small import RECIPE, WIDTH, make_graph, with_nodes
+
+    graph = make_graph()
+    x, letters = graph.nodes.features.values, "abcdef"
+    assert len(letters) == WIDTH
+
+    def named(letters_: str) -> Graph:
+        columns = tuple(FeatureColumn(name=name) for name in letters_)
+        values = np.stack([x[:, letters.index(name)] if name in letters else x[:, 0] * 9 for name in letters_], 1)
+        return with_nodes(graph, features=replace(graph.nodes.features, values=values, columns=columns))
+
+    model = NodeClassifier(RECIPE).fit(named(letters))
+    expected = model.predict_proba()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(model.predict_proba(named("fbdace")), expected)
+    with pytest.warns(UserWarning, match="column 'z' of graph 'small' is ignored"):
+        assert np.array_equal(model.predict_proba(named("zfbdace")), expected)
+    with pytest.warns(UserWarning, match="have no names in graph 'small': features are taken by their position"):
+        model.predict(graph)
+    with pytest.raises(GamlpError, match="lacks columns 'e', 'f' that the model was trained on"):
+        model.predict(named("abcdxy"))

@@ -38,7 +38,7 @@ def test_the_core_needs_nothing_but_what_is_promised() -> None:
     names = {re.split(r"[<>=!~ ]", requirement)[0] for requirement in PROJECT["dependencies"]}
     promised = {"torch", "numpy", "scipy", "pyarrow", "pydantic", "safetensors", "scikit-learn", "typer", "rich"}
     promised |= {"pyyaml"}  # recipes are YAML
-    promised |= {"fsspec", "filelock"}  # places and locks
+    promised |= {"fsspec"}  # places
     assert names == promised
     assert {"datasets", "spark", "bench", "tune", "plots", "serve", "dev", "all"} <= set(
         PROJECT["optional-dependencies"]

@@ -86,6 +86,7 @@ CASES = [
     ("evaluate run --graph wide", "graph 'wide' has 7 features where the model expects 4"),
     ("evaluate run --graph strange", "graph 'strange' has class 'zebra' which training never saw"),
     ("evaluate run --graph bare", "graph 'bare' has no labels to compare with"),
+    ("evaluate run --other-nodes", "--other-nodes is about another graph; name it: --graph GRAPH"),
     ("predict run --out x.xlsx", "x.xlsx: is no kind of table that is written; end it with .parquet, .csv, .csv.gz"),
     ("predict run --out x.csv --rows some", "unknown rows 'some'"),
     ("predict run --out x.csv --rows unlabelled", "no rows are 'unlabelled'"),

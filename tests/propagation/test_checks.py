@@ -14,7 +14,7 @@ from gamlp.propagation.local.arrays import hops_in_memory
 from tests.conformance.engines import BlocksHere
 
 ENGINES = [LocalPropagator(threads=2), BlocksHere()]
-HALF = r"beyond what float16 holds: it makes them infinite or zero; use --dtype bfloat16 or float32\.$"
+HALF = r"beyond what float16 holds, which makes it infinite or zero; use --set propagation.dtype=bfloat16 or float32\.$"
 each_engine = pytest.mark.parametrize("engine", ENGINES, ids=["local", "blocks"])
 
 
@@ -65,7 +65,9 @@ def test_a_hub_whose_state_float16_makes_zero_is_told(engine: Propagator, tmp_pa
 
 
 @each_engine
-@pytest.mark.parametrize(("dtype", "instead"), [("float32", "scale the features"), ("bfloat16", "use --dtype float32")])
+@pytest.mark.parametrize(
+    ("dtype", "instead"), [("float32", "scale features with"), ("bfloat16", "use --set propagation.dtype=float32")]
+)
 def test_sums_beyond_the_largest_number_are_told(engine: Propagator, tmp_path: Path, dtype: str, instead: str) -> None:
     graph = ring(np.full((6, 3), 3e38)).save(tmp_path / "graph")
     with pytest.raises(GamlpError, match=f"larger than {dtype} holds; {instead}"):
@@ -78,3 +80,13 @@ def test_hops_in_memory_tell_the_same() -> None:
         hops_in_memory(ring(np.full((5, 2), 1e-8)), FeatureSignal(hops=1, dtype="float16"))
     with pytest.raises(GamlpError, match="features at hop 0 are " + HALF):
         hops_in_memory(ring(np.full((5, 2), 1e5)), FeatureSignal(hops=0, dtype="float16"))
+
+
+@pytest.mark.parametrize("scaling", ["row", "l2"])
+def test_rows_of_any_length_are_scaled(scaling: str) -> None:
+    """Squares of 3e38 and 1e-30 are beyond float32; their rows' directions are not."""
+    values = np.array([[3e38, 1e38, -3e38], [1e-30, 3e-30, 0], [1e-44, 0, 0], [0, 0, 0], [3, 4, 0]])
+    found = hops_in_memory(ring(values), FeatureSignal(hops=0, scaling=scaling))[0]
+    exact = values.astype(np.float32).astype(np.float64)
+    lengths = np.abs(exact).sum(1) if scaling == "row" else np.sqrt(np.square(exact).sum(1))
+    assert np.allclose(found, exact / np.where(lengths > 0, lengths, 1)[:, None], rtol=1e-6, atol=0)

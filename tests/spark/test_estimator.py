@@ -25,6 +25,7 @@ from gamlp.run.training import train
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'gamlp[spark]'")
 
 from gamlp.spark import GAMLPClassificationModel, GAMLPClassifier  # noqa: E402
+from gamlp.spark.fit import recipe_of  # noqa: E402
 
 RECIPE: dict[str, Any] = {
     "propagation": {"hops": 2, "label_hops": 2},
@@ -146,6 +147,25 @@ def test_hops_are_propagated_only_for_a_new_graph(spark: Any, fitted: Any, monke
     assert [row["id"] for row in found] == sorted(tables.nodes["id"].to_pylist())
     assert np.mean([row["guess"] == row["truth"] for row in found]) > 0.8
     assert np.allclose([row["chance"].toArray().sum() for row in found], 1, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_columns_are_matched_by_name(spark: Any, tmp_path: Path) -> None:
+    tables = planted(120)
+    columns = {f"x{at}": pa.array([row[at] for row in tables.nodes["features"].to_pylist()]) for at in range(6)}
+    more = {name: tables.nodes[name] for name in ("id", "label", "split")}
+    nodes, edges = Tables(pa.table({**more, **columns}), tables.edges).frames(spark)
+    model = classifier(tmp_path, featuresCol=",".join(columns), splitCol="split").fit(nodes, edges)
+    assert [column.name for column in model.bundle.columns["node"]] == list(columns)
+    turned = model.copy({model.featuresCol: ",".join(reversed(columns))})
+    found, expected = (
+        [row["probability"].toArray().tolist() for row in rows_of(one.transform(nodes, edges))]
+        for one in (turned, model)
+    )
+    assert found == expected
+    with pytest.raises(GamlpError, match="graph 'nodes' lacks column 'x5' that the model was trained on"):
+        model.copy({model.featuresCol: "x0,x1,x2,x3,x4"}).transform(nodes, edges)
+    model.release()
 
 
 def test_vectors_odd_names_many_labels_and_a_random_split(spark: Any, tmp_path: Path) -> None:
@@ -298,3 +318,16 @@ def test_cora_as_tables(spark: Any, data_dir: Path, tmp_path: Path) -> None:
     _, scores = local(tables, tmp_path / "local", NodeNames(features="features"), recipe)
     assert abs(model.scores()["test"]["score"] - scores["mean"]["score"]) < 0.01
     assert model.scores()["test"]["score"] > 0.7
+
+
+def test_what_a_saved_folder_names_is_used_only_where_it_is_trusted(tmp_path: Path) -> None:
+    """Its code, and a URL of another store; trust itself is never taken from a file."""
+    own, url = "pydoc:pipepager", "s3://elsewhere/work"
+    GAMLPClassifier(recipe={"model": {"name": own}}, trust=own, workDir=url).save(tmp_path / "saved")
+    with pytest.raises(GamlpError, match=f"its files are at '{url}', which is asked only when you name it"):
+        GAMLPClassifier.load(tmp_path / "saved")
+    loaded = GAMLPClassifier.load(tmp_path / "saved", trust=url)
+    assert loaded.getWorkDir() == url and loaded.getTrust() == url
+    with pytest.raises(GamlpError, match=r"'model\.name' is code, 'pydoc:pipepager', and runs only when you name it"):
+        recipe_of(loaded)
+    assert recipe_of(loaded.setTrust(own)).model.name == own

@@ -6,12 +6,14 @@ import dataclasses
 import json
 import shutil
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gamlp.errors import GamlpError
+from gamlp.io import DiskFull, one_of_several
 from gamlp.tune.search import Search
 from tests.tune.test_search import quick_search
 
@@ -116,5 +118,60 @@ def test_a_full_disk_is_one_sentence(search: Search, monkeypatch: pytest.MonkeyP
         raise OperationalError("insert", {}, sqlite3.OperationalError("database or disk is full"))
 
     monkeypatch.setattr(Search, "validate", full)
-    with pytest.raises(GamlpError, match=r"study\.db: the study cannot be .*disk is full"):
+    with pytest.raises(GamlpError, match=r"study\.db: no space left on the device; free some space"):
         search.run(9)
+
+
+@pytest.mark.parametrize("size", ["48k", "160k"])
+def test_a_full_disk_is_one_sentence_and_the_search_goes_on_once_there_is_room(
+    size: str, made: Search, tmp_path: Path
+) -> None:
+    """When the study is made, and when something is written beside it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no disk may be mounted here")
+    try:
+        search = dataclasses.replace(made, folder=disk / "s")
+        with pytest.raises(GamlpError, match="no space left on the device; free some space") as told:
+            search.run(10)
+        assert str(told.value).count("\n") == 0
+        subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
+        assert {trial["state"] for trial in search.run(2).trials} == {"complete"}
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)  # SQLite has it open
+
+
+def test_a_trial_that_is_broken_off_is_run_again_under_its_number(
+    made: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Ctrl-C, by a full disk, or left by a process that died: the search ends as one that was not interrupted."""
+    search = dataclasses.replace(made, folder=tmp_path / "s")
+    usual = Search.validate
+    ends: list[BaseException] = [KeyboardInterrupt(), DiskFull("no space left")]
+
+    def broken(self: Search, *given: Any) -> None:
+        if ends:
+            raise ends.pop()
+        usual(self, *given)
+
+    monkeypatch.setattr(Search, "validate", broken)
+    with pytest.raises(DiskFull):
+        search.run(2)
+    with pytest.raises(KeyboardInterrupt):
+        search.run(2)
+    change(search, "update trials set state = 'RUNNING' where number = 0")
+    found, expected = search.run(2), made.run(2)
+    for one in (*found.trials, *expected.trials):
+        one.pop("seconds")
+    assert found.trials == expected.trials and found.recipe == expected.recipe
+
+
+def test_a_trial_of_a_living_process_is_left_to_it(made: Search, tmp_path: Path) -> None:
+    search = dataclasses.replace(made, folder=tmp_path / "s")
+    shutil.copytree(made.folder, search.folder)
+    change(search, "update trials set state = 'RUNNING', datetime_complete = null where number = 1")
+    with one_of_several(search.folder / "study.db"):
+        states = {trial["trial"]: trial["state"] for trial in search.run(2).trials}
+    assert states == {0: "complete", 1: "running", 2: "complete"}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
-import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +19,7 @@ from gamlp.bench.work import Options, Work, chosen, missing_reason, split_seed, 
 from gamlp.errors import GamlpError
 from gamlp.graph import digest
 from gamlp.graph.datasets import load
-from gamlp.io import locked, write_json
+from gamlp.io import locked, work_folder, write_json
 from gamlp.peers import Task, Workspace, features_key, recipe_named, run
 from gamlp.recipe import Recipe
 
@@ -180,12 +178,8 @@ def _run(cell: Cell, task: Task, depths: dict[str, int], work: Work) -> float:
     begun = time.monotonic()
     # Its own hops: where its preparation is timed, and where no other run has its graph.
     if cell.fresh or cell.change == EDGES_REMOVED:
-        work.folder.mkdir(parents=True, exist_ok=True)
-        own = Path(tempfile.mkdtemp(prefix=".fresh-", dir=work.folder))
-        try:
-            cell.run(task, work.folder, Workspace(own, work.resources))
-        finally:
-            shutil.rmtree(own, ignore_errors=True)
+        with work_folder(work.folder / ".fresh") as own:
+            cell.run(task, work.folder, Workspace(own / "hops", work.resources))
     else:
         cell.run(task, work.folder, Workspace(work.hops, work.resources, depths=depths))
     return time.monotonic() - begun

@@ -20,6 +20,7 @@ from gamlp.cli.options.recipe import (
 )
 from gamlp.cli.show import display
 from gamlp.cli.show.scores import show_scores
+from gamlp.errors import GamlpError
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +38,13 @@ def _evaluate(
             show_default=False,
         ),
     ] = None,
+    other_nodes: Annotated[
+        bool,
+        typer.Option(
+            "--other-nodes",
+            help="Nodes of GRAPH are others than those of training even where ids are the same: none is left out.",
+        ),
+    ] = False,
     trust: TrustOption = None,
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
@@ -51,7 +59,7 @@ def _evaluate(
 
       gamlp evaluate runs/digits
 
-    On a graph that training never saw:
+    On another graph; rows whose ids trained the model or chose it are left out:
 
       gamlp evaluate run --graph elsewhere
     """
@@ -59,11 +67,13 @@ def _evaluate(
     from gamlp.run import evaluate
     from gamlp.training import RunFolder
 
+    if other_nodes and graph is None:
+        raise GamlpError("--other-nodes is about another graph", hint="name it: --graph GRAPH")
     resources = resources_of(device, memory, threads)
     opened = RunFolder.open(run, trusted(trust))
     with display.progress(as_json) as progress:
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
-        report = evaluate(opened, other, resources=resources, progress=progress)
+        report = evaluate(opened, other, other_nodes=other_nodes, resources=resources, progress=progress)
     if as_json:
         display.print_json({"run": str(run), **report})
         return

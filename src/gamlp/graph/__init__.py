@@ -15,6 +15,9 @@ from gamlp.graph.folder import check_name
 # The graph and its parts
 from gamlp.graph.graph import ROLES, UNKNOWN, Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
+# A keyed hash of original ids
+from gamlp.graph.id_hash import hash_key, id_hashes
+
 # The graph of some nodes alone
 from gamlp.graph.induced import induce
 from gamlp.graph.induced_blocks import induced_by_tasks
@@ -105,6 +108,8 @@ __all__ = [
     "digest",
     "features_files",
     "fingerprint",
+    "hash_key",
+    "id_hashes",
     "ids_in_file",
     "induce",
     "induced_by_tasks",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph
-from gamlp.io import PeakMemory
+from gamlp.io import PeakMemory, work_folder
 from gamlp.models import labels_used
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
 from gamlp.peers.hops import prepare_task, probabilities_of, scores_of, store_probabilities
@@ -114,16 +113,13 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) ->
     training = 0.0
     best: _Round | None = None
     predicted: Array | None = None
-    workspace.hops.mkdir(parents=True, exist_ok=True)
-    with PeakMemory() as peak, TemporaryDirectory(dir=workspace.hops) as folder:
+    with PeakMemory() as peak, work_folder(workspace.hops / ".reuse") as folder:
         once = recipe.changed({"training.reuse": 0})
         prepared, preparation = prepare_task(task, once, replace(workspace, probabilities=True))
         for number in range(recipe.training.reuse + 1):
             begun = time.monotonic()
             if predicted is not None:
-                prepared = _with_predictions(
-                    task.graph, prepared, predicted, Path(folder) / f"round-{number}", workspace
-                )
+                prepared = _with_predictions(task.graph, prepared, predicted, folder / f"round-{number}", workspace)
                 preparation += time.monotonic() - begun
                 begun = time.monotonic()
             fitted = fit_prepared(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Generic
 
 import torch
@@ -15,7 +14,7 @@ from torch import nn
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, induce
-from gamlp.io import PeakMemory
+from gamlp.io import PeakMemory, temporary_folder
 from gamlp.models import Shape
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
 from gamlp.peers.tensors import (
@@ -58,11 +57,11 @@ def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, mask
     """
 
     def run(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
-        with PeakMemory() as peak, TemporaryDirectory() as folder:
+        with PeakMemory() as peak, temporary_folder() as folder:
             begun = time.monotonic()
             check_trainable(task.graph)
             share = None if masked is None else float(recipe.model.options.get("masked", masked))
-            sides = _sides(task, recipe, Path(folder), partial(_plain_side, recipe.propagation.scaling, share))
+            sides = _sides(task, recipe, folder, partial(_plain_side, recipe.propagation.scaling, share))
             if sampler is not None:
                 sides = replace(sides, train=replace(sides.train, sampler=sampler(sides.train, recipe, seed)))
             shape = Shape(int(sides.train.tensors.x.shape[1]), sides.train.classes, 0)
@@ -79,10 +78,10 @@ def typed_message_passing(make: MakeTyped) -> Run:
     """
 
     def run(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
-        with PeakMemory() as peak, TemporaryDirectory() as folder:
+        with PeakMemory() as peak, temporary_folder() as folder:
             begun = time.monotonic()
             _check_typed(task.graph, recipe)
-            sides = _sides(task, recipe, Path(folder), partial(_typed_side, recipe.propagation.scaling))
+            sides = _sides(task, recipe, folder, partial(_typed_side, recipe.propagation.scaling))
             shape = sides.train.tensors.shape
             for name, rows in {"valid": sides.valid, **sides.tests}.items():
                 if rows is not None:

@@ -34,16 +34,18 @@ def refuse_lost(lost: int, what: str, dtype: str) -> None:
     """An error if values were lost on their way into storage; `what` says which, as in "features at hop 2"."""
     if not lost:
         return
+    of = f"{lost} value of {what} is" if lost == 1 else f"{lost} values of {what} are"
     if dtype == "float32":
         raise GamlpError(
-            f"{lost} values of {what} are not finite, or larger than float32 holds",
-            hint="scale the features (scaling standard, row or l2) or the edge weights",
+            f"{of} not finite, or larger than float32 holds",
+            hint="scale features with --set propagation.scaling=standard, or rescale the edge weights",
         )
     if dtype == "bfloat16":
         raise GamlpError(
-            f"{lost} values of {what} are not finite, or larger than bfloat16 holds", hint="use --dtype float32"
+            f"{of} not finite, or larger than bfloat16 holds",
+            hint="use --set propagation.dtype=float32",
         )
     raise GamlpError(
-        f"{lost} values of {what} are beyond what float16 holds: it makes them infinite or zero",
-        hint="use --dtype bfloat16 or float32",
+        f"{of} beyond what float16 holds, which makes it infinite or zero",
+        hint="use --set propagation.dtype=bfloat16 or float32",
     )

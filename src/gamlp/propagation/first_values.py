@@ -18,6 +18,7 @@ from gamlp.propagation.plan import FeatureSignal, Statistics
 
 CHUNK = 1 << 14  # rows that are scaled or added up at a time
 _TRAIN = ROLES.index("train")
+_SHORT, _LONG = 1e-15, 1e15  # lengths of rows that float32 can be trusted with
 
 
 class First(Protocol):
@@ -53,11 +54,23 @@ class FirstFeatures:
 
     def _by_length(self, columns: slice) -> Callable[[Array], Array]:
         def scale(values: Array) -> Array:
-            lengths = np.abs(values).sum(1) if self.scaling == "row" else np.sqrt(np.square(values).sum(1))
-            inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-            return np.asarray(values[:, columns] * inverse[:, None])
+            with np.errstate(over="ignore", invalid="ignore"):
+                lengths = self._lengths(values)
+                inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+                scaled = np.asarray(values[:, columns] * inverse[:, None])
+            # A square of 1e20 or 1e-23 is more or less than float32 holds: such rows are scaled in float64.
+            if (beyond := np.flatnonzero(~((lengths > _SHORT) & (lengths < _LONG)))).size:
+                wide = values[beyond].astype(np.float64)
+                exact = self._lengths(wide)[:, None]
+                scaled[beyond] = np.divide(
+                    wide[:, columns], exact, out=np.zeros_like(wide[:, columns]), where=exact > 0
+                )
+            return scaled
 
         return scale
+
+    def _lengths(self, values: Array) -> Array:
+        return np.asarray(np.abs(values).sum(1) if self.scaling == "row" else np.sqrt(np.square(values).sum(1)))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.report import Observed, write_report
 from gamlp.run.resources import LOCAL, Resources
+from gamlp.run.seen_ids import among, has_ids, read_seen, rows_with_role, seen_hashes
 from gamlp.run.trained import graph_of, hops_beside
 from gamlp.training import (
     Batches,
@@ -41,6 +42,7 @@ def evaluate(
     run: RunFolder,
     graph: Graph | None = None,
     *,
+    other_nodes: bool = False,
     own: Graph | None = None,
     weights: WeightsByDegree | None = None,
     resources: Resources = LOCAL,
@@ -48,15 +50,18 @@ def evaluate(
 ) -> dict[str, Any]:
     """Scores of the run's own test rows, or of another graph's labelled rows: its test rows where it has some.
 
-    Writes the report. `own` is the run's graph and `weights` are its weights over hops, where they are known already.
+    Rows of another graph that trained the model or chose it, known by their ids, are left out; with `other_nodes` none
+    is, since equal ids are other nodes there. Writes the report. `own` is the run's graph and `weights` are its weights
+    over hops, where they are known already.
     """
     with writing_run(run.path):
-        return _evaluate(run, graph, own, weights, resources, progress)
+        return _evaluate(run, graph, other_nodes, own, weights, resources, progress)
 
 
 def _evaluate(
     run: RunFolder,
     graph: Graph | None,
+    other_nodes: bool,
     own: Graph | None,
     weights: WeightsByDegree | None,
     resources: Resources,
@@ -78,12 +83,48 @@ def _evaluate(
         raise GamlpError(f"graph '{graph.name}' has no labels to compare with", hint="gamlp predict needs none")
     test = split is not None and known[split.test].any()
     rows = split.test[known[split.test]] if split is not None and test else np.flatnonzero(known)
+    part = "test" if test else "labelled"
+    if not other_nodes:
+        rows, said = _without_seen(run, graph, rows, part, progress)
+        notes += said
     with hops_beside(bundle, graph, run.path, resources, progress) as store:
-        observed, part = Observed(graph), "test" if test else "labelled"
+        observed = Observed(graph)
         report = evaluate_rows(bundles, store, rows, resources, observed.watch)
         page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device)
     about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
     return about | ({"notes": notes} if notes else {})
+
+
+def _without_seen(run: RunFolder, graph: Graph, rows: Array, part: str, progress: Progress) -> tuple[Array, list[str]]:
+    """Rows that neither trained the model nor chose it, and what is to be said of the others."""
+    seen = _seen_hashes(run, progress)
+    if seen is None:
+        return rows, ["the run does not know which nodes trained it: some of those scored may be among them"]
+    known = among(seen, seen_hashes(graph, rows))
+    count = int(np.count_nonzero(known))
+    if count == len(rows):
+        raise GamlpError(
+            f"all {count:,} {part} rows of graph '{graph.name}' trained the model or chose it, by their ids",
+            hint="give rows that it has not seen, or --other-nodes where equal ids are other nodes",
+        )
+    if count:
+        said = f"{count:,} of {len(rows):,} {part} rows trained the model or chose it, by their ids, and are left out"
+        return rows[~known], [said]
+    if not has_ids(graph):
+        return rows, [f"nodes of graph '{graph.name}' have no ids: it is not known whether some trained the model"]
+    return rows, []
+
+
+def _seen_hashes(run: RunFolder, progress: Progress) -> Array | None:
+    """As the run noted them; of a run on a store, or of an older gamlp, from its graph if that is still there."""
+    noted = read_seen(run.seen_path)
+    if noted is not None or run.about().valid_graph is not None:
+        return noted
+    store = HopStore.open(run.store_path())
+    found = _graph_if_found(run, store, progress)
+    if found is None:
+        return None
+    return np.unique(seen_hashes(found, rows_with_role(store.labels, store.split, "train", "valid")))
 
 
 def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> Graph | None:

@@ -29,10 +29,14 @@ class Tables:
     nodes: str | dict[str, str]
     relation_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None
+    seed: int = 0  # of a split that the tables do not have
+    max_rows: int | None = None  # of a table
 
     def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> IngestReport:
         """Their graph, and what was read."""
-        how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target)
+        how = IngestOptions(
+            name=name, relation_ends=self.relation_ends, target=self.target, seed=self.seed, max_rows=self.max_rows
+        )
         with closing(resources.open_engine()) as engine:
             if engine.one_machine:
                 self._check_present()
@@ -55,7 +59,7 @@ class Tables:
         about = {name: list(ends) for name, ends in self.relation_ends.items()} | (
             {"": self.target} if self.target else {}
         )
-        return [*places, about] if about else places
+        return [*places, *([about] if about or self.seed else []), *([self.seed] if self.seed else [])]
 
 
 def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, progress: Progress = silent) -> Source:

@@ -17,6 +17,7 @@ from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.run.resources import LOCAL, Resources
+from gamlp.run.seen_ids import rows_with_role, seen_hashes, write_seen
 from gamlp.run.source import Source, as_source, default_recipe, resolve_recipe
 from gamlp.training import (
     About,
@@ -31,6 +32,7 @@ from gamlp.training import (
     make_model,
     summary,
     train_seeds,
+    valid_rows,
     writing_run,
 )
 
@@ -148,6 +150,7 @@ def _train(
         kept = run.timings()
         if not finished and source.store is None:  # an interrupted propagation goes on: its parts add up
             run.note_timings(preparation=kept.get("preparation", 0.0) + took)
+        _note_seen(run, source, valid_graph)
         try:
             bundles = train_run(prepared, run, resources=resources, observe=observe, progress=progress)
         except GamlpError:
@@ -172,6 +175,18 @@ def train_run(
         bundles, best = train_seeds(prepared, engine.fit, run, observe=observe, progress=progress)
     run.choose(best)
     return bundles
+
+
+def _note_seen(run: RunFolder, source: Source, valid_graph: Graph | None) -> None:
+    """Of a store the ids are not known here: `gamlp evaluate` finds them where its graph can be opened."""
+    if source.graph is None or run.seen_path.exists():
+        return
+    nodes = source.graph.nodes
+    roles = ("train", "valid") if valid_graph is None else ("train",)
+    seen = [seen_hashes(source.graph, rows_with_role(nodes.labels, nodes.split, *roles))]
+    if valid_graph is not None:
+        seen.append(seen_hashes(valid_graph, valid_rows(valid_graph)))
+    write_seen(run.seen_path, seen)
 
 
 def _check_free(out: Path) -> None:

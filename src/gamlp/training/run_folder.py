@@ -131,6 +131,11 @@ class RunFolder:
         return self.path / "timings.json"
 
     @property
+    def seen_path(self) -> Path:
+        """Hashed ids of the nodes that trained the model or chose it, sorted, 8 bytes each."""
+        return self.path / "seen-ids.npy"
+
+    @property
     def report_path(self) -> Path:
         return self.path / "report.html"
 
@@ -214,7 +219,7 @@ class RunFolder:
     def forget(self) -> None:
         """A run that learned nothing leaves only its hops, which another recipe may use; one that did can go on."""
         if not any(path.suffix in (".safetensors", ".checkpoint") for path in (self.path / "seeds").iterdir()):
-            for path in (self.path / _ABOUT, self.recipe_path, self.metrics_path, self.timings_path):
+            for path in (self.path / _ABOUT, self.recipe_path, self.metrics_path, self.timings_path, self.seen_path):
                 path.unlink(missing_ok=True)
 
     def choose(self, seed: int) -> None:

@@ -45,10 +45,12 @@ def study_at(path: Path, seed: int) -> Iterator[Any]:
         )
         study.trials, study.user_attrs, study.direction  # noqa: B018  read once: whatever is wrong comes now
     except Exception as error:  # whatever a file that is no study makes Optuna and SQLite say
+        _refuse_full_disk(error, path)
         raise GamlpError(f"is damaged or no study ({_first_line(error)})", file=path, hint=_HINT) from error
     try:
         yield study
     except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        _refuse_full_disk(error, path)
         raise GamlpError(
             f"the study cannot be read or written ({_first_line(error)})", file=path,
             hint="see that the disk has room and nobody changed the file, then run the same command again",
@@ -88,6 +90,12 @@ def wait_again(study: Any) -> None:
 def _wait_again(study: Any, trial: Any) -> None:
     states = load_optuna().trial.TrialState
     study._storage.set_trial_state_values(trial._trial_id, state=states.WAITING)
+
+
+def _refuse_full_disk(error: BaseException, path: Path) -> None:
+    if "disk is full" in _first_line(error):  # SQLite's words
+        hint = "free some space, then run the same command again to go on"
+        raise DiskFull("no space left on the device", file=path, hint=hint) from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -169,6 +169,10 @@ def test_entries_are_both_ways_without_loops():
         ({"src": [1], "dst": pa.nulls(1, pa.int64())}, "edges, column dst: edge 1 → …: missing node."),
         ({"src": [1], "dst": [2], "weight": [-0.5]}, "edges, column weight: edge 1 → 2: a weight of -0.5; weights are"),
         ({"src": [1], "dst": [2], "weight": ["1e39"]}, "edge 1 → 2: a weight of 1e+39; weights are finite"),
+        (
+            {"src": [1], "dst": [2], "weight": [1e-50]},
+            "edge 1 → 2: a weight of 1e-50, which is zero in float32; rescale",
+        ),
         ({"src": [1], "dst": [2], "weight": ["heavy"]}, "edge 1 → 2: 'heavy' is not a number."),
         ({"src": [1], "dst": [2], "weight": [None]}, "edges, column weight: edge 1 → 2: missing weight."),
         ({"src": [1], "dst": [2], "relation": [None]}, "edges, column relation: relations are null; name them"),

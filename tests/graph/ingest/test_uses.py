@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gamlp.errors import GamlpError
+
 EDGES = "src,dst\n0,1\n"
 
 
@@ -73,6 +75,28 @@ def test_every_column_is_told(build, tmp_path):
     _, report = build(tmp_path / "n.parquet", EDGES, id="key", features=array, out=tmp_path / "four")
     assert uses(report)["x.npy"] == ("feature", "an array, a row for each node")
     assert uses(report)["age"] == ("ignored", f"features are those of {array}")
+
+
+def test_the_label_cannot_be_a_feature_too(build):
+    text = "id,age,label,split\n0,1,0,train\n1,2,1,test\n"
+    for name in ("label", "split"):
+        with pytest.raises(GamlpError, match=f"--features names column '{name}', which is that of {name}s"):
+            build(text, EDGES, features=f"age,{name}")
+    graph, _ = build(text, EDGES, features="age,label", label="")
+    assert graph.nodes.labels is None and graph.nodes.features.width == 2
+
+
+def test_a_column_of_some_files_alone_is_told(build, tmp_path):
+    for folder, files in {"nodes": ["id,x", "id,x,y"], "edges": ["src,dst", "src,dst,since"]}.items():
+        (tmp_path / folder).mkdir()
+        for number, header in enumerate(files):
+            row = ",".join(str(number + place) for place in range(header.count(",") + 1))
+            (tmp_path / folder / f"{number}.csv").write_text(f"{header}\n{row}\n")
+    with pytest.raises(GamlpError, match="has a column 'y' that"):
+        build(tmp_path / "nodes", EDGES)
+    _, report = build(tmp_path / "nodes", tmp_path / "edges", features="x", on_bad="skip")
+    assert uses(report)["y"] == ("ignored", "not in --features")
+    assert uses(report, "edges")["since"][0] == "ignored"
 
 
 def test_columns_of_several_types_are_told(library):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, Labels, Split
+from gamlp.io import Place
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.propagation.store import shards
 from tests.propagation.store.small_store import BOTH, CLASSES, ENGINE, NODES, WIDTH, Array, make_graph
@@ -263,6 +265,29 @@ def test_an_unfinished_store_says_so_and_goes_on(tmp_path: Path, monkeypatch: py
     ENGINE.propagate(graph, BOTH, tmp_path / "store")
     names = {path.name.split("-")[0] for path in (tmp_path / "store").iterdir()}
     assert names == {"features", "labels", "store.json", "labels.npy", "split.npy"}
+
+
+@pytest.mark.parametrize("call", range(4))
+def test_a_store_that_was_killed_when_it_began_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    """At the first folders that are made and the first file that is put."""
+    calls = [0]
+
+    def killed(usual: Any) -> Any:
+        def step(*given: Any, **named: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == call + 1:
+                raise KeyboardInterrupt
+            return usual(*given, **named)
+
+        return step
+
+    with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+        for name in ("make", "put"):
+            patched.setattr(Place, name, killed(getattr(Place, name)))
+        ENGINE.propagate(make_graph(), BOTH, tmp_path / "store")
+    assert ENGINE.propagate(make_graph(), BOTH, tmp_path / "store").damaged() == []
 
 
 def test_a_second_writer_is_refused_while_the_first_writes(tmp_path: Path) -> None:

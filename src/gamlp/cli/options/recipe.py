@@ -89,7 +89,9 @@ DataDirOption = Annotated[
     Path | None,
     typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Of a dataset's random split.", rich_help_panel=_MACHINE)]
+SeedOption = Annotated[
+    int, typer.Option(min=0, help="Of a random split: a dataset's, or of tables without one.", rich_help_panel=_MACHINE)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)]
 
 
@@ -141,7 +143,8 @@ def trusted(trust: list[str] | None, changes: dict[str, Any] | None = None) -> l
     section = (changes or {}).get("model")
     typed = [(changes or {}).get("model.name"), section.get("name") if isinstance(section, dict) else None]
     names = [*(trust or []), *(name for name in typed if isinstance(name, str))]
-    if any(":" in name for name in names) and str(Path.cwd()) not in sys.path:
+    code = [name for name in names if ":" in name and "://" not in name]
+    if code and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     return names
 

@@ -130,7 +130,7 @@ class EdgesTable:
     def uses(self) -> list[ColumnUse]:
         """What every column is used for."""
         table = "edges" if self.name is None else f"edges {self.name}"
-        return edge_uses(table, self.table.column_names, self.names, self.weight, self.relation, self.name)
+        return edge_uses(table, self.table.all_column_names, self.names, self.weight, self.relation, self.name)
 
     def _edge_relations(self, rows: CheckedRows) -> EdgeRelations:
         if self.relation is None:
@@ -249,6 +249,13 @@ def read_weights(rows: CheckedRows, name: str) -> Array:
         name,
         lambda i: f"a weight of {values[i]:g}",
         "weights are finite and not negative",
+    )
+    rows.refuse(
+        "bad weight",
+        (narrow == 0) & (values != 0),
+        name,
+        lambda i: f"a weight of {values[i]:g}, which is zero in float32",
+        "rescale the weights",
     )
     return narrow
 

@@ -87,7 +87,9 @@ class NodesTable:
         self.label = choose(self.table, self.names.label, "label")
         self.split = choose(self.table, self.names.split, "split")
         self.table.need([self.names.id])
-        self.columns = feature_columns(self.table.column_names, self.names, self.label, self.split)
+        if self.names.features is None:
+            self._check_columns()
+        self.columns = feature_columns(self.table.all_column_names, self.names, self.label, self.split)
         self.features = self._features()
 
     def read(self, dtype: FloatName, scratch: Path) -> NodeColumns:
@@ -146,8 +148,6 @@ class NodesTable:
         given = self.names.features
         if given is not None and given.endswith(".npy"):
             return ArrayFeatures(Path(given))
-        if given is None:
-            self._check_columns()
         self.table.need(self.columns.names)
         return ColumnFeatures(self.columns.names) if self.columns.names else None
 

@@ -42,6 +42,12 @@ def feature_columns(columns: Sequence[str], names: NodeNames, label: str | None,
     others = [name for name in columns if name not in taken]
     if names.features is not None:
         chosen = [] if names.features.endswith(".npy") else feature_names(names.features)
+        for own, option in ((label, "--label"), (split, "--split")):
+            if own in chosen:  # a model that reads the answer learns nothing else
+                raise GamlpError(
+                    f"--features names column '{own}', which is that of {option[2:]}s",
+                    hint=f"leave it out, or say {option} '' as well",
+                )
         why = f"features are those of {names.features}" if names.features.endswith(".npy") else "not in --features"
         return FeatureColumns(chosen, [(name, why) for name in others if name not in chosen], [])
     # A label that is left out must not come back as a feature.

@@ -67,9 +67,9 @@ class StoreWriter:
     def start(self) -> None:
         """Note what the run is for, so that the same command goes on when it is interrupted."""
         wanted = {signal.name: _wanted(signal) for signal in self._signals}
-        self.work.make()
         plan = {"structure": self._structure, "graph": self._graph.name, "signals": wanted}
-        _put_json(self.place / PLAN, plan)
+        _put_json(self.place / PLAN, plan)  # first: what lies there without a plan is taken for somebody's own files
+        self.work.make()
 
     def folder_of(self, signal: Signal) -> Place:
         """A folder of its own for every key: an old one stays valid until the manifest names the new one."""

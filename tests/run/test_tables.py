@@ -1,0 +1,39 @@
+"""A person's tables become a graph inside the run folder, once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gamlp.errors import GamlpError
+from gamlp.run import Tables, from_tables
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    (tmp_path / "nodes.csv").write_text("id,x,label\n" + "".join(f"{i},{i},{i % 2}\n" for i in range(80)))
+    (tmp_path / "edges.csv").write_text("src,dst\n0,1\n1,2\n")
+    return Tables(str(tmp_path / "edges.csv"), str(tmp_path / "nodes.csv"))
+
+
+def test_the_seed_draws_the_split_and_is_part_of_the_run(tables: Tables, tmp_path: Path) -> None:
+    plain = from_tables(tables, tmp_path / "plain").opened.nodes.split
+    seeded = from_tables(replace(tables, seed=7), tmp_path / "seeded").opened.nodes.split
+    assert not np.array_equal(plain.roles, seeded.roles)
+    again = from_tables(replace(tables, seed=7), tmp_path / "seeded").opened.nodes.split
+    assert np.array_equal(seeded.roles, again.roles)
+    for seed in (0, 8):
+        with pytest.raises(GamlpError, match="holds a run on other tables"):
+            from_tables(replace(tables, seed=seed), tmp_path / "seeded")
+
+
+def test_the_use_of_columns_is_kept(tables: Tables, tmp_path: Path) -> None:
+    opened = from_tables(tables, tmp_path / "run")
+    assert opened.ingested is not None
+    kept = json.loads((tmp_path / "run" / "ingest.json").read_text())
+    assert [use["use"] for use in kept["columns"]] == ["id", "label", "feature", "source", "target"]
+    assert from_tables(tables, tmp_path / "run").ingested is None, "nothing was read this time"

@@ -50,6 +50,14 @@ def test_control_characters_of_ids_and_columns_are_shown_escaped(gamlp, tmp_path
     assert done.stderr == "gamlp: edges.csv: no column 'dst'; there are: src, d\\x07\\nst.\n"
 
 
+@pytest.mark.parametrize("verb", ["ingest", "run"])
+def test_more_rows_than_are_allowed(gamlp, tmp_path, verb):
+    tables = ("--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "made")
+    done = forked.gamlp(verb, *tables, "--max-rows", "3", folder=tmp_path)
+    assert done.returncode == 2 and not (tmp_path / "made" / "graph").exists()
+    assert done.stderr == "gamlp: nodes.csv: more than 3 rows; if they are meant, allow them with --max-rows.\n"
+
+
 def test_json(gamlp, tmp_path):
     (tmp_path / "edges.csv").write_text("from,to,times\na,b,1\nb,q,1\n")
     done = gamlp(

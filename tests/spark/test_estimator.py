@@ -25,6 +25,7 @@ from gamlp.run.training import train
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'gamlp[spark]'")
 
 from gamlp.spark import GAMLPClassificationModel, GAMLPClassifier  # noqa: E402
+from gamlp.spark.fit import recipe_of  # noqa: E402
 
 RECIPE: dict[str, Any] = {
     "propagation": {"hops": 2, "label_hops": 2},
@@ -317,3 +318,16 @@ def test_cora_as_tables(spark: Any, data_dir: Path, tmp_path: Path) -> None:
     _, scores = local(tables, tmp_path / "local", NodeNames(features="features"), recipe)
     assert abs(model.scores()["test"]["score"] - scores["mean"]["score"]) < 0.01
     assert model.scores()["test"]["score"] > 0.7
+
+
+def test_what_a_saved_folder_names_is_used_only_where_it_is_trusted(tmp_path: Path) -> None:
+    """Its code, and a URL of another store; trust itself is never taken from a file."""
+    own, url = "pydoc:pipepager", "s3://elsewhere/work"
+    GAMLPClassifier(recipe={"model": {"name": own}}, trust=own, workDir=url).save(tmp_path / "saved")
+    with pytest.raises(GamlpError, match=f"its files are at '{url}', which is asked only when you name it"):
+        GAMLPClassifier.load(tmp_path / "saved")
+    loaded = GAMLPClassifier.load(tmp_path / "saved", trust=url)
+    assert loaded.getWorkDir() == url and loaded.getTrust() == url
+    with pytest.raises(GamlpError, match=r"'model\.name' is code, 'pydoc:pipepager', and runs only when you name it"):
+        recipe_of(loaded)
+    assert recipe_of(loaded.setTrust(own)).model.name == own

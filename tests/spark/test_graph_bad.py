@@ -106,6 +106,12 @@ def test_what_is_there_is_left_alone(spark, tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["graph"]
 
 
+def test_more_rows_than_are_allowed(spark, tmp_path):
+    with pytest.raises(GamlpError, match=r"nodes.csv: more than 2 rows; if they are meant, allow them with --max-rows"):
+        build(spark, tmp_path, max_rows=2)
+    assert not (tmp_path / "new").exists()
+
+
 def test_text_that_is_not_utf8(spark, tmp_path):
     (tmp_path / "n.csv").write_bytes(b'id,label\n1,"caf""e"\n2,caf\xe9\n')
     with pytest.raises(GamlpError, match=r"n.csv: text that is not UTF-8: 2,caf.; save the table as UTF-8"):

@@ -42,6 +42,16 @@ TargetOption = Annotated[
         show_default=False,
     ),
 ]
+MaxRowsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Rows of a table at most. (default: 16 for each byte of its files, or 10 million)",
+        metavar="ROWS",
+        show_default=False,
+        rich_help_panel="Limits",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -78,6 +88,7 @@ def _ingest(
         str | None, typer.Option(help="Memory to use, such as 2GiB; half of what is free by default.")
     ] = None,
     on_bad: Annotated[OnBad, typer.Option(help="At a bad row: stop and name it, or skip and count it.")] = OnBad.stop,
+    max_rows: MaxRowsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
     src: Annotated[list[str] | None, _columns("Edge: where it starts. (default: src)")] = None,
     dst: Annotated[list[str] | None, _columns("Edge: where it ends. (default: dst)")] = None,
@@ -160,6 +171,7 @@ def _ingest(
         seed=seed,
         relation_ends=named.relation_ends(join),
         target=target,
+        max_rows=max_rows,
         names_of=names_of,
         edge_names_of=edge_names_of,
     )

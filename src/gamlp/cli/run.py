@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gamlp.cli.ingest import JoinOption, TargetOption
+from gamlp.cli.ingest import JoinOption, MaxRowsOption, TargetOption
 from gamlp.cli.options import named
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
@@ -75,6 +75,7 @@ def _run(
     ] = None,
     join: JoinOption = None,
     target: TargetOption = None,
+    max_rows: MaxRowsOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Run folder. (default: runs/<name>)", metavar="RUN", show_default=False)
     ] = None,
@@ -123,7 +124,7 @@ def _run(
     from gamlp.run import from_tables, open_source, run_path
     from gamlp.training import writing_run
 
-    tables = _tables(graph, edges, nodes, join, target, seed)
+    tables = _tables(graph, edges, nodes, join, target, seed, max_rows)
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
     begun = time.monotonic()
@@ -160,6 +161,7 @@ def _tables(
     join: list[str] | None,
     target: str | None,
     seed: int,
+    max_rows: int | None,
 ) -> Tables | None:
     from gamlp.run import Tables
 
@@ -168,7 +170,7 @@ def _tables(
     if not edges or not nodes or graph is not None:
         raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
     places = named.tables("--edges", edges), named.tables("--nodes", nodes)
-    return Tables(*places, named.relation_ends(join), target, seed)
+    return Tables(*places, named.relation_ends(join), target, seed, max_rows)
 
 
 def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:

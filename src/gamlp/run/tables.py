@@ -30,10 +30,13 @@ class Tables:
     relation_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None
     seed: int = 0  # of a split that the tables do not have
+    max_rows: int | None = None  # of a table
 
     def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> IngestReport:
         """Their graph, and what was read."""
-        how = IngestOptions(name=name, relation_ends=self.relation_ends, target=self.target, seed=self.seed)
+        how = IngestOptions(
+            name=name, relation_ends=self.relation_ends, target=self.target, seed=self.seed, max_rows=self.max_rows
+        )
         with closing(resources.open_engine()) as engine:
             if engine.one_machine:
                 self._check_present()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
+from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.conversion import Conversion
 from gamlp.graph.datasets.loading import load
 from gamlp.graph.datasets.raw_files import Npz
@@ -257,3 +259,42 @@ def test_mag_has_types_and_relations_as_ogb_has_them(arrays: dict[str, Array], t
     (theirs,) = ogb.read_csv_heterograph_raw(str(raw))
     assert theirs["num_nodes_dict"] == counts
     assert np.array_equal(theirs["edge_index_dict"]["author", "writes", "paper"], edges["author", "writes", "paper"])
+
+
+def test_a_folder_under_its_archives_name_is_found(arxiv: Path, arrays: dict[str, Array]) -> None:
+    """What the zips unpack to: arxiv, products, mag, papers100M-bin."""
+    (arxiv / "ogbn_arxiv").rename(arxiv / "arxiv")
+    check(load("ogbn-arxiv", arxiv), arrays, 40)
+    for name, folder in (("products", "products"), ("mag", "mag"), ("papers100m", "papers100M-bin")):
+        assert folder in DATASETS[f"ogbn-{name}"].folders
+
+
+def test_a_split_that_is_a_pickle_is_told(arxiv: Path) -> None:
+    split = arxiv / "ogbn_arxiv" / "split" / "time"
+    for path in split.iterdir():
+        path.unlink()
+    (split / "split_dict.pt").write_bytes(b"x")
+    with pytest.raises(GamlpError, match=r"missing: put split/time/train\.csv\.gz.*split_dict\.pt is a pickle"):
+        load("ogbn-arxiv", arxiv)
+
+
+def test_an_old_release_is_told(arxiv: Path) -> None:
+    (arxiv / "ogbn_arxiv" / "RELEASE_v1.txt").rename(arxiv / "ogbn_arxiv" / "RELEASE_v0.txt")
+    with pytest.raises(GamlpError, match="ogbn_arxiv: holds release 0 of ogbn-arxiv, and release 1 is read"):
+        load("ogbn-arxiv", arxiv)
+    assert DATASETS["ogbn-mag"].options["release"] == 2
+
+
+def test_an_array_that_is_not_as_long_as_it_says_is_refused(tmp_path: Path) -> None:
+    """Nothing is allocated for a shape of a million million numbers."""
+    header = np.lib.format.magic(1, 0) + b"\x76\x00"
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as stored:
+        stored.writestr("a.npy", header + text.ljust(117) + b"\n" + bytes(16))
+        stored.writestr("b.npy", b"no array")
+    with Npz(tmp_path / "x.npz") as found:
+        for read in (found.read_all, found.shape, lambda name: next(found.chunks(name, 1))):
+            with pytest.raises(GamlpError, match=r"x\.npz: 'a' is not as long as it says"):
+                read("a")
+        with pytest.raises(GamlpError, match=r"x\.npz: 'b' is no array"):
+            found.shape("b")

@@ -86,6 +86,9 @@ def test_bad_csv(build, tmp_path, nodes, edges, sentence):
         ({"id": [1.5, 2.0]}, "column id: ids are double; use integers or strings."),
         ({"id": [1, 2], "label": [0.5, 1.0]}, "row 1, column label: 0.5 cannot name a class; labels are"),
         ({"id": [1, 2], "split": [0, 1]}, "column split: holds int64; a split is"),
+        ({"id": [1, 2], "label": [[["a"]], [["b"]]]}, "column label: labels are lists of list<"),
+        ({"id": [1, 2], "label": [[{"a": 1}], []]}, "column label: labels are lists of struct<"),
+        ({"id": [1, 2], "label": [[b"\xff"], []]}, "column label: labels are lists of binary; labels are"),
     ],
 )
 def test_bad_parquet(build, tmp_path, table, sentence):

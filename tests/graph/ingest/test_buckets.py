@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -33,3 +34,19 @@ def test_a_hub_larger_than_memory(others: int | None, weighted: bool, tmp_path: 
         2: (kept, [float(one + one + count) for one in kept] if weighted else None),
         7: ([1], [0.0] if weighted else None),
     }
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_edge_repeated_takes_no_memory(tmp_path: Path, weighted: bool) -> None:
+    """Fifteen million entries, all equal: 60 MB a column, of which no more is held than is read at a time."""
+    buckets = Buckets(tmp_path / "b", 10, weighted, 1, memory=1 << 20)
+    rows, neighbours = np.full(1_500_000, 2, np.int32), np.full(1_500_000, 7, np.int32)
+    for _ in range(10):
+        buckets.add(rows, neighbours, np.full(1_500_000, 0.5, np.float32) if weighted else None)
+    tracemalloc.start()
+    blocks = {block.start: block for block in buckets.blocks() if len(block.neighbours)}
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert list(blocks) == [2] and blocks[2].neighbours.tolist() == [7]
+    assert blocks[2].weights is None or blocks[2].weights.tolist() == [7_500_000.0]
+    assert peak < 50 << 20

@@ -252,3 +252,9 @@ def test_warnings(build, tmp_path):
     )
     assert graph.nodes.split.roles.tolist() == [1, 2, 0]
     assert graph.relation.entries == 0 and graph.relation.count == 3
+
+
+def test_integers_beyond_float64_are_numbers(build, tmp_path):
+    nodes = write(pa.table({"id": [1, 2], "x": [2**53 + 1, -(2**62)]}), tmp_path / "n.parquet")
+    graph, _ = build(nodes, "src,dst\n1,2\n")
+    assert graph.nodes.features.values.tolist() == [[float(2**53)], [-float(2**62)]]

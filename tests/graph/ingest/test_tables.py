@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest import ingest
+from gamlp.graph.ingest import ingest, tables
 from gamlp.graph.ingest.tables import Table
 
 COUNT = 40_000
@@ -25,7 +26,7 @@ def test_one_flipped_bit_of_the_footer_loses_no_column(tmp_path):
     content = path.read_bytes()
     footer = int.from_bytes(content[-8:-4], "little")
     lost = refused = 0
-    for bit in range(8 * (len(content) - 8 - footer), 8 * len(content)):
+    for bit in range(8 * (len(content) - 8 - footer), 8 * len(content), 2):
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
@@ -109,3 +110,50 @@ def test_lists_whose_length_the_first_rows_do_not_tell(build, tmp_path):
     pq.write_table(table, tmp_path / "n.parquet", row_group_size=1)
     graph, _ = build(tmp_path / "n.parquet", "src,dst\n2,3\n", on_bad="skip")
     assert graph.nodes.features.values.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_a_small_file_does_not_unfold_to_any_number_of_rows(build, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_ROWS_ALWAYS", 1000)
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(b"src,dst\n" + b"1,2\n" * 100_000))
+    zeros, ones = np.zeros(1_000_000, np.int64), np.ones(1_000_000, np.int64)
+    pq.write_table(pa.table({"src": zeros, "dst": ones}), tmp_path / "e.parquet", store_schema=False)
+    nodes = "id,x\n0,1\n1,2\n2,3\n"
+    for name in ("e.csv.gz", "e.parquet"):
+        size = (tmp_path / name).stat().st_size
+        with pytest.raises(GamlpError, match=rf"{name}: more than {16 * size:,} rows in .* allow them with --max-rows"):
+            build(nodes, tmp_path / name)
+        graph, _ = build(nodes, tmp_path / name, max_rows=1_000_000, out=tmp_path / f"graph of {name}")
+        assert graph.relation.entries == 2
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "view", "plain"])
+def test_a_value_repeated_in_many_rows_is_not_unfolded_at_once(tmp_path, kind):
+    """2,000 rows of 256 KiB each, 512 MB, that share one text."""
+    text = "a" * (256 << 10)
+    if kind == "dictionary":
+        column = pa.DictionaryArray.from_arrays(np.zeros(2000, np.int32), [text])
+    elif kind == "view":
+        views = np.tile(np.asarray([len(text), int.from_bytes(b"aaaa"), 0, 0], np.int32), 2000)
+        buffers = [None, pa.py_buffer(views), pa.py_buffer(text.encode())]
+        column = pa.Array.from_buffers(pa.string_view(), 2000, buffers)
+    else:
+        column = pa.array([text] * 20)
+    path = tmp_path / "n.arrow"
+    table = pa.table({"id": np.arange(len(column)), "label": column})
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    rows = [batch.columns.num_rows for batch in Table(path).batches(["id", "label"], 8 << 20)]
+    assert sum(rows) == len(column) and max(rows) <= 40
+
+
+def test_a_value_longer_than_is_read(build, tmp_path):
+    long = "a" * ((1 << 20) + 1)
+    for column in (
+        pa.array([long, "b"]),
+        pa.array([long, "b"]).dictionary_encode(),
+        pa.array([long, "b"], pa.string_view()),
+    ):
+        with pa.ipc.new_file(tmp_path / "n.arrow", pa.schema([("id", column.type)])) as writer:
+            writer.write_table(pa.table({"id": column}))
+        with pytest.raises(GamlpError, match=r"n.arrow, column id: a value of 1.0 MiB; at most 1.0 MiB are read"):
+            build(tmp_path / "n.arrow", EDGE)

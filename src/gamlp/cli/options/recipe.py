@@ -143,7 +143,8 @@ def trusted(trust: list[str] | None, changes: dict[str, Any] | None = None) -> l
     section = (changes or {}).get("model")
     typed = [(changes or {}).get("model.name"), section.get("name") if isinstance(section, dict) else None]
     names = [*(trust or []), *(name for name in typed if isinstance(name, str))]
-    if any(":" in name for name in names) and str(Path.cwd()) not in sys.path:
+    code = [name for name in names if ":" in name and "://" not in name]
+    if code and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     return names
 

@@ -96,17 +96,26 @@ def _npz(name: str, kind: str, folder: str, file: str, counts: Counts) -> Datase
     )
 
 
+_OGB_ARCHIVES = {
+    "ogbn-arxiv": "arxiv",
+    "ogbn-products": "products",
+    "ogbn-mag": "mag",
+    "ogbn-papers100M": "papers100M-bin",
+}
+
+
 def _ogb(name: str, reader: str, counts: Counts, split: str, files: Iterable[str], **settings: Any) -> Dataset:
     folder = name.replace("-", "_")
+    archive = _OGB_ARCHIVES[name]  # what its zip unpacks to
     return Dataset(
         name=name.lower(),
         source="OGB",
         counts=counts,
         split=f"OGB's, by {split.replace('_', ' ')}",
         reader=reader,
-        folders=(folder, f"{folder}_pyg"),
+        folders=(folder, f"{folder}_pyg", archive),
         files=tuple(files),
-        options={"split": split, "classes": counts.classes, **settings.pop("options", {})},
+        options={"split": split, "classes": counts.classes, "release": 1, **settings.pop("options", {})},
         **settings,
     )
 
@@ -244,7 +253,7 @@ DATASETS: dict[str, Dataset] = {
                 *(f"raw/relations/{relation}/edge.csv.gz" for relation in _MAG),
                 *(f"split/time/paper/{part}.csv.gz" for part in _PARTS),
             ],
-            options={"target": "paper"},
+            options={"target": "paper", "release": 2},
             target="paper",
             download=Download("ogb", "ogbn-mag"),
         ),

@@ -165,5 +165,7 @@ def numbered(values: Array, classes: int) -> Labels:
     known = np.empty(len(values), np.int32)
     for row in range(0, len(values), _LABELS):
         part = np.nan_to_num(values[row : row + _LABELS].astype(np.float64), nan=UNKNOWN)
-        known[row : row + _LABELS] = np.maximum(part, UNKNOWN)
+        known[row : row + _LABELS] = np.clip(part, UNKNOWN, classes)
+    if len(known) and int(known.max()) >= classes:
+        raise GamlpError(f"a label beyond the {classes} classes", hint="fetch the files again")
     return Labels(known, tuple(str(number) for number in range(classes)))

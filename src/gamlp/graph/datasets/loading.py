@@ -113,8 +113,10 @@ class Presence:
         """`present`, or what to put where."""
         if not self.missing:
             return "present"
+        pickled = self.wanted is not None and any(self.wanted.glob("split/*/split_dict.pt"))
+        note = "; its split_dict.pt is a pickle, which is not read" if pickled else ""
         names = ", ".join(self.missing[:3]) + (f" and {len(self.missing) - 3} more" if len(self.missing) > 3 else "")
-        return f"missing: put {names} into {self.wanted}"
+        return f"missing: put {names} into {self.wanted}{note}"
 
 
 def cache_folder() -> Path:
@@ -216,9 +218,21 @@ def _look(dataset: Dataset, data_dir: str | Path | None) -> Presence:
     return Presence(dataset, None, missing, wanted)
 
 
+def _check_release(dataset: Dataset, place: Path) -> None:
+    """OGB marks a folder with its release; numbers of another release are those of another graph."""
+    found = sorted(path.stem.removeprefix("RELEASE_v") for path in place.glob("RELEASE_v*.txt"))
+    wanted = dataset.options.get("release")
+    if wanted is not None and found and str(wanted) not in found:
+        raise GamlpError(
+            f"holds release {found[-1]} of {dataset.name}, and release {wanted} is read", file=place,
+            hint="fetch the newer one, or move this folder away",
+        )  # fmt: skip
+
+
 def _find_raw(dataset: Dataset, data_dir: str | Path | None) -> Path:
     found = _look(dataset, data_dir)
     if found.place is not None:
+        _check_release(dataset, found.place)
         return found.place
     try:
         download.fetch(dataset, cache_folder() / "raw")
@@ -248,8 +262,24 @@ def _converted(dataset: Dataset, place: Path, memory: int, progress: Progress) -
             place = unpacked
         with writing(folder, dataset.name, target=dataset.target, replace=True) as writer:
             writer.source = {"dataset": dataset.name, "from": dataset.source, "split": dataset.split}
-            READERS[dataset.reader](Conversion(place, writer, memory, dataset.options, progress))
+            _read(dataset, Conversion(place, writer, memory, dataset.options, progress))
     return open_graph(folder)
+
+
+def _read(dataset: Dataset, raw: Conversion) -> None:
+    """Files of others: whatever a reader stumbles over is told as what it is, a file that is not the dataset's."""
+    try:
+        READERS[dataset.reader](raw)
+    except (GamlpError, MemoryError, AssertionError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of what the files hold
+            raise
+        message = " ".join(str(error).split())[:200]
+        raise GamlpError(
+            f"these are not the files of {dataset.name} ({type(error).__name__}: {message})",
+            file=raw.raw, hint="fetch them again",
+        ) from error  # fmt: skip
 
 
 def _in_cache(folder: Path) -> Graph | None:

@@ -1,7 +1,8 @@
-"""Arrays inside an .npz, read in chunks of rows: stored ones are mapped, compressed ones stream."""
+"""What raw files hold: tables, sparse matrices, and arrays inside an .npz (stored ones mapped, others streaming)."""
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
 import zlib
@@ -13,6 +14,7 @@ from typing import IO, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import scipy.sparse
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
@@ -74,6 +76,33 @@ def _stack(columns: list[Any]) -> Array:
 
 
 _SKIP = 16 << 20
+_MOST_CELLS = 1 << 34  # of a sparse matrix, which is written dense: 64 GiB
+
+
+def sparse_matrix(data: Array, indices: Array, offsets: Array, shape: Any, file: Path) -> Any:
+    """A CSR matrix of scipy's, checked before: its loops trust what they are given, and a lie ends the process."""
+    shape = shape.tolist() if isinstance(shape, np.ndarray) else shape  # of one number, no list
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else ()
+    whole = len(sizes) == 2 and all(type(size) is int and 0 <= size < 1 << 31 for size in sizes)
+    rows, columns = (int(size) for size in sizes) if whole else (0, 0)
+    problem = None
+    if not whole or rows * columns > _MOST_CELLS:
+        problem = f"a matrix of {' x '.join(map(str, sizes)) or 'no'} cells"
+    elif any(part.ndim != 1 for part in (data, indices, offsets)) or data.dtype.kind not in "iufb":
+        problem = "its parts are not rows of numbers"
+    elif indices.dtype.kind not in "iu" or offsets.dtype.kind not in "iu":
+        problem = "its indices are not whole numbers"
+    elif len(offsets) != rows + 1 or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
+        problem = f"its offsets do not divide it into {rows} rows"
+    elif not len(indices) == len(data) == int(offsets[-1]):
+        problem = f"{len(indices)} indices and {len(data)} values where its offsets end at {int(offsets[-1])}"
+    elif len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= columns):
+        wrong = int(indices.max()) if int(indices.max()) >= columns else int(indices.min())
+        problem = f"a column {wrong} of {columns}"
+    if problem is not None:
+        raise GamlpError(f"a damaged sparse matrix ({problem})", file=file, hint="fetch it again")
+    kept = (data.astype(np.float32), indices.astype(np.int64), offsets.astype(np.int64))
+    return scipy.sparse.csr_array(kept, shape=(rows, columns))
 
 
 class Npz:
@@ -96,19 +125,19 @@ class Npz:
 
     def shape(self, name: str) -> tuple[int, ...]:
         with self._open(name) as file:
-            return _header(file)[0]
+            return self._header(name, file)[0]
 
     def read_all(self, name: str) -> Array:
         """A member that fits memory."""
         with self._open(name) as file:
-            shape, dtype, order = _header(file)
+            shape, dtype, order = self._header(name, file)
             count = int(np.prod(shape, dtype=np.int64))
             return np.frombuffer(self._exactly(file, count * dtype.itemsize), dtype).reshape(shape, order=order)
 
     def chunks(self, name: str, rows: int) -> Iterator[Array]:
         """Consecutive ranges of rows."""
         with self._open(name) as file:
-            shape, dtype, order = _header(file)
+            shape, dtype, order = self._header(name, file)
             if order == "F" and len(shape) > 1:
                 raise GamlpError(f"'{name}' is stored by columns, which cannot stream", file=self.path)
             yield from self._rows(name, file, dtype, shape, 0, rows)
@@ -116,8 +145,10 @@ class Npz:
     def edges(self, name: str, count: int) -> Iterator[tuple[Array, Array]]:
         """(source, target) ranges of an array `[2, m]`, whichever order it is stored in."""
         with self._open(name) as file, self._open(name) as other:
-            shape, dtype, order = _header(file)
-            _header(other)
+            shape, dtype, order = self._header(name, file)
+            self._header(name, other)
+            if len(shape) != 2 or shape[0] != 2 or dtype.kind not in "iu":
+                raise GamlpError(f"'{name}' is no list of edges", file=self.path, hint="fetch it again")
             if order == "F":  # pairs, one after another
                 pairs = self._rows(name, file, dtype, (shape[1], 2), 0, count)
                 yield from ((pair[:, 0], pair[:, 1]) for pair in pairs)
@@ -138,6 +169,21 @@ class Npz:
         for row in range(0, count, rows):
             number = min(rows, count - row)
             yield np.frombuffer(self._exactly(file, number * size), dtype).reshape(number, *inner)
+
+    def _header(self, name: str, file: IO[Any]) -> tuple[tuple[int, ...], np.dtype[Any], Literal["C", "F"]]:
+        """Shape, kind and order of a member, which must be as long as they say: nothing is allocated on a lie."""
+        try:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(file)
+            size, stated = math.prod(shape) * dtype.itemsize, self._zip.getinfo(f"{name}.npy").file_size
+        except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+            raise GamlpError(f"'{name}' is no array ({error})", file=self.path, hint="fetch it again") from error
+        if dtype.kind not in "iufb":
+            raise GamlpError(f"'{name}' is no array of numbers", file=self.path, hint="fetch it again")
+        if min(shape, default=0) < 0 or file.tell() + size != stated:
+            raise GamlpError(f"'{name}' is not as long as it says", file=self.path, hint="fetch it again")
+        return shape, dtype, "F" if fortran else "C"
 
     def _open(self, name: str) -> IO[bytes]:
         try:
@@ -171,12 +217,3 @@ class Npz:
     def _skip(self, file: IO[bytes], size: int) -> None:
         while size:
             size -= len(self._exactly(file, min(size, _SKIP)))
-
-
-def _header(file: IO[Any]) -> tuple[tuple[int, ...], np.dtype[Any], Literal["C", "F"]]:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if dtype.hasobject:
-        raise GamlpError("an array of Python objects is not read", hint="fetch the file again")
-    return shape, dtype, "F" if fortran else "C"

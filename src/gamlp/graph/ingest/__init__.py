@@ -52,7 +52,7 @@ from gamlp.graph.ingest.nodes import (
     choose,
 )
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
-from gamlp.graph.ingest.tables import TableBatch  # rows of a table with their place in it
+from gamlp.graph.ingest.tables import TableBatch, too_many_rows  # rows of a table with their place in it
 from gamlp.graph.ingest.uses import (
     ColumnUse,  # what a column of a table is used for
     FeatureColumns,  # which columns of a node table are features, and why others are not
@@ -111,6 +111,7 @@ __all__ = [
     "too_heavy",
     "too_many_classes",
     "too_many_relations",
+    "too_many_rows",
     "type_tables",
     "unknown_labels",
     "unnamed_edges",

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.graph.graph import Block
-from gamlp.kernel import build_csr
 
 _MOST_BUCKETS = 256
 _CHUNK = 1 << 20
 # Bytes an entry takes in sorting: its copy in row order (8, weighted 12), the result (4 or 8), scratch.
 _ENTRY, _WEIGHTED_ENTRY = 14, 28
 _ROW = 16
+_PLACE, _WEIGHTED_PLACE = 6, 22  # bytes of a neighbour of a hub: seen (1), sum (8), and those that are found
 
 
 def bucket_count(entries: int, rows: int, weighted: bool, memory: int) -> int:
@@ -43,7 +44,10 @@ class Buckets:
         self._width = max(1, -(-rows // count))
         self._count = max(1, -(-rows // self._width))
         self._sizes = np.zeros(self._count, np.int64)
-        self._most = max(1, memory // (_WEIGHTED_ENTRY if weighted else _ENTRY))
+        self._memory = memory
+        entry, copied = (_WEIGHTED_ENTRY, 12) if weighted else (_ENTRY, 8)
+        self._most = max(1, memory // entry)
+        self._most_picked = max(1, memory // (entry + copied))
         folder.mkdir(parents=True)
 
     def add(self, rows: Array, neighbours: Array, weights: Array | None) -> None:
@@ -73,65 +77,80 @@ class Buckets:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _sort(self, index: int, start: int, stop: int) -> Iterator[Block]:
-        rows, neighbours = self._read(index, "rows", np.int32), self._read(index, "neighbours", np.int32)
-        weights = self._read(index, "weights", np.float32) if self.weighted else None
-        for low, high in self._ranges(rows, start, stop):
-            if high - low == 1 and len(rows) > self._most:
-                yield self._hub(rows, neighbours, weights, low)
+        if self._sizes[index] <= self._most:
+            rows, neighbours = self._read(index, "rows", np.int32), self._read(index, "neighbours", np.int32)
+            weights = self._read(index, "weights", np.float32) if self.weighted else None
+            yield self._block(rows, neighbours, weights, start, stop)
+            return
+        # Too large for memory: read some entries at a time, once for every range of rows.
+        for low, high, entries in self._ranges(index, start, stop):
+            if entries > self._most_picked:
+                yield self._hub(index, low)
             else:
-                yield self._block(rows, neighbours, weights, low, high)
+                yield self._block(*self._pick(index, low, high), low, high)
 
     def _block(self, rows: Array, neighbours: Array, weights: Array | None, start: int, stop: int) -> Block:
         options = {"symmetric": False, "drop_loops": self._drop_loops}
         return Block.from_edges(rows, neighbours, weights, start=start, stop=stop, **options)
 
-    def _ranges(self, rows: Array, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Cut a bucket that is too large for memory where its entries say so."""
-        if len(rows) <= self._most:
-            yield start, stop
-            return
+    def _ranges(self, index: int, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """(first row, row behind the last, entries): ranges whose entries fit in memory, or of one row."""
         counts = np.zeros(stop - start, np.int64)
-        for at in range(0, len(rows), _CHUNK):
-            counts += np.bincount(rows[at : at + _CHUNK] - start, minlength=stop - start)
+        for rows, _, _ in self._chunks(index):
+            counts += np.bincount(rows - start, minlength=stop - start)
         before = np.concatenate([[0], np.cumsum(counts)])
         low = 0
         while low < stop - start:
-            high = int(np.searchsorted(before, before[low] + self._most, side="right")) - 1
+            high = int(np.searchsorted(before, before[low] + self._most_picked, side="right")) - 1
             high = min(max(high, low + 1), stop - start)
-            yield start + low, start + high
+            yield start + low, start + high, int(before[high] - before[low])
             low = high
 
-    def _hub(self, rows: Array, neighbours: Array, weights: Array | None, row: int) -> Block:
-        """One row that may be too large by itself: ranges of its neighbours, sorted as if they were rows."""
-        size = sum(int(np.count_nonzero(rows[at : at + _CHUNK] == row)) for at in range(0, len(rows), _CHUNK))
-        passes = -(-size // self._most)
-        if passes <= 1:
-            return self._block(rows, neighbours, weights, row, row + 1)
+    def _pick(self, index: int, low: int, high: int) -> tuple[Array, Array, Array | None]:
+        """Entries of a range of rows, in order."""
+        parts = []
+        for rows, neighbours, weights in self._chunks(index):
+            inside = (rows >= low) & (rows < high)
+            parts.append((rows[inside], neighbours[inside], None if weights is None else weights[inside]))
+        rows, neighbours = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
+        return rows, neighbours, np.concatenate([part[2] for part in parts]) if self.weighted else None
+
+    def _hub(self, index: int, row: int) -> Block:
+        """One row with more entries than fit in memory: a place for every neighbour, so that repeats take none.
+
+        Weights add up in the order of the entries, in float64, as the kernel adds them.
+        """
+        step = max(1, self._memory // (_WEIGHTED_PLACE if self.weighted else _PLACE))
         found, sums = [], []
-        step = -(-self._neighbours // passes)
         for low in range(0, self._neighbours, step):
             high = min(self._neighbours, low + step)
-            picked, picked_weights = _pick(rows, neighbours, weights, row, low, high, self._drop_loops)
-            offsets, _, merged = build_csr(
-                picked,
-                np.zeros_like(picked),
-                picked_weights,
-                start=low,
-                stop=high,
-                symmetric=False,
-                drop_loops=False,
-            )
-            found.append((low + np.flatnonzero(np.diff(offsets))).astype(np.int32))
-            if merged is not None:
-                sums.append(merged)
+            seen = np.zeros(high - low, bool)
+            total = np.zeros(high - low) if self.weighted else None
+            for rows, neighbours, weights in self._chunks(index):
+                inside = (rows == row) & (neighbours >= low) & (neighbours < high)
+                if self._drop_loops:
+                    inside &= neighbours != row
+                places = neighbours[inside] - low
+                seen[places] = True
+                if total is not None and weights is not None:
+                    np.add.at(total, places, weights[inside].astype(np.float64))
+            places = np.flatnonzero(seen)
+            found.append((low + places).astype(np.int32))
+            if total is not None:
+                with np.errstate(over="ignore"):  # told by who writes the block
+                    sums.append(total[places].astype(np.float32))
         joined = np.concatenate(found)
-        return Block(
-            row,
-            row + 1,
-            np.asarray([0, len(joined)], np.int64),
-            joined,
-            np.concatenate(sums) if sums else None,
-        )
+        offsets = np.asarray([0, len(joined)], np.int64)
+        return Block(row, row + 1, offsets, joined, np.concatenate(sums) if sums else None)
+
+    def _chunks(self, index: int) -> Iterator[tuple[Array, Array, Array | None]]:
+        """(rows, neighbours, weights) of a bucket, some at a time; read, not mapped: pages of a map count as ours."""
+        names = ["rows", "neighbours", *(["weights"] if self.weighted else [])]
+        with ExitStack() as stack:
+            files = [stack.enter_context(self._file(index, name).open("rb")) for name in names]
+            for _ in range(0, int(self._sizes[index]), _CHUNK):
+                rows, neighbours = (np.fromfile(file, np.int32, _CHUNK) for file in files[:2])
+                yield rows, neighbours, np.fromfile(files[2], np.float32, _CHUNK) if self.weighted else None
 
     def _append(self, index: int, rows: Array, neighbours: Array, weights: Array | None) -> None:
         self._sizes[index] += len(rows)
@@ -149,22 +168,6 @@ class Buckets:
 
     def _file(self, index: int, name: str) -> Path:
         return self.folder / f"{index:05d}.{name}"
-
-
-def _pick(
-    rows: Array, neighbours: Array, weights: Array | None, row: int, low: int, high: int, drop_loops: bool
-) -> tuple[Array, Array | None]:
-    """Neighbours in [low, high) of one row, with their weights, in order."""
-    parts, part_weights = [], []
-    for at in range(0, len(rows), _CHUNK):
-        chunk = slice(at, at + _CHUNK)
-        inside = (rows[chunk] == row) & (neighbours[chunk] >= low) & (neighbours[chunk] < high)
-        if drop_loops:
-            inside &= neighbours[chunk] != row
-        parts.append(neighbours[chunk][inside])
-        if weights is not None:
-            part_weights.append(weights[chunk][inside])
-    return np.concatenate(parts), np.concatenate(part_weights) if part_weights else None
 
 
 def _write_all(file: object, data: memoryview) -> None:

@@ -164,14 +164,15 @@ def edge_tables(
     names_of: Mapping[str, EdgeNames],
     relation_ends: RelationEnds,
     types: Mapping[str, object],
+    read: Callable[[Path], Table] = Table,
 ) -> tuple[list[EdgesTable], RelationEnds]:
     """Edge tables, and the types that their relations join."""
     relation_ends = resolve_relation_ends(edges, names_of, relation_ends, types)
     if isinstance(edges, Mapping):
         return [
-            EdgesTable(Table(path), names_of.get(name, names), relation_ends, name) for name, path in edges.items()
+            EdgesTable(read(path), names_of.get(name, names), relation_ends, name) for name, path in edges.items()
         ], relation_ends
-    table = EdgesTable(Table(edges), names, relation_ends)
+    table = EdgesTable(read(edges), names, relation_ends)
     if relation_ends.alone is None and table.relation is None:
         raise unnamed_edges(edges)
     return [table], relation_ends
@@ -257,6 +258,7 @@ class IngestOptions:
     on_bad: OnBad = "stop"
     fractions: Sequence[float] = (0.6, 0.2, 0.2)
     seed: int = 0
+    max_rows: int | None = None  # of a table; None: as many as files of such a size honestly hold
     name: str | None = None  # None: that of the folder
     relation_ends: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None  # None: the only type that has labels
@@ -288,9 +290,12 @@ def ingest(
     check_fractions(options.fractions)
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
-    types, target = type_tables(_as_paths(nodes), options.node_names, options.names_of, options.target)
+    read = partial(Table, max_rows=options.max_rows)
+    types, target = type_tables(_as_paths(nodes), options.node_names, options.names_of, options.target, read)
     given = RelationEnds(options.relation_ends, directed=options.directed)
-    by_relation, relation_ends = edge_tables(_as_paths(edges), options.edge_names, options.edge_names_of, given, types)
+    by_relation, relation_ends = edge_tables(
+        _as_paths(edges), options.edge_names, options.edge_names_of, given, types, read
+    )
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
     by_type = {
         node_type: NodesTable(one.table, one.names, bad, size, progress, node_type) for node_type, one in types.items()

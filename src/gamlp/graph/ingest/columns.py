@@ -92,7 +92,9 @@ def numbers(column: Column, kind: pa.DataType) -> tuple[Array, Array]:
         column = pa.array([None] * len(column), kind)
     elif column.type != kind:
         try:
-            column = column.cast(kind)
+            # Of a large integer float64 keeps the first 53 bits, which is more than features keep.
+            rounds = pa.types.is_integer(column.type) and pa.types.is_floating(kind)
+            column = column.cast(kind, safe=not rounds)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             column = _one_by_one(column, kind)
     readable = ~is_null(column)

@@ -57,6 +57,14 @@ class LabelColumn:
                     "labels are lists here and single values before", file=rows.batch.file, column=self.name
                 )
             self.multi_label = True
+            kind = column.type.value_type
+            if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+                raise GamlpError(
+                    f"labels are lists of {kind}",
+                    file=rows.batch.file,
+                    column=self.name,
+                    hint="labels are integers, strings or lists of them",
+                )
             return column
         if self.multi_label and pa.types.is_null(column.type):
             self._count_missing(is_null(column))

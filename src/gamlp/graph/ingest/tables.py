@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest.csv_files import PassOver, csv_batches, csv_names, file_row
+from gamlp.graph.ingest.parquet_files import parquet_batches
+from gamlp.io import format_size
 
 _CSV, _GZIP, _PARQUET, _ARROW = "CSV", "gzipped CSV", "Parquet", "Arrow"
 _FORMATS = {
@@ -25,8 +29,9 @@ _FORMATS = {
     ".feather": _ARROW,
     ".ipc": _ARROW,
 }
-_READ_AHEAD = 1 << 20
-_FEW = 64
+LONGEST_TEXT = 1 << 20  # bytes of one value
+# What a small file may unfold to: tables of edges take more than a byte a row, those of nodes too.
+_ROWS_ALWAYS, _ROWS_A_BYTE = 10_000_000, 16
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,10 @@ class TableBatch:
 class Table:
     """A table in one file or in the files of a folder, read in order of their names."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, max_rows: int | None = None) -> None:
         self.place = place
         self.files = _files(place)
+        self._max_rows = max_rows  # None: by the size of the files
         self._schemas: dict[Path, pa.Schema] = {}
         self._states = {file: FileState.of(file) for file in self.files}
 
@@ -99,14 +105,31 @@ class Table:
     ) -> Iterator[TableBatch]:
         """All rows of these columns in batches of about `size` bytes and no more than `most_rows` rows."""
         self.need(names)
+        self._refuse_more_than_allowed(self.count() or 0)
+        read = 0
         for file in self.files:
             start, passed = 0, array("q")
             stream = _open(file, list(names), size, pass_over, passed)
             while (columns := _reading(file, next, stream, None)) is not None:
+                _refuse_long_text(file, columns)
+                read += columns.num_rows
+                self._refuse_more_than_allowed(read)
                 for at in range(0, columns.num_rows, most_rows):
                     yield TableBatch(columns.slice(at, most_rows), file, start + at, passed)
                 start += columns.num_rows
             self._states[file].check(file)
+
+    def _refuse_more_than_allowed(self, rows: int) -> None:
+        size = sum(state.size for state in self._states.values())
+        most = max(_ROWS_ALWAYS, _ROWS_A_BYTE * size) if self._max_rows is None else self._max_rows
+        if rows > most:
+            much = f"{most:,} rows" if self._max_rows is not None else f"{most:,} rows in {format_size(size)}"
+            raise too_many_rows(much, self.place)
+
+
+def too_many_rows(most: str, table: object) -> GamlpError:
+    """What is said of a table with more rows than are allowed."""
+    return GamlpError(f"more than {most}", file=table, hint="if they are meant, allow them with --max-rows")
 
 
 @dataclass(frozen=True)
@@ -126,6 +149,28 @@ class FileState:
         """Refuse a file that is another one since."""
         if not file.exists() or FileState.of(file) != self:
             raise GamlpError("changed while it was read", file=file, hint="run it again when nobody writes to it")
+
+
+def _refuse_long_text(file: Path, columns: pa.RecordBatch) -> None:
+    for name, column in zip(columns.schema.names, columns.columns):
+        longest = _longest_text(column)
+        if longest > LONGEST_TEXT:
+            most = format_size(LONGEST_TEXT)
+            raise GamlpError(
+                f"a value of {format_size(longest)}", file=file, column=name, hint=f"at most {most} are read"
+            )
+
+
+def _longest_text(column: Any) -> int:
+    """Bytes of the longest text; 0 where a column holds none."""
+    values = column.dictionary if pa.types.is_dictionary(column.type) else column
+    kind = values.type
+    if pa.types.is_string_view(kind):  # 16 bytes a value, of which the first four are its length
+        views = np.frombuffer(values.buffers()[1], np.int32).reshape(-1, 4)
+        return int(views[values.offset : values.offset + len(values), 0].max(initial=0))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return int(pc.max(pc.binary_length(values)).as_py() or 0)
+    return 0
 
 
 def is_csv(file: Path) -> bool:
@@ -195,26 +240,10 @@ def _open(
 ) -> Iterator[pa.RecordBatch]:
     kind = _format(file)
     if kind == _PARQUET:
-        return _parquet_batches(file, names, size)
+        return parquet_batches(file, names, size)
     if kind == _ARROW:
         return _arrow_batches(file, names, size)
     return csv_batches(file, kind == _GZIP, names, size, pass_over, passed)
-
-
-def _parquet_batches(file: Path, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
-    # Without threads and read-ahead memory is one batch and its pages, however large a row group is.
-    with parquet.ParquetFile(file, pre_buffer=False, buffer_size=_READ_AHEAD) as source:
-        # A few rows tell how large rows are; the file's own figures are those before decoding.
-        first = next(source.iter_batches(batch_size=_FEW, columns=names, use_threads=False), None)
-        of_a_row = max(first.nbytes // first.num_rows if first is not None and first.num_rows else 0, 8 * len(names))
-        rows = max(1, size // of_a_row)
-        read = 0
-        for batch in source.iter_batches(batch_size=rows, columns=names, use_threads=False):
-            batch.validate(full=True)  # text that is not UTF-8 would fail where nobody could tell its file
-            read += batch.num_rows
-            yield batch
-        if read != source.metadata.num_rows:  # a damaged column may end early, or before it began
-            raise pa.ArrowInvalid(f"{read} rows of {source.metadata.num_rows} can be read")
 
 
 def _open_arrow(file: Path) -> Any:
@@ -236,5 +265,13 @@ def _arrow_batches(file: Path, names: list[str], size: int) -> Iterator[pa.Recor
     for batch in stored:
         batch = batch.select(names)
         batch.validate(full=True)  # a damaged file must not end in a crash
-        rows = max(1, size * batch.num_rows // max(1, batch.nbytes))
+        _refuse_long_text(file, batch)
+        repeated = [column for column in batch.columns if _repeats(column.type)]
+        unfolded = batch.nbytes + batch.num_rows * sum(_longest_text(column) for column in repeated)
+        rows = max(1, size * batch.num_rows // max(1, unfolded))
         yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
+
+
+def _repeats(kind: pa.DataType) -> bool:
+    """Whether rows may share the bytes of a value."""
+    return bool(pa.types.is_dictionary(kind) or pa.types.is_string_view(kind))

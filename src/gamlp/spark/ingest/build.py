@@ -202,6 +202,9 @@ class _Build:
             node_type: node_checks(one.table, one.names, options.dtype, options.on_bad)
             for node_type, one in types.items()
         }
+        if options.max_rows is not None:
+            for table in (*(one.table for one in types.values()), *(one.table for one in tables)):
+                table.refuse_more_than(options.max_rows)
         report = IngestReport(str(out), 0, target=target)
         draw = RandomSplit(options.fractions, options.seed)
 

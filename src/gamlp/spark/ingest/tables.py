@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest import TablePlaces
+from gamlp.graph.ingest import TablePlaces, too_many_rows
 from gamlp.io import is_url
 from gamlp.spark.tasks import spark_failure_as_error
 
@@ -51,6 +51,11 @@ class SparkTable:
                 raise GamlpError(f"no column '{name}'", file=self.name, hint=f"there are: {has}")
             if self.column_names.count(name) > 1:
                 raise GamlpError(f"two columns are called '{name}'", file=self.name, hint="rename one")
+
+    def refuse_more_than(self, rows: int) -> None:
+        """Refuse a table of more rows than are allowed."""
+        if self.frame.limit(rows + 1).count() > rows:
+            raise too_many_rows(f"{rows:,} rows", self.name)
 
     def map(self, names: Sequence[str], work: Work, schema: Any) -> Any:
         """`work` on batches of these columns, each once, and of the one of ragged rows."""

@@ -40,7 +40,8 @@ class Meeting:
             return TCPStore(self.host, self.port, timeout=patience)
         return TCPStore(
             self.host, self.port, is_master=True, timeout=patience, wait_for_workers=False,
-            master_listen_fd=os.dup(self.listening), use_libuv=False,
+            master_listen_fd=os.dup(self.listening),
+            use_libuv=True,  # the other kind waits for ever for the second byte of whoever sends one
         )  # fmt: skip
 
     def environment(self) -> dict[str, str]:

@@ -343,6 +343,13 @@ def _feature(value: Any, typed: bool) -> float:
     return narrow
 
 
+def _weight(value: Any, typed: bool) -> float:
+    weight = _feature(value, typed)
+    if weight < 0 or (weight == 0) != (float(value) == 0):
+        raise Refused("a weight that is negative, or nothing in float32")
+    return weight
+
+
 def _label(value: Any, typed: bool) -> str | None:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
@@ -383,11 +390,9 @@ def _adjacency(
         for row in rows:
             try:
                 source, target = (row_of.get(_id(row[name], typed)) for name in ("src", "dst"))
-                weight = _feature(row["weight"], typed) if weighted else 1.0
+                weight = _weight(row["weight"], typed) if weighted else 1.0
                 if source is None or target is None:
                     raise Refused("unknown node")
-                if weight < 0:
-                    raise Refused("negative weight")
             except Refused:
                 if not skip:
                     raise
@@ -397,8 +402,9 @@ def _adjacency(
                 sources.append(source)
                 weights.append(weight)
     size = (len(ids), len(ids))
-    matrix = sparse.coo_array((np.asarray(weights, np.float64), (targets, sources)), size).tocsr()
-    matrix = matrix if directed else (matrix + matrix.T).tocsr()
+    ends = (targets, sources) if directed else (targets + sources, sources + targets)
+    values = np.asarray(weights if directed else weights * 2, np.float64)
+    matrix = sparse.coo_array((values, ends), size).tocsr()  # duplicates add up; a weight of 0 stays
     matrix.sort_indices()
     if not weighted:
         matrix.data[:] = 1

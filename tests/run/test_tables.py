@@ -37,3 +37,12 @@ def test_the_use_of_columns_is_kept(tables: Tables, tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "run" / "ingest.json").read_text())
     assert [use["use"] for use in kept["columns"]] == ["id", "label", "feature", "source", "target"]
     assert from_tables(tables, tmp_path / "run").ingested is None, "nothing was read this time"
+
+
+def test_tables_that_are_refused_leave_no_run(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,a\n1,2\n2,many\n")
+    (tmp_path / "edges.csv").write_text("src,dst\n1,2\n")
+    tables = Tables(str(tmp_path / "edges.csv"), str(tmp_path / "nodes.csv"))
+    with pytest.raises(GamlpError, match="row 2, column a"):
+        from_tables(tables, tmp_path / "run")
+    assert not (tmp_path / "run" / "tables.json").exists() and not (tmp_path / "run" / "graph").exists()

@@ -129,6 +129,8 @@ def _run(
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
     begun = time.monotonic()
     with display.progress(as_json) as progress, closing(resources.open_engine()) as opened_engine, ExitStack() as stack:
+        if tables is not None and opened_engine.one_machine:
+            tables.check_present()
         place = out or Path("runs") / _name(graph, tables, model)
         stack.enter_context(writing_run(place))
         if tables is not None:

@@ -13,6 +13,7 @@ from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport
 from gamlp.io import Place, write_json
 from gamlp.progress import Progress, silent
+from gamlp.run.engine import Engine
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.source import Source
 from gamlp.training import Origin
@@ -32,17 +33,15 @@ class Tables:
     seed: int = 0  # of a split that the tables do not have
     max_rows: int | None = None  # of a table
 
-    def ingest(self, folder: Path, name: str, resources: Resources, progress: Progress) -> IngestReport:
+    def ingest(self, engine: Engine, folder: Path, name: str, progress: Progress) -> IngestReport:
         """Their graph, and what was read."""
         how = IngestOptions(
             name=name, relation_ends=self.relation_ends, target=self.target, seed=self.seed, max_rows=self.max_rows
         )
-        with closing(resources.open_engine()) as engine:
-            if engine.one_machine:
-                self._check_present()
-            return engine.ingest(self.edges, self.nodes, folder, how, progress)
+        return engine.ingest(self.edges, self.nodes, folder, how, progress)
 
-    def _check_present(self) -> None:
+    def check_present(self) -> None:
+        """Refuse a place where this machine sees nothing; to be asked before a folder is made that has such a name."""
         for tables in (self.edges, self.nodes):
             for place in [tables] if isinstance(tables, str) else tables.values():
                 if not Path(place).exists():
@@ -80,7 +79,12 @@ def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, prog
     if not (folder.exists() and (out / _REPORT).exists()):
         Place.of(folder).remove()  # of a run that was killed before its report was written
         write_json(known, now)  # first: a graph without it would be taken for one of other tables
-        report = tables.ingest(folder, out.name, resources, progress)
+        try:
+            with closing(resources.open_engine()) as engine:
+                report = tables.ingest(engine, folder, out.name, progress)
+        except GamlpError:
+            known.unlink()  # tables that are refused leave no run
+            raise
         write_json(out / _REPORT, asdict(report))
     return Source(str(folder), Origin(graph="./graph"), Graph.open(folder), ingested=report)
 

@@ -23,3 +23,8 @@ def test_control_characters_are_escaped(text, shown):
     assert (
         str(GamlpError(text, file=f"f{text}", column=text, hint=text)) == f"f{shown}, column {shown}: {shown}; {shown}."
     )
+
+
+def test_a_word_of_any_length_is_shown_in_part() -> None:
+    told = str(GamlpError(f"'{'x' * 100_000}' is no size", file="a/" * 200 + "nodes.csv"))
+    assert len(told) < 1000 and "…" in told and told.startswith("a/" * 200 + "nodes.csv: 'xxx") and "is no size" in told

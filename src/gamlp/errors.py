@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+_LONGEST_WORD = 500  # letters: paths are shorter
 _JOINERS = "\u200c\u200d"  # within words of some scripts
 
 
@@ -51,7 +54,12 @@ class GamlpError(Exception):
             where.append(f"column {self.column}")
         prefix = f"{', '.join(where)}: " if where else ""
         suffix = f"; {self.hint}" if self.hint else ""
-        return printable(f"{prefix}{self.problem}{suffix}").rstrip(".") + "."
+        return _shortened(printable(f"{prefix}{self.problem}{suffix}")).rstrip(".") + "."
+
+
+def _shortened(text: str) -> str:
+    """Words of any length that a file or a command brings, such as a whole file in one cell, are shown in part."""
+    return re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:200]}…{word[0][-50:]}", text)
 
 
 class MissingExtra(GamlpError):

@@ -80,7 +80,8 @@ def recipes(draw: random.Random, folder: Path) -> Case:
     if isinstance(content.get("training"), dict) and isinstance(content["training"].get("epochs"), int | float):
         content["training"]["epochs"] = min(content["training"]["epochs"], 3)  # a long training is no hang
     data = yaml.safe_dump(content, allow_unicode=True).encode()
-    if draw.random() < 0.1:
+    damaged = draw.random() < 0.1
+    if damaged:
         data = damage_bytes(draw, data)
     if draw.random() < 0.05:
         data = draw.choice(
@@ -90,6 +91,7 @@ def recipes(draw: random.Random, folder: Path) -> Case:
     out = folder / "out"
     verb = draw.choice(["train", "train", "propagate"])
     arguments = [verb, str(folder / "graph"), "--recipe", str(folder / "recipe.yaml"), "--out", str(out)]
+    arguments += ["--set", "training.epochs=2"] if damaged else []  # the epochs may be among what is lost
     return Case(arguments, _nothing, (out,), resumable=True)
 
 

@@ -25,8 +25,9 @@ def rows_by_id(graph: Graph, ids: Sequence[str]) -> Array:
     if not ids:
         return np.zeros(0, np.int64)
     nodes = graph.nodes
-    wanted = list(dict.fromkeys(ids))
     values = np.arange(nodes.count) if nodes.ids.values is None else nodes.ids.values
+    # A person writes " 7" for 7; spaces may be part of a text.
+    wanted = list(dict.fromkeys(name.strip() if isinstance(values, np.ndarray) else name for name in ids))
     rows = IdMap(values).rows(pa.array(wanted, pa.large_string()))
     unknown = [name for name, row in zip(wanted, rows) if row == UNKNOWN_ROW]
     if unknown:
@@ -34,8 +35,7 @@ def rows_by_id(graph: Graph, ids: Sequence[str]) -> Array:
         raise GamlpError(
             f"graph '{graph.name}' has no node '{_short(unknown[0])}'{others}", hint=_hint(values, unknown[0])
         )
-    first = np.sort(np.unique(rows, return_index=True)[1])  # "7" and " 7" may be one node
-    return rows[first].astype(np.int64)
+    return rows.astype(np.int64)
 
 
 def split_ids(texts: Sequence[str]) -> list[str]:

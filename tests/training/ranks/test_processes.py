@@ -93,7 +93,7 @@ from gamlp.cli.main import main
 from gamlp.training.run_folder import RunFolder
 from gamlp.run.training import train_run
 
-RunFolder.__init__.__defaults__ = (0.0,)
+RunFolder.__init__.__defaults__ = (0.0, *RunFolder.__init__.__defaults__[1:])
 sys.argv = ["gamlp", "train", *sys.argv[1:]]
 main()
 """

@@ -10,8 +10,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.fuzz.families import FAMILIES
@@ -59,11 +61,12 @@ def main() -> int:
     for _ in range(asked.start):
         next(drawn)
     left = asked.cases
-    with ThreadPoolExecutor(asked.workers) as workers:
+    # Processes, not threads: each forks commands of its own and waits for them.
+    with ProcessPoolExecutor(asked.workers, get_context("spawn")) as workers:
         while left > 0 and time.monotonic() < ends:
             some = [next(drawn) for _ in range(min(left, 100))]
             left -= len(some)
-            for verdict in workers.map(lambda name: run_one(name, asked.seed), some):
+            for verdict in workers.map(partial(run_one, seed=asked.seed), some):
                 tally.setdefault(verdict.name.partition(":")[0], Counter())[verdict.verdict] += 1
                 if not verdict.good:
                     bad.append(verdict)

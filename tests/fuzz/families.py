@@ -20,10 +20,10 @@ class Share:
 
 
 FAMILIES = {
-    "tables": Share(tables, 9, 120),
-    "folders": Share(folders, 5, 40),
-    "bundles": Share(bundles, 2, 20),
-    "recipes": Share(recipes, 2, 20),
+    "tables": Share(tables, 9, 80),
+    "folders": Share(folders, 5, 30),
+    "bundles": Share(bundles, 2, 10),
+    "recipes": Share(recipes, 2, 10),
     "options": Share(options, 2, 20),
-    "studies": Share(studies, 1, 4),
+    "studies": Share(studies, 1, 2),
 }

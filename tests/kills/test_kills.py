@@ -19,8 +19,10 @@ def kills(tmp_path_factory: pytest.TempPathFactory) -> Kills:
     return Kills(tmp_path_factory.mktemp("kills"), Path(given) if given else None)
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["SIGKILL", "SIGTERM"])
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+@pytest.mark.parametrize(
+    ("verb", "number"),  # SIGKILL and SIGTERM in turn
+    [pytest.param(verb, at % 2, id=f"{verb.name}, {('SIGKILL', 'SIGTERM')[at % 2]}") for at, verb in enumerate(VERBS)],
+)
 def test_a_verb_that_was_killed_ends_as_if_it_were_not(kills: Kills, verb: Verb, number: int) -> None:
     if verb not in kills.verbs():
         pytest.skip("no raw datasets: set GAMLP_DATA")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,8 +14,8 @@ from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.fuzz.families import FAMILIES
-from tests.fuzz.harness import VERDICTS, Verdict, run
+from tests.fuzz.families import FAMILIES, run_one
+from tests.fuzz.harness import VERDICTS, Verdict
 
 
 def names(shares: dict[str, int]) -> Iterator[str]:
@@ -28,16 +26,6 @@ def names(shares: dict[str, int]) -> Iterator[str]:
             for _ in range(share):
                 yield f"{family}:{done[family]}"
                 done[family] += 1
-
-
-def run_one(name: str, seed: int, keep: Path | None = None) -> Verdict:
-    family = FAMILIES[name.partition(":")[0]].family
-    if keep is not None:
-        shutil.rmtree(keep, ignore_errors=True)
-        keep.mkdir(parents=True)
-        return run(name, family, seed, keep)
-    with tempfile.TemporaryDirectory(prefix="gamlp-fuzz-") as folder:
-        return run(name, family, seed, Path(folder))
 
 
 def main() -> int:

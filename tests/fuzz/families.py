@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.fuzz.folders import bundles, folders
-from tests.fuzz.harness import Family
+from tests.fuzz.harness import Family, Verdict, run
 from tests.fuzz.settings import options, recipes, studies
 from tests.fuzz.tables import tables
 
@@ -27,3 +30,14 @@ FAMILIES = {
     "options": Share(options, 2, 20),
     "studies": Share(studies, 1, 2),
 }
+
+
+def run_one(name: str, seed: int, keep: Path | None = None) -> Verdict:
+    """A case by its name, such as tables:17; `keep`: a folder for its files."""
+    family = FAMILIES[name.partition(":")[0]].family
+    if keep is not None:
+        shutil.rmtree(keep, ignore_errors=True)
+        keep.mkdir(parents=True)
+        return run(name, family, seed, keep)
+    with tempfile.TemporaryDirectory(prefix="gamlp-fuzz-") as folder:
+        return run(name, family, seed, Path(folder))

@@ -203,29 +203,30 @@ def _arrow(draw: random.Random, rows: Rows) -> bytes:
 # --- the oracle ---
 
 
-def read_again(path: Path, skip: bool) -> list[tuple[Rows, list[str], bool]]:
+def read_again(path: Path, skip: bool, used: Callable[[str], bool]) -> list[tuple[Rows, list[str], bool]]:
     """Rows, columns and whether cells have types, of each file; by readers of other makers."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    return [_read_file(file, skip) for file in files]
+    return [_read_file(file, skip, used) for file in files]
 
 
-def _read_file(file: Path, skip: bool) -> tuple[Rows, list[str], bool]:
+def _read_file(file: Path, skip: bool, used: Callable[[str], bool]) -> tuple[Rows, list[str], bool]:
     if ".csv" in file.name:
         rows, columns = _read_csv(file, skip)
         return rows, columns, False
     try:
         if file.suffix == ".parquet":
-            table = pq.ParquetFile(file).read()
+            source = pq.ParquetFile(file)
+            table = source.read([name for name in source.schema_arrow.names if used(name)])
         else:
-            with pa.OSFile(str(file)) as source:
+            with pa.OSFile(str(file)) as opened:
                 try:
-                    table = pa.ipc.open_file(source).read_all()
+                    table = pa.ipc.open_file(opened).read_all()
                 except pa.ArrowInvalid:
-                    source.seek(0)
-                    table = pa.ipc.open_stream(source).read_all()
-        used = table.drop_columns([name for name in table.column_names if name == "note"])
-        used.validate(full=True)
-        return used.to_pylist(), used.column_names, True
+                    opened.seek(0)
+                    table = pa.ipc.open_stream(opened).read_all()
+        table = table.drop_columns([name for name in table.column_names if not used(name)])
+        table.validate(full=True)
+        return table.to_pylist(), table.column_names, True
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Refused(f"unreadable: {error}") from error
 
@@ -280,7 +281,9 @@ class Expected:
 
 def expected(nodes: Path, edges: Path, *, directed: bool, skip: bool, features: list[str] | None) -> Expected:
     """What the graph must be."""
-    node_files, edge_files = read_again(nodes, skip), read_again(edges, skip)
+    own = None if features is None else {"id", "label", "split", *features}
+    node_files = read_again(nodes, skip, lambda name: own is None or name in own)
+    edge_files = read_again(edges, skip, lambda name: name in ("src", "dst", "weight"))
     columns = _columns(node_files, "id")
     names = features if features is not None else [name for name in columns if name not in ("id", "label", "split")]
     if features is None and any(set(other) - set(columns) for _, other, _ in node_files):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.__main__ import run_one
-from tests.fuzz.families import FAMILIES
+from tests.fuzz.families import FAMILIES, run_one
 
 pytestmark = pytest.mark.slow
 _AT_ONCE = 10

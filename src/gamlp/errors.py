@@ -54,10 +54,10 @@ class GamlpError(Exception):
             where.append(f"column {self.column}")
         prefix = f"{', '.join(where)}: " if where else ""
         suffix = f"; {self.hint}" if self.hint else ""
-        return _shortened(printable(f"{prefix}{self.problem}{suffix}")).rstrip(".") + "."
+        return shortened(printable(f"{prefix}{self.problem}{suffix}")).rstrip(".") + "."
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
     """Words of any length that a file or a command brings, such as a whole file in one cell, are shown in part."""
     return re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: f"{word[0][:200]}…{word[0][-50:]}", text)
 

@@ -81,6 +81,12 @@ def test_a_trial_that_no_search_wrote_is_refused(key: str, value: Any, search: S
         search.run(3)
 
 
+def test_trials_without_their_numbers_are_refused(search: Search) -> None:
+    change(search, "update trials set number = null")
+    with pytest.raises(GamlpError, match="trials are not numbered"):
+        search.run(3)
+
+
 @pytest.mark.parametrize("text", ["{", "", "[1, 2"])
 def test_json_that_is_none_is_refused(text: str, search: Search) -> None:
     change(search, "update trial_user_attributes set value_json = ?", text)

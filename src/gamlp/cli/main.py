@@ -28,7 +28,7 @@ from gamlp.cli import (
     train,
     tune,
 )
-from gamlp.errors import GamlpError, printable
+from gamlp.errors import GamlpError, printable, shortened
 
 _GO_ON = "run the same command again to go on where it can (train: with --resume)"
 
@@ -167,7 +167,7 @@ def main() -> None:
 
 
 def _fail(sentence: str, code: int) -> None:
-    print(f"gamlp: {printable(sentence)}", file=sys.stderr)  # noqa: T201
+    print(f"gamlp: {shortened(printable(sentence))}", file=sys.stderr)  # noqa: T201
     sys.exit(code)
 
 

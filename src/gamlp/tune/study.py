@@ -43,7 +43,9 @@ def study_at(path: Path, seed: int) -> Iterator[Any]:
             sampler=_sampler(optuna, seed),
             pruner=optuna.pruners.PercentilePruner(40.0, n_startup_trials=4),
         )
-        study.trials, study.user_attrs, study.direction  # noqa: B018  read once: whatever is wrong comes now
+        study.user_attrs, study.direction  # noqa: B018  read once: whatever is wrong comes now
+        if [trial.number for trial in study.trials] != list(range(len(study.trials))):
+            raise ValueError("its trials are not numbered")
     except Exception as error:  # whatever a file that is no study makes Optuna and SQLite say
         _refuse_full_disk(error, path)
         raise GamlpError(f"is damaged or no study ({_first_line(error)})", file=path, hint=_HINT) from error

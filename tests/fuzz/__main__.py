@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from tests.fuzz.families import FAMILIES, run_one
 from tests.fuzz.harness import VERDICTS, Verdict
@@ -39,7 +41,12 @@ def main() -> int:
     parser.add_argument("--only", help="one case, such as tables:17")
     parser.add_argument("--keep", type=Path, help="folder for the files of that one")
     parser.add_argument("--report", type=Path, help="JSON to write")
+    parser.add_argument("--join", type=Path, nargs="+", help="reports to make a page of, and no cases")
+    parser.add_argument("--page", type=Path, default=Path("docs/results/fuzz.md"), help="that page; JSON beside it")
     asked = parser.parse_args()
+    if asked.join:
+        write_page([json.loads(report.read_text()) for report in asked.join], asked.page)
+        return 0
     if asked.only:
         print(run_one(asked.only, asked.seed, asked.keep))
         return 0
@@ -85,7 +92,9 @@ def _table(tally: dict[str, Counter[str]]) -> str:
 def _report(seed: int, tally: dict[str, Counter[str]], bad: list[Verdict], seconds: float) -> str:
     found = {family: {verdict: one[verdict] for verdict in VERDICTS} for family, one in tally.items()}
     total = sum(tally.values(), Counter[str]())
+    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     content = {
+        "commit": head.stdout.strip(),
         "seed": seed,
         "cases": total.total(),
         "seconds": round(seconds),
@@ -94,6 +103,34 @@ def _report(seed: int, tally: dict[str, Counter[str]], bad: list[Verdict], secon
         "bad": [{"case": one.name, "verdict": one.verdict} for one in bad],
     }
     return json.dumps(content, indent=2) + "\n"
+
+
+def write_page(reports: list[dict[str, Any]], page: Path) -> None:
+    """Counts of all reports together, and each case that was not good by its name."""
+    families = list(dict.fromkeys(name for report in reports for name in report["families"]))
+    parts = [f"{report['cases']:,} at {report['commit']}" for report in reports]
+    lines = [
+        "# Fuzz",
+        "",
+        f"{sum(report['cases'] for report in reports):,} cases: spoiled tables, folders, bundles, recipes, options and",
+        "studies for the verbs that read them (`tests/fuzz`). What is accepted is compared with an oracle: tables with",
+        "what csv, pandas and scipy make of them, folders with the answers of sound ones. `make fuzz MINUTES=30` draws",
+        f"others. Cases by commit, one after the other: {', '.join(parts)}.",
+        "",
+        f"| | {' | '.join(families)} | all |",
+        f"|---|{'---:|' * (len(families) + 1)}",
+    ]
+    for verdict in VERDICTS:
+        counts = [sum(report["families"].get(name, {}).get(verdict, 0) for report in reports) for name in families]
+        lines.append(f"| {verdict} | {' | '.join(f'{count:,}' for count in counts)} | {sum(counts):,} |")
+    lines += ["", "Not good, each looked at:", ""]
+    bad = [
+        f"- `{one['case']}` at {report['commit']}: {one['verdict']}" + (f" ({one['note']})" if "note" in one else "")
+        for report in reports
+        for one in report["bad"]
+    ]
+    page.write_text("\n".join([*lines, *(bad or ["- none"])]) + "\n", encoding="utf-8")
+    page.with_suffix(".json").write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

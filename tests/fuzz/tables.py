@@ -235,8 +235,8 @@ def _read_csv(file: Path, skip: bool) -> tuple[Rows, list[str]]:
     data = file.read_bytes()
     try:
         data = gzip.decompress(data) if file.name.endswith(".gz") else data
-        text = data.decode("utf-8-sig", "surrogateescape" if skip else "strict")
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        text = data.decode("utf-8-sig", "surrogateescape")
+    except (OSError, EOFError, zlib.error) as error:
         raise Refused(f"unreadable: {error}") from error
     if "\x00" in text:
         raise Ambiguous("NUL")
@@ -247,10 +247,10 @@ def _read_csv(file: Path, skip: bool) -> tuple[Rows, list[str]]:
     if not _is_text(columns):
         raise Refused("a header that is not UTF-8")
     whole = [row for row in body if len(row) == len(columns) and _is_text(row)]
-    if len(whole) < len(body) and not skip:
-        raise Refused("ragged")
     if any(not _is_text(row) for row in body) and "note" in columns:
         raise Ambiguous("whether a cell that nobody reads makes a row bad")
+    if len(whole) < len(body) and not skip:
+        raise Refused("ragged, or not UTF-8")
     if len(whole) == len(body) and _by_pandas(text) != by_csv:
         raise Ambiguous("csv and pandas disagree")
     return [dict(zip(columns, row)) for row in whole], columns

@@ -100,6 +100,12 @@ def test_a_trial_without_its_recipe_is_refused(search: Search) -> None:
         search.run(3)
 
 
+def test_what_a_study_keeps_has_names(search: Search) -> None:
+    change(search, "update study_user_attributes set key = null")
+    with pytest.raises(GamlpError, match="'None' is damaged"):
+        search.run(2)
+
+
 def test_what_was_confirmed_must_be_numbers(search: Search) -> None:
     change(search, "update study_user_attributes set value_json = '[\"x\"]' where key like 'confirmed-%'")
     with pytest.raises(GamlpError, match=r"'confirmed-.* is damaged"):

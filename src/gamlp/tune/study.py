@@ -120,7 +120,7 @@ def check_study(study: Any, path: Path, trust: Trust) -> None:
         except (KeyError, ValueError, GamlpError) as error:
             raise GamlpError(f"trial {trial.number} is damaged ({error})", file=path, hint=_HINT) from error
     for name, value in study.user_attrs.items():
-        if name.startswith("confirmed-") and not _numbers(value):
+        if not isinstance(name, str) or (name.startswith("confirmed-") and not _numbers(value)):
             raise GamlpError(f"'{name}' is damaged", file=path, hint=_HINT)
 
 

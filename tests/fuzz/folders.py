@@ -8,7 +8,6 @@ import json
 import random
 import shutil
 import tempfile
-import threading
 import zipfile
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +26,6 @@ from tests.fuzz.harness import Case
 from tests.fuzz.mutation import damage_bytes, damage_json, strange_json
 from tests.sealing import seal_graph, seal_store, write_sealed
 
-_MAKING = threading.Lock()
 _SMALL = ["--set", "training.epochs=2", "--set", "model.hidden=8", "--set", "propagation.hops=2"]
 
 
@@ -39,14 +37,9 @@ class Base:
     answers: dict[str, Any]
 
 
+@cache
 def base() -> Base:
     """Made once a process."""
-    with _MAKING:
-        return _base()
-
-
-@cache
-def _base() -> Base:
     folder = Path(tempfile.mkdtemp(prefix="gamlp-fuzz-base-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     draw = random.Random(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -172,18 +173,11 @@ def _tuning(folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-_MADE: list[Path] = []
-
-
+@cache
 def _study() -> Path:
     """A sound study, made once a process."""
     folder = base().folder
-    from tests.fuzz.folders import _MAKING
-
-    with _MAKING:
-        if not _MADE:
-            (folder / "space.yaml").write_text("training.learning_rate: {choices: [0.01, 0.1]}\n")
-            done = gamlp(*_tuning(folder), folder=folder, OMP_NUM_THREADS="1")
-            assert done.returncode == 0, done.stderr
-            _MADE.append(folder / "study")
-    return _MADE[0]
+    (folder / "space.yaml").write_text("training.learning_rate: {choices: [0.01, 0.1]}\n")
+    done = gamlp(*_tuning(folder), folder=folder, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    return folder / "study"

@@ -1,45 +1,26 @@
-"""`gamlp ingest` on tables of every format, sound or spoiled; read again by pandas, csv and scipy to compare."""
+"""`gamlp ingest` on tables of every format, sound or spoiled, compared with an oracle."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
-import math
 import random
 import re
-import warnings
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pandas._libs.parsers import STR_NA_VALUES
-from scipy import sparse
 
-from gamlp.graph import Graph
 from tests.forked import Done
 from tests.fuzz.harness import Case
 from tests.fuzz.mutation import STRANGE_NUMBERS, STRANGE_TEXTS, damage_bytes
+from tests.fuzz.oracle import NUMBER, Ambiguous, Refused, Rows, difference, expected
 
-Rows = list[dict[str, Any]]
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
-_CLASS = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?", re.ASCII)
-_ROLES = {"": 0, "train": 1, "valid": 2, "val": 2, "test": 3}
-
-
-class Ambiguous(Exception):
-    """Two readers of the same file disagree: any clean end is right."""
-
-
-class Refused(Exception):
-    """What must not be accepted."""
 
 
 # --- drawing ---
@@ -172,7 +153,7 @@ def _typed(draw: random.Random, rows: Rows) -> pa.Table:
         ):
             values = pa.array([None if cell is None else int(cell) for cell in cells], pa.int64())
         elif name not in ("id", "src", "dst", "note", "split") and all(
-            cell is None or _NUMBER.fullmatch(cell) for cell in cells
+            cell is None or NUMBER.fullmatch(cell) for cell in cells
         ):
             kind = draw.choice([pa.float64(), pa.float32()])
             values = pa.array([None if cell is None else float(cell) for cell in cells], kind)
@@ -198,259 +179,6 @@ def _arrow(draw: random.Random, rows: Rows) -> bytes:
     with new(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=draw.choice([1, 5, 1000]))
     return sink.getvalue()
-
-
-# --- the oracle ---
-
-
-def read_again(path: Path, skip: bool, used: Callable[[str], bool]) -> list[tuple[Rows, list[str], bool]]:
-    """Rows, columns and whether cells have types, of each file; by readers of other makers."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    return [_read_file(file, skip, used) for file in files]
-
-
-def _read_file(file: Path, skip: bool, used: Callable[[str], bool]) -> tuple[Rows, list[str], bool]:
-    if ".csv" in file.name:
-        rows, columns = _read_csv(file, skip)
-        return rows, columns, False
-    try:
-        if file.suffix == ".parquet":
-            source = pq.ParquetFile(file)
-            table = source.read([name for name in source.schema_arrow.names if used(name)])
-        else:
-            with pa.OSFile(str(file)) as opened:
-                try:
-                    table = pa.ipc.open_file(opened).read_all()
-                except pa.ArrowInvalid:
-                    opened.seek(0)
-                    table = pa.ipc.open_stream(opened).read_all()
-        table = table.drop_columns([name for name in table.column_names if not used(name)])
-        table.validate(full=True)
-        return table.to_pylist(), table.column_names, True
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise Refused(f"unreadable: {error}") from error
-
-
-def _read_csv(file: Path, skip: bool) -> tuple[Rows, list[str]]:
-    data = file.read_bytes()
-    try:
-        data = gzip.decompress(data) if file.name.endswith(".gz") else data
-        text = data.decode("utf-8-sig", "surrogateescape")
-    except (OSError, EOFError, zlib.error) as error:
-        raise Refused(f"unreadable: {error}") from error
-    if "\x00" in text:
-        raise Ambiguous("NUL")
-    by_csv = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
-    if not by_csv:
-        raise Refused("no header")
-    columns, body = by_csv[0], by_csv[1:]
-    if not _is_text(columns):
-        raise Refused("a header that is not UTF-8")
-    whole = [row for row in body if len(row) == len(columns) and _is_text(row)]
-    if any(not _is_text(row) for row in body) and "note" in columns:
-        raise Ambiguous("whether a cell that nobody reads makes a row bad")
-    if len(whole) < len(body) and not skip:
-        raise Refused("ragged, or not UTF-8")
-    if len(whole) == len(body) and _by_pandas(text) != by_csv:
-        raise Ambiguous("csv and pandas disagree")
-    return [dict(zip(columns, row)) for row in whole], columns
-
-
-def _is_text(row: list[str]) -> bool:
-    return not any("\udc80" <= letter <= "\udcff" for cell in row for letter in cell)
-
-
-def _by_pandas(text: str) -> list[list[str]]:
-    try:
-        frame = pandas.read_csv(
-            io.StringIO(text, newline=""), dtype=str, keep_default_na=False, na_filter=False, header=None
-        )
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
-        raise Ambiguous(str(error)) from error
-    return frame.to_numpy().tolist()
-
-
-@dataclass(frozen=True)
-class Expected:
-    ids: list[str]
-    features: np.ndarray
-    classes: list[str | None]
-    roles: list[int] | None
-    adjacency: sparse.csr_array
-
-
-def expected(nodes: Path, edges: Path, *, directed: bool, skip: bool, features: list[str] | None) -> Expected:
-    """What the graph must be."""
-    own = None if features is None else {"id", "label", "split", *features}
-    node_files = read_again(nodes, skip, lambda name: own is None or name in own)
-    edge_files = read_again(edges, skip, lambda name: name in ("src", "dst", "weight"))
-    columns = _columns(node_files, "id")
-    names = features if features is not None else [name for name in columns if name not in ("id", "label", "split")]
-    if features is None and any(set(other) - set(columns) for _, other, _ in node_files):
-        raise Refused("files differ in columns")
-    if any(name not in other for _, other, _ in node_files for name in (*names, *(set(columns) & {"label", "split"}))):
-        raise Refused("no such column")
-    found: dict[str, tuple[list[float], str | None, int]] = {}
-    for rows, _, typed in node_files:
-        for row in rows:
-            try:
-                name = _id(row["id"], typed)
-                values = [_feature(row[feature], typed) for feature in names]
-                label = _label(row.get("label"), typed)
-                role = _role(row.get("split"), typed)
-                if name in found:
-                    raise Refused("twice")
-            except Refused:
-                if not skip:
-                    raise
-                continue
-            found[name] = values, label, role
-    if not found:
-        raise Refused("no nodes")
-    ids = list(found)
-    classes = _classes([label for _, label, _ in found.values()])
-    roles = [role for _, _, role in found.values()] if "split" in columns else None
-    if roles is not None and not any(roles):
-        roles = None
-    if roles is not None and any(label is not None for label in classes):
-        roles = [role if label is not None else 0 for role, label in zip(roles, classes)]
-    matrix = np.asarray([values for values, _, _ in found.values()], np.float32).reshape(len(ids), len(names))
-    return Expected(ids, matrix, classes, roles, _adjacency(ids, edge_files, directed, skip))
-
-
-def _columns(files: list[tuple[Rows, list[str], bool]], *needed: str) -> list[str]:
-    for _, columns, _ in files:
-        if any(columns.count(name) != 1 for name in needed) or len(set(columns)) != len(columns):
-            raise Refused("columns missing or twice")
-    return files[0][1]
-
-
-def _id(value: Any, typed: bool) -> str:
-    if value is None or value == "" or isinstance(value, float | bool):
-        raise Refused("missing or strange id")
-    return str(value)
-
-
-def _feature(value: Any, typed: bool) -> float:
-    if isinstance(value, str):
-        if not _NUMBER.fullmatch(value.strip()):
-            raise Refused(f"feature {value!r}")
-        value = float(value)
-    if value is None:
-        raise Refused("missing feature")
-    with np.errstate(over="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        narrow = float(np.float32(value))
-    if not math.isfinite(narrow):
-        raise Refused("infinite feature")
-    return narrow
-
-
-def _weight(value: Any, typed: bool) -> float:
-    weight = _feature(value, typed)
-    if weight < 0 or (weight == 0) != (float(value) == 0):
-        raise Refused("a weight that is negative, or nothing in float32")
-    return weight
-
-
-def _label(value: Any, typed: bool) -> str | None:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, float):
-        if not value.is_integer() or abs(value) >= 2**53:
-            raise Refused("a float for a label")
-        value = int(value)
-    text = str(value).strip()
-    return None if text in STR_NA_VALUES or not text else text
-
-
-def _classes(labels: list[str | None]) -> list[str | None]:
-    known = [label for label in labels if label is not None]
-    if all(_CLASS.fullmatch(label) for label in known):
-        return [None if label is None else str(int(_CLASS.fullmatch(label)[1])) for label in labels]  # type: ignore[index]
-    return labels
-
-
-def _role(value: Any, typed: bool) -> int:
-    text = "" if value is None else str(value).strip()
-    if text not in _ROLES:
-        raise Refused("no role")
-    return _ROLES[text]
-
-
-def _adjacency(
-    ids: list[str], files: list[tuple[Rows, list[str], bool]], directed: bool, skip: bool
-) -> sparse.csr_array:
-    columns = _columns(files, "src", "dst")
-    if any(("weight" in columns) != ("weight" in other) for _, other, _ in files):
-        raise Refused("weights in some files")
-    row_of = {name: row for row, name in enumerate(ids)}
-    weighted = "weight" in columns
-    targets: list[int] = []
-    sources: list[int] = []
-    weights: list[float] = []
-    for rows, _, typed in files:
-        for row in rows:
-            try:
-                source, target = (row_of.get(_id(row[name], typed)) for name in ("src", "dst"))
-                weight = _weight(row["weight"], typed) if weighted else 1.0
-                if source is None or target is None:
-                    raise Refused("unknown node")
-            except Refused:
-                if not skip:
-                    raise
-                continue
-            if source != target:
-                targets.append(target)
-                sources.append(source)
-                weights.append(weight)
-    size = (len(ids), len(ids))
-    ends = (targets, sources) if directed else (targets + sources, sources + targets)
-    values = np.asarray(weights if directed else weights * 2, np.float64)
-    matrix = sparse.coo_array((values, ends), size).tocsr()  # duplicates add up; a weight of 0 stays
-    matrix.sort_indices()
-    if not weighted:
-        matrix.data[:] = 1
-    return matrix
-
-
-def difference(graph: Path, right: Expected) -> str | None:
-    """What the graph folder has otherwise than it must."""
-    built = Graph.open(graph)
-    count = len(right.ids)
-    ids = [str(name) for name in built.nodes.ids.take(np.arange(built.nodes.count)).to_pylist()]
-    if ids != right.ids:
-        return f"ids {ids[:5]}… of {len(ids)}, not {right.ids[:5]}… of {count}"
-    features = (
-        np.zeros((count, 0), np.float32) if built.nodes.features is None else built.nodes.features.read(slice(0, count))
-    )
-    if features.shape != right.features.shape or not np.array_equal(features, right.features):
-        return f"features {features.shape}, not {right.features.shape}, or other values"
-    labels = built.nodes.labels
-    classes = (
-        [None] * count if labels is None else [None if code < 0 else labels.classes[code] for code in labels.values]
-    )
-    if classes != right.classes:
-        return f"labels {classes[:8]}, not {right.classes[:8]}"
-    if right.roles is not None:
-        roles = [0] * count if built.nodes.split is None else built.nodes.split.roles.tolist()
-        if roles != right.roles:
-            return f"roles {roles[:8]}, not {right.roles[:8]}"
-    return _other_edges(built, right.adjacency)
-
-
-def _other_edges(built: Graph, right: sparse.csr_array) -> str | None:
-    if len(built.relations) == 0:
-        return None if right.nnz == 0 else "no relation"
-    offsets, neighbours, weights = [0], [], []
-    for block in built.relation.blocks:
-        part = np.asarray(block.offsets[:])
-        offsets += (part[1:] - part[0] + offsets[-1]).tolist()
-        neighbours += np.asarray(block.neighbours[:]).tolist()
-        weights += [1.0] * int(part[-1]) if block.weights is None else np.asarray(block.weights[:]).tolist()
-    if offsets != right.indptr.tolist() or neighbours != right.indices.tolist():
-        return "other edges"
-    return None if np.allclose(weights, right.data, rtol=1e-5, atol=0) else "other weights"
 
 
 # --- the family ---

@@ -160,6 +160,14 @@ def test_every_length_keeps_its_digits() -> None:
     assert np.abs(dst[0] / exact - 1).max() < 1e-6 < np.abs(plain / exact - 1).max()
 
 
+def summed_in_blocks(values: Any, block: int) -> np.float32:
+    """Sums of blocks, and sums of these, all in float32 and in order."""
+    while len(values) > 1:
+        padded = np.concatenate([values, np.zeros(-len(values) % block, np.float32)]).reshape(-1, block)
+        values = np.add.accumulate(padded, 1, dtype=np.float32)[:, -1]
+    return np.float32(values[0])
+
+
 def test_a_hub_of_a_million_leaves_is_their_mean() -> None:
     count = 10**6
     leaves = np.arange(1, count + 1, dtype=np.int32)
@@ -169,6 +177,7 @@ def test_a_hub_of_a_million_leaves_is_their_mean() -> None:
     )
     hop(task, 0, 1)
     assert np.abs(task.dst[0] - 0.1).max() < 3e-7  # a plain sum gives 0.10096
+    assert BLOCK == 128 and 1e-6 < abs(summed_in_blocks(src[1:, 0], 1024) / np.float32(count + 1) - 0.1) < 2e-6
 
 
 def test_a_range_of_rows_leaves_the_others_alone() -> None:

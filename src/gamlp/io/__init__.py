@@ -1,5 +1,8 @@
 """Where bytes live: places here and elsewhere, files that are whole or absent, locks, memory, threads."""
 
+# CRC-32 of files
+from gamlp.io.checksums import checksum
+
 # Files past the page cache
 from gamlp.io.direct import DirectReader, DirectWriter
 
@@ -9,7 +12,6 @@ from gamlp.io.files import (
     GrowingArray,
     atomic_file,
     atomic_folder,
-    checksum,
     create_array,
     disk_full_as_error,
     map_array,

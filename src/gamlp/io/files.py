@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all; checksums; .npy files that have their space on disk."""
+"""Files and folders that appear whole or not at all; .npy files that have their space on disk."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ import glob
 import io
 import json
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.io.direct import DirectReader
 from gamlp.io.held import remove_dead_work, work_folder
 
 _CHUNK = 8 << 20
@@ -139,33 +137,6 @@ def _refusal_as_error(folder: Path) -> Iterator[None]:
         raise GamlpError(f"cannot write here ({error.strerror})", file=folder) from error
 
 
-class ChecksumStream:
-    """A stream that counts the bytes that are written to it, and keeps their CRC-32."""
-
-    closed = False
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream, self.bytes, self.crc = stream, 0, 0
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        for begin in range(0, len(view), _CHUNK):
-            piece = view[begin : begin + _CHUNK]
-            self.stream.write(piece)
-            self.crc = zlib.crc32(piece, self.crc)
-        self.bytes += len(view)
-        return len(view)
-
-    def flush(self) -> None:
-        self.stream.flush()
-
-    def close(self) -> None:
-        """The stream is closed by who opened it."""
-
-    def size_and_checksum(self) -> list[int]:
-        return [self.bytes, self.crc]
-
-
 def write_json(path: Path, content: Any) -> None:
     """Write JSON so that a reader sees all of it or nothing."""
     write_text(path, json.dumps(content, indent=1))
@@ -175,29 +146,6 @@ def write_text(path: Path, text: str) -> None:
     """Write text so that a reader sees all of it or nothing; it is on the disk when this returns."""
     with atomic_file(path, sync=True) as new:
         new.write_text(text, encoding="utf-8", newline="")
-
-
-def checksum(path: Path, *, fresh: bool = False) -> int:
-    """CRC-32 of a file; a large one is read past the page cache, unless it is `fresh` and so is there already."""
-    if fresh:
-        return _checksum_in_cache(path)
-    if path.stat().st_size < _CHUNK:
-        return zlib.crc32(path.read_bytes())
-    crc, position = 0, 0
-    with DirectReader(path) as reader:
-        while len(data := reader.read(position, position + _CHUNK)):
-            crc, position = zlib.crc32(data.data, crc), position + len(data)
-    return crc
-
-
-def _checksum_in_cache(path: Path) -> int:
-    # Reading past the cache would first wait for the disk to take what was just written: 2.8 against 0.7 GB/s.
-    crc, buffer = 0, bytearray(1 << 20)
-    view = memoryview(buffer)
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(buffer):
-            crc = zlib.crc32(view[:count], crc)
-    return crc
 
 
 def npy_header(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> bytes:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.io.files import ChecksumStream, atomic_file, checksum
+from gamlp.io.checksums import ChecksumStream, checksum
+from gamlp.io.files import atomic_file
 
 _PIECE = 8 << 20
 # Kinds of URL that are asked. fsspec knows many more, some of which run commands, log in elsewhere or wait for ever.

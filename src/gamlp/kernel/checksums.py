@@ -17,6 +17,6 @@ def crc32(data: Any, crc: int = 0) -> int:
     True
     """
     extension = native_if_built()
-    if extension is None or not hasattr(extension, "crc32"):  # one that was built before it had this
+    if extension is None:
         return zlib.crc32(data, crc)
     return int(extension.crc32(np.frombuffer(data, np.uint8), crc))

@@ -27,7 +27,7 @@ def allocate(rows: int, columns: int, storage: str) -> Array:
     except OSError as error:
         raise GamlpError(
             f"the system refuses {format_size(size)} of memory ({error.strerror})", hint="give a smaller --memory"
-        ) from error
+        ) from None  # this sentence says more than that of any memory that ends
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel built without them
             memory.madvise(mmap.MADV_HUGEPAGE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.io import DirectWriter, Place, npy_header, parallel_map
-from gamlp.kernel import NUMPY_DTYPES, scale
+from gamlp.kernel import NUMPY_DTYPES, crc32, scale
 from gamlp.propagation.checks import refuse_lost
 from gamlp.propagation.local.slabs import Reader, Slab
 from gamlp.propagation.passes import Piece
@@ -76,7 +75,7 @@ class Assembly:
         whole = len(header) + (shard.stop - shard.start) * self._row_bytes()
         if place.size() == whole:
             return Shard(shard.name, shard.start, shard.stop, whole, place.checksum())
-        crc, size = zlib.crc32(header), len(header)
+        crc, size = crc32(header), len(header)
         step = max(1, _PIECE_BYTES // self._row_bytes())
         with ExitStack() as stack:
             path = stack.enter_context(place.atomic_file())
@@ -90,7 +89,7 @@ class Assembly:
                 count = min(step, shard.stop - begin)
                 data = file.reserve(count * self._row_bytes())
                 self._fill(data.view(NUMPY_DTYPES[self.signal.dtype]).reshape(count, *shape), begin, readers)
-                crc, size = zlib.crc32(data.data, crc), size + len(data)
+                crc, size = crc32(data.data, crc), size + len(data)
         return Shard(shard.name, shard.start, shard.stop, size, crc)
 
     def _fill(self, out: Array, begin: int, readers: list[dict[int, Reader]]) -> None:

@@ -193,46 +193,6 @@ class NodesTable:
         return ids[~again] if isinstance(ids, np.ndarray) else ids.filter(pa.array(~again))
 
 
-class FeatureRows:
-    """Features of good rows on their way into a file."""
-
-    def __init__(self, source: FeatureSource, dtype: FloatName, path: Path) -> None:
-        self.source = source
-        self.dtype = dtype
-        self.path = path
-        self._out: GrowingArray | None = None
-
-    @property
-    def rows(self) -> GrowingArray:
-        assert self._out is not None
-        return self._out
-
-    def read(self, batch: TableBatch, at: int, rows: CheckedRows, bad: BadRows) -> None:
-        """Append features of the good rows of a batch; a row with a bad one is no longer good."""
-        values, good = self.source.read(batch, at, bad)
-        rows.good &= good
-        if not rows.good.any():
-            return  # the length of lists may not be known yet
-        if self._out is None:
-            self._out = GrowingArray(self.path, self.source.width(), NUMPY_DTYPES[self.dtype])
-        stored = store_as(values[rows.good], self.dtype)
-        wrong = not_held(values[rows.good], stored, self.dtype)
-        if wrong.any():
-            row, feature = (int(found[0]) for found in np.nonzero(wrong))
-            row = int(np.flatnonzero(rows.good)[row])
-            file, number, column = self.source.place(batch, at, row, feature)
-            raise cannot_hold(values[row, feature], self.dtype, file=file, row=number, column=column)
-        self._out.append(stored)
-
-    def finish(self, kept: Array) -> None:
-        """Keep the rows that are marked, of those that were appended."""
-        self.rows.finish(kept)
-
-    def close(self) -> None:
-        if self._out is not None:
-            self._out.close()
-
-
 class _Places:
     """Row of the whole table → file and row."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, PositiveInt, StringConstraints
 
 from gamlp.arrays import Array
 
@@ -15,16 +15,24 @@ _MOST_NAMES = 5  # that a sentence lists
 
 
 class FeatureColumn(BaseModel):
-    """One column of a node table: a number, or a list of `width` numbers. Further types of columns are named here."""
+    """One column of a node table and the `width` features it became.
+
+    type: a word of `graph.features.encoders`, with the state that makes its features as plain data and the Arrow type
+    of the table; without a state a `number` or a `list` of `width` numbers, untouched.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    type: Literal["number", "list"] = "number"
+    type: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,40}$")] = "number"
     width: PositiveInt = 1
+    source: str | None = None
+    state: dict[str, Any] | None = None
 
     def __str__(self) -> str:
-        return "a number" if self.type == "number" else f"a list of {self.width} numbers"
+        if self.type == "list":
+            return f"a list of {self.width} numbers"
+        return "a number" if self.type == "number" else f"of type {self.type}"
 
 
 FeatureSchema = tuple[FeatureColumn, ...]  # side by side, in the order of the features

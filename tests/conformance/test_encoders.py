@@ -1,4 +1,4 @@
-"""Every encoder: fitted in parts as in one go, applied in blocks as at once, its state plain data, its features finite."""
+"""Every encoder: fitted in parts as in one go, applied in blocks as at once; a state of plain data, finite features."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from gamlp.graph import FeatureColumn
 from gamlp.graph.features.encoders import FittedColumn, Fitting, finish
 
 ROWS = 3000
@@ -96,9 +97,8 @@ def test_the_state_survives_json_and_blocks_give_what_the_whole_gives(name: str,
     again = FittedColumn.model_validate_json(fitted.model_dump_json())
     assert again == fitted
     if fitted.width:
-        again = FittedColumn.of(
-            type(fitted.feature_column()).model_validate_json(fitted.feature_column().model_dump_json())
-        )
+        kept = fitted.feature_column().model_dump_json()
+        again = FittedColumn.of(FeatureColumn.model_validate_json(kept))
         assert again.same_as(fitted)
     out = np.full((ROWS, fitted.width), np.nan, np.float32)
     for at in (0, 1, 1000):

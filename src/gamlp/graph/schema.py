@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveInt, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 from gamlp.arrays import Array
 
@@ -28,6 +35,11 @@ class FeatureColumn(BaseModel):
     width: PositiveInt = 1
     source: str | None = None
     state: dict[str, Any] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A column without a state is written as it was before there were any."""
+        return {key: value for key, value in inner(self).items() if value is not None}
 
     def __str__(self) -> str:
         if self.type == "list":

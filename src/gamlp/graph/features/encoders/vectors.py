@@ -20,8 +20,8 @@ from gamlp.graph.features.encoders.state import MOST_FEATURES, State, Unseen
 class FoundVectors:
     """The lists of some rows.
 
-    width: of the shortest. ragged: they differ in length. gap: no list. readable: a list of numbers that float32 holds, or a gap.
-    lengths: of every list. values: all numbers one after the other, zero where one is missing.
+    width: of the shortest. ragged: they differ in length. gap: no list. readable: a list of numbers that float32 holds,
+    or a gap. lengths: of every list. values: all numbers one after the other, zero where one is missing.
     """
 
     width: int

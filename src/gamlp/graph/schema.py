@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import (
@@ -12,13 +12,19 @@ from pydantic import (
     ConfigDict,
     PositiveInt,
     SerializerFunctionWrapHandler,
-    StringConstraints,
     model_serializer,
 )
 
 from gamlp.arrays import Array
 
 _MOST_NAMES = 5  # that a sentence lists
+
+
+# Untouched numbers and lists of them, of graphs without states; and the types of encoders that give features.
+ColumnType = Literal[
+    "number", "list", "standard", "robust", "quantile", "as-is", "boolean", "category", "date", "vector", "vector-l2",
+    "text",
+]  # fmt: skip
 
 
 class FeatureColumn(BaseModel):
@@ -31,7 +37,7 @@ class FeatureColumn(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    type: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,40}$")] = "number"
+    type: ColumnType = "number"
     width: PositiveInt = 1
     source: str | None = None
     state: dict[str, Any] | None = None

@@ -109,7 +109,8 @@ class FittedColumn(BaseModel):
     def feature_column(self) -> FeatureColumn:
         """As a graph's manifest and a bundle keep it; only of a column that is not left out."""
         state = None if self.state is None else self.state.model_dump(mode="json")
-        return FeatureColumn(name=self.name, type=self.type, width=self.width, source=self.source, state=state)
+        word: Any = self.type
+        return FeatureColumn(name=self.name, type=word, width=self.width, source=self.source, state=state)
 
     @staticmethod
     def of(column: FeatureColumn) -> FittedColumn:

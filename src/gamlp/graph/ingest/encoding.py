@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,20 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.features.encoders import FittedColumn, Fitting, Inference, Unseen, finish, infer, refusal_hint, unreadable
+from gamlp.graph.features.encoders import (
+    FittedColumn,
+    Fitting,
+    Inference,
+    Unseen,
+    finish,
+    infer,
+    refusal_hint,
+    unreadable,
+)
 from gamlp.graph.features.encoders.reading import kind_of
 from gamlp.graph.folder import GraphWriter
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, shown
-from gamlp.graph.ingest.features import ColumnFeatures
+from gamlp.graph.ingest.features import ColumnFeatures, PlaceOf
 from gamlp.graph.ingest.tables import TableBatch
 from gamlp.graph.ingest.wanted import ColumnPlan
 from gamlp.graph.raw import read_block, write_block
@@ -29,7 +39,6 @@ from gamlp.io import Place, parallel_map, usable_cores
 from gamlp.kernel import FloatName, cannot_hold, not_held, store_as
 from gamlp.progress import Progress
 
-PlaceOf = Callable[[int], tuple[Path, int]]  # a row that was kept → its file, and its number there
 _UNTOUCHED = ("as-is", "vector")  # their features are what the table holds
 _LARGEST = {"float16": 65504.0}  # scaled numbers beyond it are cut off; a few deviations are what is expected
 
@@ -40,7 +49,9 @@ class EncodedColumns:
     `fitted`, after `finish`: all columns that were read, also those that turned out to be left out.
     """
 
-    def __init__(self, plan: ColumnPlan, arrow_types: Mapping[str, pa.DataType], dtype: FloatName, scratch: Path) -> None:
+    def __init__(
+        self, plan: ColumnPlan, arrow_types: Mapping[str, pa.DataType], dtype: FloatName, scratch: Path
+    ) -> None:
         self.plan = plan
         self.columns = list(plan.wanted)
         self.dtype = dtype
@@ -67,13 +78,12 @@ class EncodedColumns:
         """Keep the good rows of a batch; a row with a value that is not of its column's type is no longer good."""
         columns = []
         for name in self.columns:
-            column = rows.column(name)
+            column = self._stored(name, rows.column(name))
             self._check(rows, name, column)
             columns.append(column)
         if not rows.good.any():
             return
-        kept = [self._stored(name, column) for name, column in zip(self.columns, columns)]
-        block = pa.RecordBatch.from_arrays(kept, self.columns)
+        block = pa.RecordBatch.from_arrays(columns, self.columns)
         if not rows.good.all():
             block = block.filter(pa.array(rows.good))
         path = self._path(len(self._sizes))
@@ -108,7 +118,10 @@ class EncodedColumns:
         if fitted is not None and fitted.state is not None:
             width, others = int(getattr(fitted.state, "width", 0)), "the schema has"
         rows.refuse(
-            "ragged features", ~gap & (lengths != width), name, lambda i: f"{lengths[i]} features where {others} {width}"
+            "ragged features",
+            ~gap & (lengths != width),
+            name,
+            lambda i: f"{lengths[i]} features where {others} {width}",
         )
 
     def _refuse(self, rows: CheckedRows, name: str, column: Column, wrong: Array, word: str) -> None:
@@ -131,12 +144,12 @@ class EncodedColumns:
         def add(name: str) -> None:
             self._fittings[name].add(block.column(name))
 
-        tasks: list[Callable[[], None]] = [*more, *(lambda name=name: add(name) for name in self._fittings)]  # type: ignore[misc]
-        for _ in parallel_map(min(usable_cores(), len(tasks)), lambda task: task(), tasks):
+        tasks: list[Callable[[], None]] = [*more, *(partial(add, name) for name in self._fittings)]
+        for _ in parallel_map(min(usable_cores(), len(tasks)), _call, tasks):
             pass
 
     def finish(self, kept: Array, place: PlaceOf, bad: BadRows, table: Path) -> Array:
-        """Settle what every column is, from the rows that are marked; returns those that are good, of all that were read.
+        """Settle what every column is, from the rows that are marked; returns which rows that were read are good.
 
         Only the whole column shows what its cells are meant to be: a word among numbers is told here.
         """
@@ -162,9 +175,7 @@ class EncodedColumns:
             some = kept[start : start + block.num_rows]
             self._fit(block if some.all() else block.filter(pa.array(some)), [])
 
-    def _wrong_rows(
-        self, name: str, found: Inference, kept: Array, place: PlaceOf, bad: BadRows, table: Path
-    ) -> Array:
+    def _wrong_rows(self, name: str, found: Inference, kept: Array, place: PlaceOf, bad: BadRows, table: Path) -> Array:
         """Rows whose cell is not what the column is; the first one is told, unless such rows are skipped."""
         wrong = np.zeros(len(kept), bool)
         hint = refusal_hint(name, found)
@@ -191,7 +202,15 @@ class EncodedColumns:
     def _path(self, block: int) -> Path:
         return self._scratch / f"{block:05d}.arrow"
 
-    def write(self, writer: GraphWriter, node_type: str, size: int, place: PlaceOf, progress: Progress) -> int:
+    def write(
+        self,
+        writer: GraphWriter,
+        node_type: str,
+        size: int,
+        place: PlaceOf,
+        stage: Callable[[str], str],
+        progress: Progress,
+    ) -> int:
         """Features and raw columns of the rows that are good; returns how many features a node has.
 
         size: bytes of features that a thread makes at a time.
@@ -210,7 +229,7 @@ class EncodedColumns:
             for block, unseen in parallel_map(min(usable_cores(), len(blocks)), second.encode, blocks):
                 done += block.count
                 self.unseen = {name: self.unseen.get(name, Unseen()) + unseen[name] for name in unseen}
-                progress("encode", done, len(out), "nodes")
+                progress(stage("encode"), done, len(out), "nodes")
         shutil.rmtree(self._scratch)
         return sum(column.width for column in used)
 
@@ -293,6 +312,10 @@ class _SecondPass:
             raise cannot_hold(values[row, feature], self.dtype, file=file, row=number, column=column.name)
 
 
+def _call(task: Callable[[], None]) -> None:
+    task()
+
+
 def _is_no(column: Column, row: int, word: str) -> str:
     """A cell that is not of its column's type, as an error tells it."""
     if word.startswith("vector"):
@@ -301,3 +324,28 @@ def _is_no(column: Column, row: int, word: str) -> str:
 
 
 _MEANT = dict.fromkeys(("number", "standard", "robust", "quantile", "as-is"), "finite number") | {"date": "day or time"}
+
+
+def what_was_done(column: FittedColumn, gaps: Mapping[str, int]) -> tuple[str, str]:
+    """(use, what became of it) of a column that was read, for people."""
+    about = f"{column.type}: {column.reason}" if column.reason else column.type
+    if not column.width:
+        return "ignored", about
+    missing = gaps.get(column.name, 0)
+    if missing:
+        about += f"; {missing:,} {'gap' if missing == 1 else 'gaps'} filled, a feature says where"
+    return "feature", about
+
+
+def unseen_sentences(unseen: Mapping[str, Unseen]) -> list[str]:
+    """What is said of values that the state of a schema does not know."""
+    found = []
+    for name, one in unseen.items():
+        if one.values:
+            known = ", ".join(f"'{value}'" for value in one.examples)
+            found.append(f"column '{name}': {one.values:,} cells hold what the schema does not know, such as {known}")
+        if one.gaps:
+            found.append(
+                f"column '{name}': {one.gaps:,} gaps where the schema was fitted without: filled, and no feature says where"
+            )
+    return found

@@ -1,4 +1,4 @@
-"""What people say of columns (--column, --drop, --schema), and which feature columns of a table it makes of which type."""
+"""What people say of columns (--column, --drop, --schema), and what it makes of the feature columns of a table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from gamlp.errors import GamlpError
 from gamlp.graph.features.encoders import LEFT_OUT, FittedColumn, known_type
 from gamlp.graph.features.encoders.reading import kind_of
+from gamlp.graph.ingest.tables import Table
 from gamlp.graph.schema import name_some
 
 EVERY = "*"  # the name that stands for all columns that are not named
@@ -104,14 +105,55 @@ def plan_columns(
             plan.left_out[name] = "--drop" if name in given.drop else f"{word}, as you asked"
             continue
         arrow = arrow_types[name]
-        if not _may_be_features(arrow):
+        if kind_of(arrow) == "other":
             if word is not None and word != given.types.get(EVERY):
-                raise GamlpError(f"holds {arrow}, which cannot be {word}", column=name, hint=f"use --drop {name}", **place)
+                raise GamlpError(
+                    f"holds {arrow}, which cannot be {word}", column=name, hint=f"use --drop {name}", **place
+                )
             plan.left_out[name] = f"{arrow} cannot be features"
             continue
         plan.wanted[name] = word
     return plan
 
 
-def _may_be_features(arrow: pa.DataType) -> bool:
-    return kind_of(arrow.value_type if pa.types.is_dictionary(arrow) else arrow) != "other"
+def stored_type(table: Table, name: str) -> pa.DataType:
+    """What a column's raw values are kept as: files may have integers of different sizes, or numbers and integers."""
+    found = {_plain_type(table.schema(file).field(name).type): file for file in table.files}
+    kinds = {kind_of(arrow): file for arrow, file in found.items() if not pa.types.is_null(arrow)}
+    if len(kinds) > 1 and {"vector", "other"} & kinds.keys():
+        (_, first), (_, other) = list(kinds.items())[:2]
+        held = [table.schema(file).field(name).type for file in (first, other)]
+        raise GamlpError(
+            f"holds {held[1]} where {first.name} holds {held[0]}",
+            file=other,
+            column=name,
+            hint=f"write all files with one type, or leave it out with --drop {name}",
+        )
+    if len(kinds) > 1:
+        return pa.large_string()  # some files are CSV, where all is text
+    types = [arrow for arrow in found if not pa.types.is_null(arrow)] or [pa.null()]
+    if len(types) == 1:
+        return types[0]
+    if kind_of(types[0]) == "number":
+        return pa.int64() if all(pa.types.is_signed_integer(arrow) for arrow in types) else pa.float64()
+    if kind_of(types[0]) == "date":
+        return pa.timestamp("us", next((arrow.tz for arrow in types if pa.types.is_timestamp(arrow)), None))
+    return pa.large_list(pa.float64()) if kind_of(types[0]) == "vector" else types[0]
+
+
+def _plain_type(arrow: pa.DataType) -> pa.DataType:
+    """The type of values without dictionaries and extensions, strings of one kind."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        arrow = arrow.storage_type
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    return pa.large_string() if kind_of(arrow) == "text" else arrow
+
+
+def fitted_columns(
+    schema: Mapping[str, Sequence[Mapping[str, Any]]] | None, node_type: str
+) -> list[FittedColumn] | None:
+    """The columns of a node type that a schema has, from plain data; None: there is no schema, or not of this type."""
+    if schema is None or node_type not in schema:
+        return None
+    return [FittedColumn.model_validate(dict(column)) for column in schema[node_type]]

@@ -47,6 +47,8 @@ def graph_from_frames(
     dst: ByTable = "dst",
     weight: ByTable = None,
     relation: str | None = None,
+    time: ByTable = None,
+    before: str | None = None,
     join: Mapping[str, tuple[str, str]] | None = None,
     target: str | None = None,
     directed: bool = False,
@@ -80,6 +82,7 @@ def graph_from_frames(
             dst=_of(dst, table, "dst") or "dst",
             weight=_of(weight, table),
             relation=relation,
+            time=_of(time, table),
         )
 
     options = IngestOptions(
@@ -90,6 +93,7 @@ def graph_from_frames(
         relation_ends=dict(join or {}),
         target=target,
         directed=directed,
+        before=before,
         dtype=dtype,
         on_bad=on_bad,
         fractions=fractions,

@@ -23,7 +23,7 @@ from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureRo
 from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
-from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
+from gamlp.graph.ingest.tables import Table, TableBatch
 from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
 from gamlp.graph.ingest.wanted import ColumnPlan, WantedTypes, plan_columns, stored_type
 from gamlp.graph.relations import ONE_TYPE
@@ -130,7 +130,7 @@ class NodesTable:
                     features.read(batch, at, rows, self.bad)
                 good = pa.array(rows.good)
                 kept.append(rows.good)
-                ids.add(column.filter(good), typed=not is_csv(batch.file))
+                ids.add(column.filter(good), typed=batch.typed)
                 if labels and found is not None:
                     labels.add(found)
                 if role is not None:

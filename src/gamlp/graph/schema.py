@@ -13,6 +13,7 @@ from pydantic import (
     PositiveInt,
     SerializerFunctionWrapHandler,
     model_serializer,
+    model_validator,
 )
 
 from gamlp.arrays import Array
@@ -25,6 +26,7 @@ ColumnType = Literal[
     "number", "list", "standard", "robust", "quantile", "as-is", "boolean", "category", "date", "vector", "vector-l2",
     "text",
 ]  # fmt: skip
+_STATELESS = ("number", "list", "as-is", "vector")
 
 
 class FeatureColumn(BaseModel):
@@ -41,6 +43,12 @@ class FeatureColumn(BaseModel):
     width: PositiveInt = 1
     source: str | None = None
     state: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _can_be_applied(self) -> FeatureColumn:
+        if self.state is None and self.type not in _STATELESS:
+            raise ValueError(f"column '{self.name}' of type {self.type} has no state")
+        return self
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -48,6 +48,8 @@ def _separate_types(graph: Graph, recipe: Recipe) -> str:
         return "yes"
     width = widths.pop()
     width = min(width, wanted.reduce) if wanted.reduce else width
+    from gamlp.graph.features import made_width
+
     embedded = wanted.missing == "complex" and any(nodes.features is None for nodes in graph.node_types.values())
     return "yes" if embedded and made_width(graph, wanted) != width else "no"
 

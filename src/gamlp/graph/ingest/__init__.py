@@ -53,6 +53,7 @@ from gamlp.graph.ingest.nodes import (
 )
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
 from gamlp.graph.ingest.tables import TableBatch, too_many_rows  # rows of a table with their place in it
+from gamlp.graph.ingest.times import time_by_name  # the column that is called as times usually are
 from gamlp.graph.ingest.uses import (
     ColumnUse,  # what a column of a table is used for
     FeatureColumns,  # which columns of a node table are features, and why others are not
@@ -108,6 +109,7 @@ __all__ = [
     "shown",
     "split_roles",
     "stranger",
+    "time_by_name",
     "too_heavy",
     "too_many_classes",
     "too_many_relations",

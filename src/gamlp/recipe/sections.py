@@ -86,7 +86,7 @@ class RelationsSettings(Section):
         default=0,
         ge=0,
         le=1 << 12,
-        description="of embeddings; 0: that of `reduce` where all features have it, else 128",
+        description="of embeddings; 0: that of `reduce` if all features have it, else 128",
     )
     embedding_epochs: int = Field(default=20, ge=1, le=1_000_000, description="of ComplEx, at most")
 

@@ -17,7 +17,7 @@ from gamlp.run import Tables, from_tables
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Tables:
-    (tmp_path / "nodes.csv").write_text("id,x,label\n" + "".join(f"{i},{i * 5 % 83},{i % 2}\n" for i in range(80)))
+    (tmp_path / "nodes.csv").write_text("id,x,label\n" + "".join(f"{i},{i * 1000},{i % 2}\n" for i in range(80)))
     (tmp_path / "edges.csv").write_text("src,dst\n0,1\n1,2\n")
     return Tables(str(tmp_path / "edges.csv"), str(tmp_path / "nodes.csv"))
 

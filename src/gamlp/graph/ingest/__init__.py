@@ -34,6 +34,7 @@ from gamlp.graph.ingest.features import (
     ColumnFeatures,  # columns of numbers and lists → a matrix
     columns_schema,  # their names and types
 )
+from gamlp.graph.ingest.frames import FrameTable, is_frame  # a table that Python holds
 from gamlp.graph.ingest.ids import IdMap, as_integers, as_text, id_integers  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
     MOST_CLASSES,
@@ -76,6 +77,7 @@ __all__ = [
     "ColumnUse",
     "EdgeNames",
     "FeatureColumns",
+    "FrameTable",
     "IdMap",
     "IngestOptions",
     "IngestReport",
@@ -99,6 +101,7 @@ __all__ = [
     "id_integers",
     "index_left_out",
     "ingest",
+    "is_frame",
     "is_null",
     "node_uses",
     "numbers",

@@ -30,6 +30,8 @@ from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
 
 TablePlaces = str | Path | Mapping[str, str | Path]  # one table, or several by what they hold
+OneTable = str | Path | Table  # a file, a folder of files, or a table that is open already
+ManyTables = OneTable | Mapping[str, OneTable] | TablePlaces
 _ENDS_HINT = "add --join NAME=SOURCE:TARGET"
 
 
@@ -67,12 +69,12 @@ def type_tables(
 
 
 def edge_tables(
-    edges: Path | Mapping[str, Path],
+    edges: ManyTables,
     names: EdgeNames,
     names_of: Mapping[str, EdgeNames],
     relation_ends: RelationEnds,
     types: Mapping[str, object],
-    read: Callable[[Path], Table] = Table,
+    read: Callable[[Any], Table] = Table,
     before: Cut | None = None,
     by_period: bool = False,
 ) -> tuple[list[EdgesTable], RelationEnds]:
@@ -85,7 +87,7 @@ def edge_tables(
         ], relation_ends
     table = EdgesTable(read(edges), names, relation_ends, before=before, by_period=by_period)
     if relation_ends.alone is None and table.relation is None:
-        raise unnamed_edges(edges)
+        raise unnamed_edges(table.table.place)
     return [table], relation_ends
 
 
@@ -179,14 +181,13 @@ class IngestOptions:
     split_by: TimeSplit | None = None  # of the target's nodes
 
 
-def _as_paths(tables: TablePlaces) -> Path | dict[str, Path]:
-    """One table's place, or several tables' by name, on this machine."""
-    return {name: Path(place) for name, place in tables.items()} if isinstance(tables, Mapping) else Path(tables)
+def _read_table(place: OneTable, max_rows: int | None) -> Table:
+    return place if isinstance(place, Table) else Table(Path(place), max_rows)
 
 
 def ingest(
-    edges: TablePlaces,
-    nodes: TablePlaces,
+    edges: ManyTables,
+    nodes: ManyTables,
     out: str | Path,
     options: IngestOptions | None = None,
     *,
@@ -205,11 +206,11 @@ def ingest(
     before = None if options.before is None else Cut.of("--before", options.before, included=False)
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
-    read = partial(Table, max_rows=options.max_rows)
-    types, target = type_tables(_as_paths(nodes), options.node_names, options.names_of, options.target, read)
+    read = partial(_read_table, max_rows=options.max_rows)
+    types, target = type_tables(nodes, options.node_names, options.names_of, options.target, read)
     given = RelationEnds(options.relation_ends, directed=options.directed)
     by_relation, relation_ends = edge_tables(
-        _as_paths(edges), options.edge_names, options.edge_names_of, given, types, read, before, bool(cuts)
+        edges, options.edge_names, options.edge_names_of, given, types, read, before, bool(cuts)
     )
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
     by_type = {
@@ -292,6 +293,11 @@ def _read_edges(
             report.warn(f"relation '{name}' has no edges")
 
 
-def _file_names(tables: TablePlaces) -> str | dict[str, str]:
-    paths = _as_paths(tables)
-    return {name: path.name for name, path in paths.items()} if isinstance(paths, Mapping) else paths.name
+def _file_names(tables: ManyTables) -> str | dict[str, str]:
+    if isinstance(tables, Mapping):
+        return {name: _file_name(table) for name, table in tables.items()}
+    return _file_name(tables)
+
+
+def _file_name(table: OneTable) -> str:
+    return table.place.name if isinstance(table, Table) else Path(table).name

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gamlp.arrays import Array
 from gamlp.graph.features.encoders.gathered import Numbers
@@ -56,6 +57,12 @@ class RankedState(State):
     kind: Literal["ranked"] = "ranked"
     quantiles: Annotated[list[float], Field(min_length=2, max_length=1 << 12)]
     fill: float = 0.0
+
+    @model_validator(mode="after")
+    def _ascends(self) -> RankedState:
+        if any(left > right for left, right in pairwise(self.quantiles)):
+            raise ValueError("quantiles must ascend")
+        return self
 
     def feature_names(self, name: str) -> list[str]:
         return [name]

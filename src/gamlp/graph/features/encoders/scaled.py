@@ -76,10 +76,12 @@ class RankedState(State):
             values = np.where(gap, self.fill, values)
         quantiles = np.asarray(self.quantiles)
         shares = np.linspace(0, 1, len(quantiles))
-        # Of equal quantiles the middle: once from below, once from above.
-        below = np.interp(values, quantiles, shares)
-        above = -np.interp(-values, -quantiles[::-1], -shares[::-1])
-        limited((below + above - 1) * _WIDTH, out[:, 0])
+        # Of equal quantiles the middle: once from below, once from above. But the extremes are the ends.
+        ranks = np.interp(values, quantiles, shares)
+        ranks -= np.interp(-values, -quantiles[::-1], -shares[::-1])
+        ranks[values >= quantiles[-1]] = 2
+        ranks[values <= quantiles[0]] = 0
+        limited((ranks - 1) * _WIDTH, out[:, 0])
         return gap, Unseen()
 
 

@@ -58,6 +58,7 @@ def test_codes_are_categories_also_as_text_and_as_floats() -> None:
         (["T", "f", "T", ""], "boolean", "yes and no"),
         (["yes", "no", "maybe"] * 3, "category", "3 different texts"),
         ([1, 2, 3, 4] * 3, "category", "4 different values"),
+        ([31, 42, 27, 55, 38], "standard", "numbers"),
         ([5.5, None, 5.5], "category", "one value, or none"),
         ([None, "NA", "  ", "nan"], "constant", "every cell is empty"),
         (["x", "x"], "constant", "one value in all rows"),
@@ -80,7 +81,7 @@ def test_a_word_among_numbers_is_a_mistake_and_found() -> None:
     found = infer(seen(cells))
     assert found.type == "number" and found.refusal == "1 of 101 cells are no number, as the others are"
     assert np.flatnonzero(unreadable(cells, found.type)).tolist() == [100]
-    with pytest.raises(GamlpError, match="column x: 1 of 101 cells .*--column x=category, or --drop x"):
+    with pytest.raises(GamlpError, match=r"column x: 1 of 101 cells .*--column x=category, or --drop x"):
         finish(seen(cells))
     assert finish(seen(cells, "category")).type == "category"
     days = pa.array([f"2021-03-{day:02d}" for day in range(1, 31)] + ["2021-02-30"])

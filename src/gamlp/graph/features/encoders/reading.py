@@ -73,6 +73,13 @@ def nulls(column: Column) -> Array:
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
 
 
+def gaps_of_texts(column: Column) -> Array:
+    """Missing texts, and words that say so."""
+    words = pa.array([*GAP_WORDS, ""], pa.large_string())
+    found = pc.is_in(pc.utf8_trim_whitespace(column), value_set=words)
+    return np.asarray(nulls(column) | _mask(found))
+
+
 def floats(column: Column) -> tuple[Array, Array]:
     """(float64, gap) of a column of numbers, booleans, times or durations: NaN is a gap, where the value is 0.
 
@@ -117,10 +124,11 @@ class Texts:
     """Texts of some rows by the distinct ones among them.
 
     words: distinct texts, trimmed. gap, numeric, dated: masks over words. numbers, dates: what the words say, else 0.
-    places: the word of every row, -1 where there is none.
+    places: the word of every row, -1 where there is none. apart: no two words are equal after trimming.
     """
 
     words: Column
+    apart: bool
     gap: Array
     numeric: Array
     numbers: Array
@@ -149,7 +157,8 @@ def read_texts(column: Column, dates: bool = True) -> Texts:
         dated = _mask(pc.match_substring_regex(words, _DATE))
         if dated.any():
             moments, dated = _dates(words, dated)
-    return Texts(words, gap, numeric, numbers, dated, moments, places)
+    apart = words.nbytes == coded.dictionary.nbytes  # nothing was trimmed
+    return Texts(words, apart, gap, numeric, numbers, dated, moments, places)
 
 
 def quick_numbers(column: Column) -> tuple[Array, Array] | None:

@@ -18,6 +18,7 @@ from gamlp.graph.folder import GraphWriter, check_name, writing
 from gamlp.graph.ingest.buckets import Buckets, bucket_count
 from gamlp.graph.ingest.columns import BadRows, OnBad
 from gamlp.graph.ingest.edges import EdgeNames, EdgesTable, too_heavy
+from gamlp.graph.ingest.formats import ReadingRules
 from gamlp.graph.ingest.ids import IdMap
 from gamlp.graph.ingest.nodes import NodeNames, NodesTable, RandomSplit, write_nodes
 from gamlp.graph.ingest.report import IngestReport
@@ -259,11 +260,18 @@ class IngestOptions:
     fractions: Sequence[float] = (0.6, 0.2, 0.2)
     seed: int = 0
     max_rows: int | None = None  # of a table; None: as many as files of such a size honestly hold
+    delimiter: str | None = None  # between columns of text; None: found from the first lines
+    decimal: str | None = None  # ',': numbers of text have a decimal comma; None: such numbers are refused
     name: str | None = None  # None: that of the folder
     relation_ends: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None  # None: the only type that has labels
     names_of: Mapping[str, NodeNames] = field(default_factory=dict)
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
+
+    def rules(self) -> ReadingRules:
+        """What is said of how tables are written. Labels with commas between them are no decimal commas."""
+        commas = any(names.separator == "," for names in (self.node_names, *self.names_of.values()))
+        return ReadingRules(self.delimiter, self.decimal or ("." if commas else None), self.max_rows)
 
 
 def _as_paths(tables: TablePlaces) -> Path | dict[str, Path]:
@@ -290,7 +298,7 @@ def ingest(
     check_fractions(options.fractions)
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
-    read = partial(Table, max_rows=options.max_rows)
+    read = partial(Table, rules=options.rules())
     types, target = type_tables(_as_paths(nodes), options.node_names, options.names_of, options.target, read)
     given = RelationEnds(options.relation_ends, directed=options.directed)
     by_relation, relation_ends = edge_tables(
@@ -311,6 +319,7 @@ def ingest(
         pa.default_memory_pool().release_unused()
         relations.write(report, progress)
         report.bad_rows = dict(bad.counts)
+        report.delimiters = _delimiters([*(one.table for one in types.values()), *(one.table for one in by_relation)])
         writer.source = report.source(_file_names(edges), _file_names(nodes), options.seed)
     report.seconds = round(time.monotonic() - began, 3)
     return report
@@ -365,6 +374,11 @@ def _read_edges(
     else:
         for name in (name for name in empty if name in relation_ends.declared):
             report.warn(f"relation '{name}' has no edges")
+
+
+def _delimiters(tables: Sequence[Table]) -> dict[str, str]:
+    """What stands between the columns of tables that are text, by their names."""
+    return {table.place.name: one for table in tables for one in table.delimiters}
 
 
 def _file_names(tables: TablePlaces) -> str | dict[str, str]:

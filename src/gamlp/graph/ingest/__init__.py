@@ -58,6 +58,7 @@ from gamlp.graph.ingest.nodes import (
 )
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
 from gamlp.graph.ingest.tables import TableBatch, too_many_rows  # rows of a table with their place in it
+from gamlp.graph.ingest.times import time_by_name  # the column that is called as times usually are
 from gamlp.graph.ingest.uses import (
     ColumnUse,  # what a column of a table is used for
     FeatureColumns,  # which columns of a node table are features, and why others are not
@@ -116,6 +117,7 @@ __all__ = [
     "split_place",
     "split_roles",
     "stranger",
+    "time_by_name",
     "too_heavy",
     "too_many_classes",
     "too_many_relations",

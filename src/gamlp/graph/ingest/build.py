@@ -23,6 +23,7 @@ from gamlp.graph.ingest.ids import IdMap
 from gamlp.graph.ingest.nodes import NodeNames, NodesTable, RandomSplit, write_nodes
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table
+from gamlp.graph.ingest.times import Cut
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 from gamlp.graph.splits import check_fractions
 from gamlp.io import available_memory
@@ -166,14 +167,16 @@ def edge_tables(
     relation_ends: RelationEnds,
     types: Mapping[str, object],
     read: Callable[[Path], Table] = Table,
+    before: Cut | None = None,
 ) -> tuple[list[EdgesTable], RelationEnds]:
     """Edge tables, and the types that their relations join."""
     relation_ends = resolve_relation_ends(edges, names_of, relation_ends, types)
     if isinstance(edges, Mapping):
         return [
-            EdgesTable(read(path), names_of.get(name, names), relation_ends, name) for name, path in edges.items()
+            EdgesTable(read(path), names_of.get(name, names), relation_ends, name, before)
+            for name, path in edges.items()
         ], relation_ends
-    table = EdgesTable(read(edges), names, relation_ends)
+    table = EdgesTable(read(edges), names, relation_ends, before=before)
     if relation_ends.alone is None and table.relation is None:
         raise unnamed_edges(edges)
     return [table], relation_ends
@@ -267,6 +270,7 @@ class IngestOptions:
     target: str | None = None  # None: the only type that has labels
     names_of: Mapping[str, NodeNames] = field(default_factory=dict)
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
+    before: str | None = None  # edges at this time or later are left out
 
     def rules(self) -> ReadingRules:
         """What is said of how tables are written. Labels with commas between them are no decimal commas."""
@@ -296,13 +300,14 @@ def ingest(
     began = time.monotonic()
     options, out = options or IngestOptions(), Path(out)
     check_fractions(options.fractions)
+    before = None if options.before is None else Cut.of("--before", options.before, included=False)
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
     read = partial(Table, rules=options.rules())
     types, target = type_tables(_as_paths(nodes), options.node_names, options.names_of, options.target, read)
     given = RelationEnds(options.relation_ends, directed=options.directed)
     by_relation, relation_ends = edge_tables(
-        _as_paths(edges), options.edge_names, options.edge_names_of, given, types, read
+        _as_paths(edges), options.edge_names, options.edge_names_of, given, types, read, before
     )
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
     by_type = {
@@ -363,7 +368,10 @@ def _read_edges(
         table.spill(ids, partial(entries_of, table), bad, size, progress)
         report.edges_read += table.read
         report.self_loops_dropped += table.loops
+        report.edges_later += table.later
         report.columns += table.uses()
+        for sentence in table.notes:
+            report.warn(sentence)
     if not relations.spilled:
         relations.declare(
             DeclaredRelation(ONE_RELATION, next(iter(ids)), next(iter(ids)), relation_ends.directed), tables[0]

@@ -64,7 +64,7 @@ class TableOptions:
     ] = None
     delimiter: Annotated[
         str | None,
-        _option("Between columns of text tables: ';', '|', tab … (default: found in the first lines)", "CHAR"),
+        _option("Between columns of text tables: ';', '|', tab … (default: found by itself)", "CHAR"),
     ] = None
     decimal: Annotated[str | None, _option("',' where numbers of text tables have a decimal comma.", "CHAR")] = None
     src: Annotated[list[str] | None, _column("Edge: where it starts. (default: src)")] = None

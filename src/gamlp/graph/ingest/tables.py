@@ -107,7 +107,8 @@ class Table:
         read = 0
         for file, part in self._parts.items():
             start, passed = 0, array("q")
-            own = [name for name in names if name not in self._partition]
+            # Folders alone do not say how many rows there are: one column of the file is read then.
+            own = [name for name in names if name not in part.partition] or self.schema(file).names[:1]
             stream = _reading(part, part.file.batches, own, size, pass_over, passed)
             while (columns := _reading(part, next, stream, None)) is not None:
                 refuse_long_text(file, columns)
@@ -131,7 +132,7 @@ class Table:
             return columns
         arrays = [
             _repeated(part.partition[name], self._partition[name], columns.num_rows)
-            if name in self._partition
+            if name in part.partition
             else columns.column(columns.schema.get_field_index(name))
             for name in names
         ]

@@ -33,10 +33,25 @@ class ReadingRules:
 class TableFile(Protocol):
     """A file with rows of a table, or a table in a file of several."""
 
-    path: Path  # the file
-    format: str  # as people call it
-    typed: bool  # whether columns have types of their own; all columns of a CSV are text
-    delimiter: str | None  # between columns of text
+    @property
+    def path(self) -> Path:
+        """The file."""
+        ...
+
+    @property
+    def format(self) -> str:
+        """As people call it."""
+        ...
+
+    @property
+    def typed(self) -> bool:
+        """Whether columns have types of their own; all columns of a CSV are text."""
+        ...
+
+    @property
+    def delimiter(self) -> str | None:
+        """Between columns of text."""
+        ...
 
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""

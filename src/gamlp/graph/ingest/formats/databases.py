@@ -255,7 +255,7 @@ def _duckdb(file: Path) -> Iterator[Any]:
         import duckdb
     except ImportError as error:
         raise MissingExtra("duckdb", "duckdb") from error
-    settings = {
+    settings: dict[str, Any] = {
         "enable_external_access": "false",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",

@@ -231,8 +231,8 @@ def _bad_column(lines: list[bytes], schema: pa.Schema) -> str | None:
 def _sentence(error: Any, schema: pa.Schema, column: str | None) -> str:
     if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
         return "is not UTF-8 text"
-    if column is None:
-        message = re.sub(r"JSON parse error: | in row \d+|\.$", "", " ".join(str(error).split()))
+    if column is None or "twice" in str(error):
+        message = re.sub(r"JSON parse error: |\.? in row \d+|\.$", "", " ".join(str(error).split()))
         return f"{NOT_A_ROW} ({message[:200]})"
     return f"no {_WORDS.get(schema.field(column).type, 'value')} as in other rows of this column"
 

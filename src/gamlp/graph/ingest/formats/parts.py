@@ -126,11 +126,11 @@ def _format(file: Path) -> str:
     ending = max((ending for ending in _FORMATS if name.endswith(ending)), key=len, default=None)
     if ending is None:
         compressed = ", ".join(COMPRESSIONS)
-        known = ", ".join([*_BINARIES, *_PLAIN_TEXTS])
+        known = ", ".join([*_PLAIN_TEXTS, *_BINARIES])
         raise GamlpError(
             "unknown kind of file",
             file=file,
-            hint=f"names end in {known} (texts also with {compressed}), or {', '.join(ENDINGS)} for databases",
+            hint=f"names end in {known} (texts also in {compressed}), or {', '.join(ENDINGS)} for databases",
         )
     return _FORMATS[ending]
 

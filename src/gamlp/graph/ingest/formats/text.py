@@ -15,7 +15,6 @@ _LEAST_RATIO = 4  # of compressed to plain text, about
 
 def open_text(file: Path) -> Any:
     """The bytes of a file, decompressed."""
-    # Arrow takes the end of a cut stream for its end where a whole frame came before; it tells of all other cuts.
     return pa.input_stream(str(file), compression_of(file))
 
 

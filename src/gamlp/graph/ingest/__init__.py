@@ -39,6 +39,7 @@ from gamlp.graph.ingest.formats import (
     parse_delimiter,  # what a person writes for one
     split_place,  # a database's file and its table
 )
+from gamlp.graph.ingest.frames import FrameTable, is_frame  # a table that Python holds
 from gamlp.graph.ingest.ids import IdMap, as_integers, as_text, id_integers  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
     MOST_CLASSES,
@@ -80,6 +81,7 @@ __all__ = [
     "ColumnUse",
     "EdgeNames",
     "FeatureColumns",
+    "FrameTable",
     "IdMap",
     "IngestOptions",
     "IngestReport",
@@ -103,6 +105,7 @@ __all__ = [
     "id_integers",
     "index_left_out",
     "ingest",
+    "is_frame",
     "is_null",
     "node_uses",
     "numbers",

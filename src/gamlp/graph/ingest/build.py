@@ -124,6 +124,8 @@ def _both(one: Spilled) -> list[Buckets]:
 
 
 TablePlaces = str | Path | Mapping[str, str | Path]  # one table, or several by what they hold
+OneTable = str | Path | Table  # a file, a folder of files, or a table that is open already
+ManyTables = OneTable | Mapping[str, OneTable] | TablePlaces
 _ENDS_HINT = "add --join NAME=SOURCE:TARGET"
 
 
@@ -161,12 +163,12 @@ def type_tables(
 
 
 def edge_tables(
-    edges: Path | Mapping[str, Path],
+    edges: ManyTables,
     names: EdgeNames,
     names_of: Mapping[str, EdgeNames],
     relation_ends: RelationEnds,
     types: Mapping[str, object],
-    read: Callable[[Path], Table] = Table,
+    read: Callable[[Any], Table] = Table,
     before: Cut | None = None,
 ) -> tuple[list[EdgesTable], RelationEnds]:
     """Edge tables, and the types that their relations join."""
@@ -178,7 +180,7 @@ def edge_tables(
         ], relation_ends
     table = EdgesTable(read(edges), names, relation_ends, before=before)
     if relation_ends.alone is None and table.relation is None:
-        raise unnamed_edges(edges)
+        raise unnamed_edges(table.table.place)
     return [table], relation_ends
 
 
@@ -278,14 +280,13 @@ class IngestOptions:
         return ReadingRules(self.delimiter, self.decimal or ("." if commas else None), self.max_rows)
 
 
-def _as_paths(tables: TablePlaces) -> Path | dict[str, Path]:
-    """One table's place, or several tables' by name, on this machine."""
-    return {name: Path(place) for name, place in tables.items()} if isinstance(tables, Mapping) else Path(tables)
+def _read_table(place: OneTable, rules: ReadingRules) -> Table:
+    return place if isinstance(place, Table) else Table(Path(place), rules)
 
 
 def ingest(
-    edges: TablePlaces,
-    nodes: TablePlaces,
+    edges: ManyTables,
+    nodes: ManyTables,
     out: str | Path,
     options: IngestOptions | None = None,
     *,
@@ -303,11 +304,11 @@ def ingest(
     before = None if options.before is None else Cut.of("--before", options.before, included=False)
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
-    read = partial(Table, rules=options.rules())
-    types, target = type_tables(_as_paths(nodes), options.node_names, options.names_of, options.target, read)
+    read = partial(_read_table, rules=options.rules())
+    types, target = type_tables(nodes, options.node_names, options.names_of, options.target, read)
     given = RelationEnds(options.relation_ends, directed=options.directed)
     by_relation, relation_ends = edge_tables(
-        _as_paths(edges), options.edge_names, options.edge_names_of, given, types, read, before
+        edges, options.edge_names, options.edge_names_of, given, types, read, before
     )
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
     by_type = {
@@ -389,6 +390,11 @@ def _delimiters(tables: Sequence[Table]) -> dict[str, str]:
     return {table.place.name: one for table in tables for one in table.delimiters}
 
 
-def _file_names(tables: TablePlaces) -> str | dict[str, str]:
-    paths = _as_paths(tables)
-    return {name: path.name for name, path in paths.items()} if isinstance(paths, Mapping) else paths.name
+def _file_names(tables: ManyTables) -> str | dict[str, str]:
+    if isinstance(tables, Mapping):
+        return {name: _file_name(table) for name, table in tables.items()}
+    return _file_name(tables)
+
+
+def _file_name(table: OneTable) -> str:
+    return table.place.name if isinstance(table, Table) else Path(table).name

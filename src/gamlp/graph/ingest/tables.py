@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class TableBatch:
 
 class Table:
     """A table in one file, in the files of a folder, read in order of their names, or in a database."""
+
+    _parts: Mapping[Path, Part] = {}  # by their names; none where rows come from elsewhere
 
     def __init__(self, place: Path, rules: ReadingRules | None = None) -> None:
         self.place = place
@@ -83,7 +85,7 @@ class Table:
             for name in names:
                 if name not in schema.names:
                     has = ", ".join(schema.names)
-                    alone = len(schema.names) == 1 and not self._parts[file].file.typed
+                    alone = len(schema.names) == 1 and file in self._parts and not self._parts[file].file.typed
                     more = " alone: say what stands between columns with --delimiter" if alone else ""
                     raise GamlpError(f"no column '{name}'", file=file, hint=f"there are: {has}{more}")
                 if schema.names.count(name) > 1:

@@ -1,5 +1,6 @@
 """Formats of tables: each is a file with rows that are read in batches, and knows what is wrong with itself."""
 
+from gamlp.graph.ingest.formats.arrow import sized_batches  # of any batches of Arrow
 from gamlp.graph.ingest.formats.contract import (
     PassOver,  # is told of a row that is left out
     ReadingRules,  # what a person says of how tables are written
@@ -26,5 +27,6 @@ __all__ = [
     "parse_delimiter",
     "partition_types",
     "refuse_long_text",
+    "sized_batches",
     "split_place",
 ]

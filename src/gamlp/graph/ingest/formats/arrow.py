@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,21 @@ class ArrowFile:
             if hasattr(reader, "num_record_batches")
             else reader
         )
-        for batch in stored:
-            batch = batch.select(names)
-            batch.validate(full=True)  # a damaged file must not end in a crash
-            refuse_long_text(self.path, batch)
-            repeated = [column for column in batch.columns if _repeats(column.type)]
-            unfolded = batch.nbytes + batch.num_rows * sum(longest_text(column) for column in repeated)
-            rows = max(1, size * batch.num_rows // max(1, unfolded))
-            yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
+        yield from sized_batches(self.path, stored, names, size)
+
+
+def sized_batches(
+    file: Path, stored: Iterable[pa.RecordBatch], names: Sequence[str], size: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows of these columns, about `size` bytes at a time; nothing is copied."""
+    for batch in stored:
+        batch = batch.select(names)
+        batch.validate(full=True)  # what is damaged must not end in a crash
+        refuse_long_text(file, batch)
+        repeated = [column for column in batch.columns if _repeats(column.type)]
+        unfolded = batch.nbytes + batch.num_rows * sum(longest_text(column) for column in repeated)
+        rows = max(1, size * batch.num_rows // max(1, unfolded))
+        yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
 
 
 def _open(file: Path) -> Any:

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest.formats import (
-    Part,
     PassOver,
     ReadingRules,
+    TablePart,
     file_row,
     find_parts,
     partition_types,
@@ -43,7 +43,7 @@ class TableBatch:
 class Table:
     """A table in one file, in the files of a folder, read in order of their names, or in a database."""
 
-    _parts: Mapping[Path, Part] = {}  # by their names; none where rows come from elsewhere
+    _parts: Mapping[Path, TablePart] = {}  # by their names; none where rows come from elsewhere
 
     def __init__(self, place: Path, rules: ReadingRules | None = None) -> None:
         self.place = place
@@ -129,7 +129,7 @@ class Table:
             schema = schema.append(pa.field(name, self._partition[name]))
         return schema
 
-    def _with_partition(self, columns: pa.RecordBatch, part: Part, names: Sequence[str]) -> pa.RecordBatch:
+    def _with_partition(self, columns: pa.RecordBatch, part: TablePart, names: Sequence[str]) -> pa.RecordBatch:
         if not part.partition:
             return columns
         arrays = [
@@ -182,7 +182,7 @@ class FileState:
             raise GamlpError("changed while it was read", file=file, hint="run it again when nobody writes to it")
 
 
-def _reading(part: Part, read: Callable[..., Any], *arguments: Any) -> Any:
+def _reading(part: TablePart, read: Callable[..., Any], *arguments: Any) -> Any:
     """Run one reading step; what Arrow says of a damaged file becomes a sentence."""
     try:
         return read(*arguments)

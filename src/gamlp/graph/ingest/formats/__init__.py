@@ -10,17 +10,17 @@ from gamlp.graph.ingest.formats.contract import (
 from gamlp.graph.ingest.formats.databases import split_place  # `path::table`
 from gamlp.graph.ingest.formats.long_text import refuse_long_text
 from gamlp.graph.ingest.formats.parts import (
-    Part,  # a file of a table, with its partition
+    TablePart,  # a file of a table, with its partition
     find_parts,
     partition_types,
 )
 from gamlp.graph.ingest.formats.sniffing import delimiter_name, parse_delimiter
 
 __all__ = [
-    "Part",
     "PassOver",
     "ReadingRules",
     "TableFile",
+    "TablePart",
     "delimiter_name",
     "file_row",
     "find_parts",

@@ -46,7 +46,7 @@ _DEEPEST = 16  # partitions in partitions
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """One file of a table, with the values that the names of its folders give to all its rows."""
 
     name: Path  # as errors call it
@@ -54,27 +54,27 @@ class Part:
     partition: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def find_parts(place: Path, rules: ReadingRules) -> list[Part]:
+def find_parts(place: Path, rules: ReadingRules) -> list[TablePart]:
     """The parts of a table in the order of their names; all are of one format."""
     file, table = split_place(place)
     if not place.exists() and (table is not None or is_database(file)) and file.is_file():
-        return [Part(place, open_database(file, table))]
+        return [TablePart(place, open_database(file, table))]
     if place.is_dir():
         found = _in_folder(place, {})
         if not found:
             raise GamlpError("folder holds no tables", file=place)
     elif is_database(place) and place.exists():
         opened = open_database(place, None)
-        return [Part(Path(f"{place}{SEPARATOR}{opened.table}"), opened)]
+        return [TablePart(Path(f"{place}{SEPARATOR}{opened.table}"), opened)]
     elif place.exists():
         found = [(place, {})]
     else:
         raise GamlpError("no such file or folder", file=place if table is None else file)
     _refuse_mixed([one for one, _ in found])
-    return [Part(one, _opened(one, rules), partition) for one, partition in found]
+    return [TablePart(one, _opened(one, rules), partition) for one, partition in found]
 
 
-def partition_types(parts: list[Part]) -> dict[str, pa.DataType]:
+def partition_types(parts: list[TablePart]) -> dict[str, pa.DataType]:
     """Columns that the names of folders give: integers where all are, else categories."""
     found: dict[str, pa.DataType] = {}
     for name in dict.fromkeys(name for part in parts for name in part.partition):

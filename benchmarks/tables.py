@@ -81,9 +81,10 @@ for name in flags:
     frame[name] = frame[name].astype("float32")
 for name in days:
     frame[name] = pd.to_datetime(frame[name])
+filled = SimpleImputer(strategy="median", add_indicator=True)
 made = ColumnTransformer([
     ("numbers", make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()), numbers),
-    ("tails", make_pipeline(SimpleImputer(strategy="median", add_indicator=True), QuantileTransformer(257)), tails),
+    ("tails", make_pipeline(filled, QuantileTransformer(n_quantiles=257)), tails),
     ("flags", SimpleImputer(add_indicator=True), flags),
     ("groups", OneHotEncoder(sparse_output=False, dtype=np.float32), groups),
     ("days", FunctionTransformer(calendar), days),

@@ -6,6 +6,9 @@ from gamlp.graph import fingerprint
 # What arrays may hold
 from gamlp.graph.contents import DAMAGED_HINT, ascend, check_label_numbers, check_roles, stray_neighbour
 
+# Entries of relations
+from gamlp.graph.entries import contained
+
 # Ids as people write them → rows
 from gamlp.graph.finding import ids_in_file, rows_by_id, split_ids
 
@@ -56,10 +59,19 @@ from gamlp.graph.shared_folder import Building, building
 from gamlp.graph.splits import check_fractions, random_split, roles_by_id
 
 # Several relations as one
-from gamlp.graph.union import contained, union_by_tasks, union_graphs
+from gamlp.graph.union import union_by_tasks, union_graphs
 
 # Views: subsets of relations
-from gamlp.graph.views import View, touches_target, view_name, view_of, whole_view
+from gamlp.graph.views import (
+    Direction,
+    Directions,
+    View,
+    directed_views,
+    touches_target,
+    view_name,
+    view_of,
+    whole_view,
+)
 
 # A short name for JSON content
 from gamlp.io import digest
@@ -75,6 +87,8 @@ __all__ = [
     "BlockEntry",
     "Building",
     "DeclaredRelation",
+    "Direction",
+    "Directions",
     "FeatureColumn",
     "FeatureSchema",
     "Features",
@@ -106,6 +120,7 @@ __all__ = [
     "contained",
     "damaged_files",
     "digest",
+    "directed_views",
     "features_files",
     "fingerprint",
     "hash_key",

@@ -28,6 +28,10 @@ class PropagationSettings(Section):
         default=(), max_length=16, description="r of further operators, each a channel of its own (sign-xl)"
     )
     loops: bool = Field(default=True, description="one self-loop a node")
+    directions: Literal["in", "out", "both"] = Field(
+        default="in",
+        description="of directed edges: a node hears those that lead to it, those it leads to, or both as channels",
+    )
     scaling: Literal["none", "row", "l2", "standard"] = Field(
         default="none", description="of features, before propagation"
     )

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import FeatureColumn, FileName, Labels, Split, check_label_numbers, check_roles
+from gamlp.graph import Direction, FeatureColumn, FileName, Labels, Split, check_label_numbers, check_roles
 from gamlp.io import Place, map_array, open_rows, parallel_map, unsealed, usable_cores, verify
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 from gamlp.propagation.plan import Statistics
@@ -69,10 +69,14 @@ class TargetsEntry(_StoreEntry):
 
 
 class ViewEntry(_StoreEntry):
-    """A subset of a graph's relations, and the types that they connect with the target, which comes first."""
+    """A subset of a graph's relations, and the types that they connect with the target, which comes first.
+
+    `direction` where those of a graph's one relation are told apart.
+    """
 
     relation_pairs: list[str] = Field(validation_alias="links", serialization_alias="links")
     types: list[str]
+    direction: Direction | None = None
 
 
 class StoreManifest(_StoreEntry):

@@ -228,7 +228,7 @@ def _differences(stored: dict[str, Any], asked: dict[str, Any], prefix: str = ""
 
 
 def _view_entry(view: View) -> ViewEntry:
-    return ViewEntry(relation_pairs=list(view.relation_pairs), types=list(view.types))
+    return ViewEntry(relation_pairs=list(view.relation_pairs), types=list(view.types), direction=view.direction)
 
 
 def _kind(name: str) -> str:

@@ -65,6 +65,18 @@ class PropagationSettings(Section):
         return folds
 
 
+class FeaturesSettings(Section):
+    """Graphs of one relation without features: log degrees and random projections of the edges (FastRP) are made."""
+
+    structural: Literal["auto", "alone", "none"] = Field(
+        default="auto",
+        description="features made of edges; auto: where a graph has none; alone: in the place of those it has",
+    )
+    width: int = Field(default=128, ge=0, le=1 << 12, description="columns of projections; 0: log degrees alone")
+    hops: int = Field(default=8, ge=1, le=100, description="of projections: how far they look")
+    seed: int = Field(default=0, ge=0, le=_LARGEST, description="of the random signs that are projected")
+
+
 class RelationsSettings(Section):
     """Graphs of several types and relations: subsets of relations are views, each with hops of its own (NARS)."""
 

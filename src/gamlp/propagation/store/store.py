@@ -18,6 +18,7 @@ from gamlp.graph import Direction, FeatureColumn, FileName, Labels, Split, check
 from gamlp.io import Place, map_array, open_rows, parallel_map, unsealed, usable_cores, verify
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 from gamlp.propagation.plan import Statistics
+from gamlp.recipe import FeaturesSettings
 
 MANIFEST = "store.json"
 _AGAIN = "remove the store and propagate again"
@@ -80,7 +81,10 @@ class ViewEntry(_StoreEntry):
 
 
 class StoreManifest(_StoreEntry):
-    """`columns` of the features by node type, where they have names; `statistics` that `standard` scaling went by."""
+    """`columns` of the features by node type, where they have names; `statistics` that `standard` scaling went by.
+
+    `structural`: the settings by which features were made of edges; None: they were given.
+    """
 
     format: Literal["gamlp-store"] = "gamlp-store"
     version: Literal[1] = 1
@@ -93,6 +97,7 @@ class StoreManifest(_StoreEntry):
     views: dict[str, ViewEntry] = {}
     columns: dict[str, list[FeatureColumn]] = {}
     statistics: dict[str, Statistics] = {}
+    structural: FeaturesSettings | None = None
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,7 @@ class StoreWriter:
             views=self._views | {view.name: _view_entry(view) for view in self._wanted_views()},
             columns={node_type: list(columns) for node_type, columns in self._graph.columns.items()},
             statistics=self.statistics,
+            structural=self._graph.source.get("structural"),
         )
         _put_json(self.place / MANIFEST, sealed(manifest.model_dump(mode="json")))
         self.tidy()

@@ -74,10 +74,15 @@ def whole_view(graph: Graph) -> View:
 
 def directed_views(graph: Graph, directions: Directions) -> list[View]:
     """Of a homogeneous graph: its one view; a view against the edges; or one along them and one against them."""
-    if directions == "in":
-        return [whole_view(graph)]
-    wanted: tuple[Direction, ...] = ("out",) if directions == "out" else ("in", "out")
-    return [replace(whole_view(graph), name=direction, direction=direction) for direction in wanted]
+    whole = whole_view(graph)
+    wanted = told_apart(directions)
+    return [replace(whole, name=direction, direction=direction) for direction in wanted] or [whole]
+
+
+def told_apart(directions: Directions) -> tuple[Direction, ...]:
+    """Directions that are views of their own, each by its name; none where edges are followed as they lead."""
+    named: dict[Directions, tuple[Direction, ...]] = {"in": (), "out": ("out",), "both": ("in", "out")}
+    return named[directions]
 
 
 def view_of(graph: Graph, pairs: Iterable[str]) -> View:

@@ -21,7 +21,7 @@ from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator,
 from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, StoreManifest, row_numbers, side_by_side
 
 # Features made of edges alone
-from gamlp.propagation.structural import structural_schema, structural_width, with_structural_features
+from gamlp.propagation.structural import structural_schema, structural_words, with_structural_features
 
 # Which subsets of relations become views
 from gamlp.propagation.subsets import Reach, choose_subsets, relation_pair_of
@@ -50,6 +50,6 @@ __all__ = [
     "scaled_features",
     "side_by_side",
     "structural_schema",
-    "structural_width",
+    "structural_words",
     "with_structural_features",
 ]

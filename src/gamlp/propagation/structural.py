@@ -1,12 +1,17 @@
-"""Features of nodes that have none, from edges alone: log degrees, and random projections as FastRP makes them.
+"""Features of nodes that have none, from edges alone: log degrees, and random projections much as FastRP makes them.
 
-R[n, d] are sparse random signs, N_k = (D^(-1) A)^k R their means over k steps, and a node's projection is
-Σ_k k² N_k / |N_k|, brought to unit length (Chen et al., Fast and Accurate Network Embeddings via Very Sparse Random
-Projection, 2019, with β = 0). The ordinary engine moves R; what is done with its hops is done row by row.
+R[n, d] are sparse random signs, N_k(P) = (D^(-1) A)^k P means over k steps, |·| brings rows to unit length. A round is
+
+    P_1 = | Σ_k k² |N_k(R)| |,    P_(j+1) = | P_j + Σ_k k² |N_k(P_j)| |,    k = 1..hops
+
+(Chen et al., Fast and Accurate Network Embeddings via Very Sparse Random Projection, 2019, with β = 0, is one round).
+Several rounds look as far as many hops do, and only those of one round lie on disk. The ordinary engine moves P; what
+is done with its hops is done row by row. Of directed edges N_k goes along and against them, and both are added up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,73 +32,122 @@ _LOG = 8.0  # log(1 + degree) is divided by it: as large as other features are, 
 _CHUNK = 1 << 22  # neighbours that are counted at a time
 
 
-def structural_schema(directed: bool, wanted: FeaturesSettings) -> FeatureSchema:
-    """Names of the features that are made: degrees, then projections; of directed edges both, each way."""
-    ways = ("in-", "out-") if directed else ("",)
-    degrees = [FeatureColumn(name=f"{way}degree") for way in ways]
-    width = wanted.width // len(ways)
-    projections = [FeatureColumn(name=f"{way}projection", type="list", width=width) for way in ways] if width else []
-    return (*degrees, *projections)
+def structural_schema(graph: Graph, wanted: FeaturesSettings) -> FeatureSchema:
+    """Names of the features that are made: degrees, of directed edges both ways, and projections."""
+    ways = ("in-degree", "out-degree") if graph.relation.directed else ("degree",)
+    projections = [FeatureColumn(name="projection", type="list", width=wanted.width)] if wanted.width else []
+    return (*(FeatureColumn(name=way) for way in ways), *projections)
 
 
-def structural_width(graph: Graph, wanted: FeaturesSettings) -> int:
-    """How many features are made for each node of a graph of one relation."""
-    return sum(column.width for column in structural_schema(graph.relation.directed, wanted))
+def structural_words(schema: FeatureSchema) -> str:
+    """What was made, as a sentence has it.
+
+    >>> structural_words((FeatureColumn(name="degree"), FeatureColumn(name="projection", type="list", width=128)))
+    'log degree, 128 columns of random projection'
+    """
+    names = (
+        f"{column.width} columns of random projection" if column.name == "projection" else f"log {column.name}"
+        for column in schema
+    )
+    return ", ".join(names)
 
 
 def with_structural_features(
     graph: Graph, wanted: FeaturesSettings, engine: Propagator, kept: Place, work: Place, progress: Progress = silent
 ) -> Graph:
-    """The graph with features that its edges alone give; made once.
+    """The graph with features that its edges alone give; made once, whoever's engine it is, to the same bytes.
 
-    They lie in the folder `kept` under a name that changes with all they depend on. Hops of the signs lie in `work`
-    until they are mixed: an interrupted run goes on with them.
+    They lie in the folder `kept` under a name that changes with all they depend on. What a round makes lies in `work`
+    until the next one is done: an interrupted run goes on with it.
     """
-    schema = structural_schema(graph.relation.directed, wanted)
+    schema = structural_schema(graph, wanted)
     settings = wanted.model_dump(mode="json", exclude={"structural"})
-    known = [fingerprint.structure(graph), fingerprint.ids(graph), settings]
-    key, cache = digest(["structural", METHOD, *known]), Cache(kept)
-    width = structural_width(graph, wanted)
-    made = cache.found(graph.target, key, (graph.nodes.count, width))
+    key = digest(["structural", METHOD, fingerprint.structure(graph), fingerprint.ids(graph), settings])
+    cache, shape = Cache(kept), (graph.nodes.count, sum(column.width for column in schema))
+    made = cache.found(graph.target, key, shape)
     if made is None:
-        place = work / f"signs-{key}"
-        store = _moved_signs(graph, wanted, engine, place, progress) if width > len(_ways(schema)) else None
-        made = cache.keep(graph.target, key, _Rows(graph, schema, store, progress))
-        place.remove()
+        folder = work / f"rounds-{key}"
+        projections = _projections(graph, wanted, engine, folder, progress) if wanted.width else None
+        made = cache.keep(graph.target, key, _Rows(graph, shape, projections))
+        folder.remove()
+        if not work.names():
+            work.remove()
     graph = graph.with_features(**{graph.target: replace(made, columns=schema)})
     return replace(graph, source={**graph.source, "structural": settings})
 
 
-def _moved_signs(
-    graph: Graph, wanted: FeaturesSettings, engine: Propagator, place: Place, progress: Progress
-) -> HopStore:
-    """N_1 … N_K of the graph's one direction, or of both."""
-    directed = graph.relation.directed
-    signs: Any = DrawnSigns(graph.nodes.ids, wanted.width // (2 if directed else 1), wanted.seed)
+def _projections(
+    graph: Graph, wanted: FeaturesSettings, engine: Propagator, folder: Place, progress: Progress
+) -> Features:
+    """P_j of the last round; each is kept until the next is."""
+    signs: Any = DrawnSigns(graph.nodes.ids, wanted.width, wanted.seed)
+    cache, shape = Cache(folder), (graph.nodes.count, wanted.width)
     signal = FeatureSignal(hops=wanted.hops, operator=Operator(r=0.0, loops=False))
-    plan = Plan(features=signal, directions="both" if directed else "in")
+    plan = Plan(features=signal, directions="both" if graph.relation.directed else "in")
     bare = graph.with_targets(labels=None, split=None)  # no label has a part in it
-    return engine.propagate(bare.with_features(**{graph.target: Features(signs)}), plan, place, progress)
+    found = Features(signs)
+    for number in range(1, wanted.rounds + 1):
+        before, place = found, folder / f"hops-{number}"
+        made = cache.found("round", str(number), shape)
+        if made is None:
+            moved = bare.with_features(**{graph.target: before})
+            store = engine.propagate(moved, plan, place, _named(progress, f"round {number} of {wanted.rounds}"))
+            made = cache.keep("round", str(number), _Mixed(store, shape, own=number > 1))
+        place.remove()
+        found = made
+    return found
 
 
-def _ways(schema: FeatureSchema) -> list[str]:
-    return [column.name.removesuffix("degree") for column in schema if column.name.endswith("degree")]
+def _named(progress: Progress, part: str) -> Progress:
+    """Progress of a part of the work, by its name."""
+
+    def report(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
+        progress(f"features made of edges, {part}: {stage}", done, total, unit, note)
+
+    return report
+
+
+@dataclass(frozen=True)
+class _Mixed:
+    """P_(j+1) from the hops of P_j, row by row as it is written."""
+
+    store: HopStore
+    shape: tuple[int, int]
+    own: bool
+    dtype = np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: slice, /) -> Array:
+        begin, end, _ = part.indices(len(self))
+        signals = [self.store.signals[channel.signal] for channel in self.store.channels()]
+        return mixed([signal.read(begin, end) for signal in signals], own=self.own)
+
+
+def mixed(channels: Sequence[Array], *, own: bool) -> Array:
+    """| P + Σ_k k² |N_k| | of `[rows, hops + 1, d]` each, N_0 = P left out unless `own`; of a node alone it is zero."""
+    total = np.asarray(channels[0][:, 0], np.float64) if own else np.zeros(channels[0][:, 0].shape)
+    for hops in channels:
+        for k in range(1, hops.shape[1]):
+            total = total + k * k * _unit(np.asarray(hops[:, k], np.float64))
+    return _unit(total).astype(np.float32)
+
+
+def _unit(rows: Array) -> Array:
+    lengths = np.sqrt(np.square(rows).sum(1, keepdims=True))
+    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
 
 
 @dataclass
 class _Rows:
-    """Rows of made features, computed as they are written."""
+    """Log degrees and projections side by side, as they are written."""
 
     graph: Graph
-    schema: FeatureSchema
-    store: HopStore | None
-    progress: Progress
+    shape: tuple[int, int]
+    projections: Features | None
     _out: Array | None = None
     dtype = np.dtype(np.float32)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.graph.nodes.count, sum(column.width for column in self.schema)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -101,14 +155,12 @@ class _Rows:
     def __getitem__(self, part: slice, /) -> Array:
         begin, end, _ = part.indices(len(self))
         columns = [np.log1p(degrees)[:, None] / _LOG for degrees in self._degrees(begin, end)]
-        if self.store is not None:
-            channels = self.store.channels()
-            columns += [mixed(self.store.signals[channel.signal].read(begin, end)) for channel in channels]
-        self.progress("features made from edges", end, len(self), "rows")
+        if self.projections is not None:
+            columns.append(self.projections.read(slice(begin, end)))
         return np.concatenate(columns, axis=1, dtype=np.float32)
 
     def _degrees(self, begin: int, end: int) -> list[Array]:
-        """Of rows begin..end: neighbours whose edges lead to each; of directed edges also those that it leads to."""
+        """Of rows begin..end: how many edges lead to each; where they have a direction, also how many lead away."""
         relation, into = self.graph.relation, [np.zeros(0, np.int64)]
         for block in relation.blocks:
             first, last = max(begin, block.start), min(end, block.stop)
@@ -120,22 +172,6 @@ class _Rows:
                 self._out = _out_degrees(relation, len(self))
             found.append(self._out[begin:end])
         return found
-
-
-def mixed(hops: Array) -> Array:
-    """Σ_k k² N_k / |N_k| of `[rows, hops + 1, d]`, as rows of unit length; far hops weigh more, R itself nothing.
-
-    Of a node that hears nobody all is zero.
-    """
-    total = np.zeros((len(hops), hops.shape[2]))
-    for k in range(1, hops.shape[1]):
-        total += k * k * _unit(np.asarray(hops[:, k], np.float64))
-    return _unit(total).astype(np.float32)
-
-
-def _unit(rows: Array) -> Array:
-    lengths = np.sqrt(np.square(rows).sum(1, keepdims=True))
-    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
 
 
 def _out_degrees(relation: Relation, count: int) -> Array:

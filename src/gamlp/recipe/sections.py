@@ -73,7 +73,8 @@ class FeaturesSettings(Section):
         description="features made of edges; auto: where a graph has none; alone: in the place of those it has",
     )
     width: int = Field(default=128, ge=0, le=1 << 12, description="columns of projections; 0: log degrees alone")
-    hops: int = Field(default=8, ge=1, le=100, description="of projections: how far they look")
+    hops: int = Field(default=3, ge=1, le=100, description="of a round of projections")
+    rounds: int = Field(default=4, ge=1, le=100, description="of projections: they look hops × rounds far")
     seed: int = Field(default=0, ge=0, le=_LARGEST, description="of the random signs that are projected")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import UNKNOWN, Graph, Labels, fingerprint, view_name
+from gamlp.graph import UNKNOWN, Graph, Labels, fingerprint, told_apart, view_name
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
@@ -144,8 +144,15 @@ def check_targets(train: HopRows, labels: Labels) -> None:
 
 def check_store(store: HopStore, wanted: Plan) -> None:
     """Whether a store holds what the recipe reads: the same operator, scaling and labels, and as deep."""
-    views = [""]
-    if wanted.subsets is not None:
+    views: list[str] = [*told_apart(wanted.directions)] or [""]
+    if wanted.subsets is None:
+        if store.manifest.views.keys().isdisjoint(views) and views != [""]:
+            raise GamlpError(
+                f"the store tells no directions apart, and the recipe reads {' and '.join(views)}",
+                file=store.folder,
+                hint="propagate again, or set propagation.directions to in",
+            )
+    else:
         views = [view_name(subset) for subset in wanted.subsets]
         for view in views:
             if view not in store.manifest.views:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.graph import FeatureColumn, Graph, digest, fingerprint, view_name, view_of
+from gamlp.graph import Graph, digest, fingerprint, told_apart, total_width, view_name, view_of
 from gamlp.io import Place
 from gamlp.models import Part, Shape, labels_used
 from gamlp.progress import Progress, silent
@@ -15,7 +15,7 @@ from gamlp.propagation import (
     Reach,
     choose_subsets,
     structural_schema,
-    structural_width,
+    structural_words,
     with_structural_features,
 )
 from gamlp.recipe import Recipe
@@ -68,13 +68,9 @@ def _resolve_one_relation(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[st
             )
     if recipe.features.structural == "auto" and graph.nodes.features is None:
         recipe = recipe.changed({"features.structural": "alone"})
-        names = " and ".join(_told(column) for column in structural_schema(graph.relation.directed, recipe.features))
-        notes.append(f"graph '{graph.name}' has no features: they are made of its edges ({names})")
+        made = structural_words(structural_schema(graph, recipe.features))
+        notes.append(f"graph '{graph.name}' has no features: they are made of its edges ({made})")
     return recipe, notes
-
-
-def _told(column: FeatureColumn) -> str:
-    return f"log {column.name}" if column.width == 1 else f"{column.width} columns of {column.name}"
 
 
 def _separate_types(graph: Graph, recipe: Recipe) -> str:
@@ -136,10 +132,10 @@ def prepare_graph(
 
 def views_of(recipe: Recipe) -> tuple[str, ...] | None:
     """Names of a settled recipe's views; None on a graph of one relation, unless directions are told apart."""
-    subsets, directions = recipe.relations.subsets, recipe.propagation.directions
+    subsets = recipe.relations.subsets
     if isinstance(subsets, tuple):
         return tuple(view_name(subset) for subset in subsets)
-    return {"in": None, "out": ("out",), "both": ("in", "out")}[directions]
+    return told_apart(recipe.propagation.directions) or None
 
 
 def expected_shape(graph: Graph, recipe: Recipe) -> Shape:
@@ -153,7 +149,7 @@ def expected_shape(graph: Graph, recipe: Recipe) -> Shape:
     recipe, _ = resolve_relations(graph, recipe)
     if not graph.heterogeneous:
         if recipe.features.structural == "alone":
-            width = structural_width(graph, recipe.features)
+            width = total_width(structural_schema(graph, recipe.features))
         found = views_of(recipe) or ()
         sides = tuple(Part(view, None, width) for view in found)
         heard = found if label_hops else ()

@@ -70,21 +70,21 @@ class TargetsEntry(_StoreEntry):
 
 
 class ViewEntry(_StoreEntry):
-    """A subset of a graph's relations, and the types that they connect with the target, which comes first.
-
-    `direction` where those of a graph's one relation are told apart.
-    """
+    """Relations, the types they connect with the target, which comes first; and of one relation a `direction`."""
 
     relation_pairs: list[str] = Field(validation_alias="links", serialization_alias="links")
     types: list[str]
     direction: Direction | None = None
 
+    @property
+    def words(self) -> str:
+        """As a person reads it."""
+        return " + ".join(self.relation_pairs) + (f" ({self.direction})" if self.direction else "")
+
 
 class StoreManifest(_StoreEntry):
-    """`columns` of the features by node type, where they have names; `statistics` that `standard` scaling went by.
-
-    `structural`: the settings by which features were made of edges; None: they were given.
-    """
+    """`columns` of features by node type, where they have names, `statistics` that `standard` scaling went by, and
+    `structural` settings by which features were made of edges."""
 
     format: Literal["gamlp-store"] = "gamlp-store"
     version: Literal[1] = 1

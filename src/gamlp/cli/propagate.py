@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gamlp.graph import Graph
     from gamlp.progress import Progress
     from gamlp.recipe import Recipe
-    from gamlp.run.engine import Engine
+    from gamlp.run import Engine
 
 
 class Scaling(StrEnum):

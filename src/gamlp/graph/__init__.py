@@ -3,6 +3,9 @@
 # Names that change with what a graph holds: fingerprint.structure(graph), .features, .training_labels, .targets
 from gamlp.graph import fingerprint
 
+# What classes are that have names
+from gamlp.graph.class_types import ClassType, arrow_classes, class_type_of, class_values, fits_type
+
 # What arrays may hold
 from gamlp.graph.contents import DAMAGED_HINT, ascend, check_label_numbers, check_roles, stray_neighbour
 
@@ -36,15 +39,20 @@ from gamlp.graph.manifest import (
     GraphManifest,
     LabelsEntry,
     NodesEntry,
+    RawEntry,
     RelationEntry,
     block_folder,
     features_files,
     nodes_folder,
+    raw_file,
 )
 from gamlp.graph.opening import damaged_files, open_strings
 
 # PyG's Data and HeteroData → Graph
 from gamlp.graph.pyg import as_graph
+
+# Feature columns as their table had them
+from gamlp.graph.raw import RawColumns, write_block
 
 # Which types a relation joins
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
@@ -87,6 +95,7 @@ __all__ = [
     "Block",
     "BlockEntry",
     "Building",
+    "ClassType",
     "DeclaredRelation",
     "Direction",
     "Directions",
@@ -105,11 +114,14 @@ __all__ = [
     "Nodes",
     "NodesEntry",
     "PickedColumns",
+    "RawColumns",
+    "RawEntry",
     "Relation",
     "RelationEnds",
     "RelationEntry",
     "Split",
     "View",
+    "arrow_classes",
     "as_graph",
     "ascend",
     "block_folder",
@@ -118,12 +130,15 @@ __all__ = [
     "check_label_numbers",
     "check_name",
     "check_roles",
+    "class_type_of",
+    "class_values",
     "contained",
     "damaged_files",
     "digest",
     "directed_views",
     "features_files",
     "fingerprint",
+    "fits_type",
     "hash_key",
     "id_hashes",
     "ids_in_file",
@@ -134,6 +149,7 @@ __all__ = [
     "nodes_folder",
     "open_strings",
     "random_split",
+    "raw_file",
     "roles_by_id",
     "rows_by_id",
     "split_ids",
@@ -146,4 +162,5 @@ __all__ = [
     "view_name",
     "view_of",
     "whole_view",
+    "write_block",
 ]

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.graph import Block, Graph, Labels, Split
+from gamlp.graph.class_types import ClassType
+from gamlp.graph.graph import Block, Graph, Labels, Relation, Split
 from gamlp.graph.manifest import (
     MANIFEST,
     BlockEntry,
@@ -22,11 +23,14 @@ from gamlp.graph.manifest import (
     GraphManifest,
     LabelsEntry,
     NodesEntry,
+    RawEntry,
     RelationEntry,
     block_folder,
     nodes_folder,
+    raw_file,
 )
 from gamlp.graph.opening import open_graph
+from gamlp.graph.raw import write_block
 from gamlp.graph.schema import FeatureSchema
 from gamlp.io import GrowingArray, atomic_folder, checksum, create_array, save_array, write_text
 from gamlp.kernel import NUMPY_DTYPES, FloatName
@@ -41,6 +45,7 @@ class GraphWriter:
         self.source: dict[str, Any] = {}
         self._nodes: dict[str, NodesEntry] = {}
         self._relations: dict[str, RelationEntry] = {}
+        self._earlier: dict[str, dict[str, RelationEntry]] = {}
 
     def nodes(self, count: int, node_type: str = "node") -> None:
         """Declare a node type."""
@@ -68,15 +73,28 @@ class GraphWriter:
         )
         rows.path.rename(self._nodes_file(node_type, "features"))
 
-    def reserve_labels(self, multi_label: bool, classes: Sequence[str], node_type: str = "node") -> Array:
+    def raw_block(self, block: pa.RecordBatch, node_type: str = "node") -> None:
+        """Append the next rows of the feature columns as the table had them."""
+        entry = self._nodes[node_type]
+        entry.raw = entry.raw or RawEntry(blocks=[])
+        path = self.folder / raw_file(node_type, len(entry.raw.blocks))
+        path.parent.mkdir(exist_ok=True)
+        write_block(path, block)
+        entry.raw.blocks.append((entry.raw.blocks[-1] if entry.raw.blocks else 0) + block.num_rows)
+
+    def reserve_labels(
+        self, multi_label: bool, classes: Sequence[str], node_type: str = "node", class_type: ClassType = "string"
+    ) -> Array:
         """Reserve `[count]` int32 or, for many labels a node, `[count, classes]` int8, mapped for writing."""
         entry = self._nodes[node_type]
-        entry.labels = LabelsEntry(multi_label=multi_label, classes=list(classes))
+        entry.labels = LabelsEntry(multi_label=multi_label, classes=list(classes), class_type=class_type)
         shape = (entry.count, len(classes)) if multi_label else (entry.count,)
         return create_array(self._nodes_file(node_type, "labels"), shape, np.int8 if multi_label else np.int32)
 
     def labels(self, labels: Labels, node_type: str = "node") -> None:
-        self._nodes[node_type].labels = LabelsEntry(multi_label=labels.multi_label, classes=list(labels.classes))
+        self._nodes[node_type].labels = LabelsEntry(
+            multi_label=labels.multi_label, classes=list(labels.classes), class_type=labels.class_type
+        )
         self._save(node_type, "labels", labels.values.astype(np.int8 if labels.multi_label else np.int32, copy=False))
 
     def split(self, split: Split, node_type: str = "node") -> None:
@@ -106,17 +124,21 @@ class GraphWriter:
         source: str = "node",
         target: str = "node",
         reverse: str | None = None,
+        as_of: str | None = None,
     ) -> None:
-        """Declare a relation; its blocks follow in order of rows."""
+        """Declare a relation; its blocks follow in order of rows. `as_of`: as it was when that part ended."""
         check_name(name)
-        self._relations[name] = RelationEntry(
+        self._entries(as_of)[name] = RelationEntry(
             source=source, target=target, directed=directed, weighted=weighted, blocks=[], reverse=reverse
         )
 
-    def block(self, block: Block, relation: str = "edge") -> None:
+    def _entries(self, as_of: str | None) -> dict[str, RelationEntry]:
+        return self._relations if as_of is None else self._earlier.setdefault(as_of, {})
+
+    def block(self, block: Block, relation: str = "edge", as_of: str | None = None) -> None:
         """Append the next rows of a relation: offsets from 0, neighbours ascending, no self-loops."""
-        entry = self._relations[relation]
-        folder = self.folder / block_folder(relation, len(entry.blocks))
+        entry = self._entries(as_of)[relation]
+        folder = self.folder / block_folder(relation, len(entry.blocks), as_of)
         folder.mkdir(parents=True)
         save_array(folder / "offsets.npy", block.offsets.astype(np.int64, copy=False))
         save_array(folder / "neighbours.npy", block.neighbours.astype(np.int32, copy=False))
@@ -135,7 +157,13 @@ class GraphWriter:
                 for path, crc in zip(paths, sums)
             }
         manifest = GraphManifest(
-            name=self.name, target=target, nodes=self._nodes, relations=self._relations, source=self.source, files=files
+            name=self.name,
+            target=target,
+            nodes=self._nodes,
+            relations=self._relations,
+            source=self.source,
+            files=files,
+            earlier=self._earlier,
         )
         write_text(self.folder / MANIFEST, manifest.to_json().decode())
 
@@ -168,22 +196,31 @@ def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
                 features = nodes.features
                 room = writer.features(features.width, features.dtype, node_type, features.columns)
                 room[:] = features.values
+            for _, block in nodes.raw.blocks() if nodes.raw is not None else ():
+                writer.raw_block(block, node_type)
             if nodes.labels is not None:
                 writer.labels(nodes.labels, node_type)
             if nodes.split is not None:
                 writer.split(nodes.split, node_type)
-        for name, relation in graph.relations.items():
-            writer.relation(
-                directed=relation.directed,
-                weighted=relation.weighted,
-                name=name,
-                source=relation.source,
-                target=relation.target,
-                reverse=relation.reverse,
-            )
-            for block in relation.blocks:
-                writer.block(block, name)
+        _save_relations(writer, graph.relations)
+        for part, relations in graph.earlier.items():
+            _save_relations(writer, relations, part)
     return open_graph(out)
+
+
+def _save_relations(writer: GraphWriter, relations: dict[str, Relation], as_of: str | None = None) -> None:
+    for name, relation in relations.items():
+        writer.relation(
+            directed=relation.directed,
+            weighted=relation.weighted,
+            name=name,
+            source=relation.source,
+            target=relation.target,
+            reverse=relation.reverse,
+            as_of=as_of,
+        )
+        for block in relation.blocks:
+            writer.block(block, name, as_of)
 
 
 def check_name(name: str) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.class_types import ClassType
+from gamlp.graph.raw import RawColumns
 from gamlp.graph.schema import FeatureSchema, PickedColumns
 from gamlp.graph.unread import reads_when_asked, shape_of
 from gamlp.io import Place
 from gamlp.kernel import FloatName, build_csr
+
+if TYPE_CHECKING:
+    from gamlp.graph.frames import FromFrames
 
 ROLES = ("", "train", "valid", "test")
 UNKNOWN = -1
@@ -61,6 +66,7 @@ class Labels:
 
     values: Array
     classes: tuple[str, ...]
+    class_type: ClassType = field(default="string", repr=False)  # what the classes are that these names stand for
 
     @property
     def multi_label(self) -> bool:
@@ -143,6 +149,7 @@ class Nodes:
     features: Features | None = None
     labels: Labels | None = None
     split: Split | None = None
+    raw: RawColumns | None = None  # feature columns as the table had them
 
 
 @reads_when_asked("offsets", "neighbours", "weights")
@@ -227,6 +234,8 @@ class Graph:
     folder: Path | Place | None = None
     source: dict[str, Any] = field(default_factory=dict)
     checksums: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    earlier: dict[str, dict[str, Relation]] = field(default_factory=dict, repr=False)  # of a split by time, see as_of
+    made: FromFrames | None = field(default=None, repr=False, compare=False)  # keeps the arrays of frames alive
 
     @property
     def nodes(self) -> Nodes:
@@ -277,12 +286,28 @@ class Graph:
     def with_targets(self, **targets: Labels | Split | None) -> Graph:
         """With other `labels` or another `split`; edges and features stay, and keep their fingerprints.
 
-        What is replaced is no longer what the folder holds, so its checksum goes.
+        What is replaced is no longer what the folder holds, so its checksum goes. Edges as of the ends of a split by
+        time go with that split.
         """
         nodes = replace(self.nodes, **targets)  # type: ignore[arg-type]
         gone = tuple(f"/{name}.npy" for name in targets)
         checksums = {name: value for name, value in self.checksums.items() if not name.endswith(gone)}
-        return replace(self, node_types={**self.node_types, self.target: nodes}, checksums=checksums)
+        earlier = {} if "split" in targets else self.earlier
+        return replace(self, node_types={**self.node_types, self.target: nodes}, checksums=checksums, earlier=earlier)
+
+    def as_of(self, part: str) -> Graph:
+        """With the edges that were there when a part (train, valid) of a split by time ended; all nodes stay.
+
+        It has no folder of its own.
+        """
+        if part not in self.earlier:
+            raise GamlpError(f"graph '{self.name}' has no split by time", hint="ingest it with --split-by COLUMN")
+        from gamlp.graph.manifest import earlier_folder
+
+        own = earlier_folder(part)
+        nodes = {name: facts for name, facts in self.checksums.items() if name.startswith("nodes/")}
+        edges = {name.removeprefix(own): facts for name, facts in self.checksums.items() if name.startswith(own)}
+        return replace(self, relations=self.earlier[part], earlier={}, folder=None, checksums=nodes | edges)
 
     def with_features(self, **features: Features | None) -> Graph:
         """With other features of some node types; what is replaced is no longer what the folder holds."""
@@ -323,6 +348,30 @@ class Graph:
         from gamlp.graph.arrays import graph_from_arrays
 
         return graph_from_arrays(edge_index, features, labels, weights, split, count, directed, name)
+
+    @classmethod
+    def from_frames(cls, nodes: Any, edges: Any, *, id: Any = "id", label: Any = None, **how: Any) -> Graph:
+        """A graph from tables of pandas, Polars, Arrow (also its readers) or DuckDB, read as ingest reads files.
+
+        nodes, edges: frames; of several node types a dict by type, of several relations a dict by name.
+        id, label, split: columns of nodes; with several types also a dict by type. label='': no labels.
+        src, dst, weight, relation, time: columns of edges. directed: edges go one way. before: the graph as of then.
+        features: the columns to use; None: all that are nothing else.
+        many_labels, unknown_label: what stands between labels of a node, and what says that none is known.
+        join: `{relation: (source type, target type)}`; target: the type whose labels are asked for.
+        fractions, seed: of a split where there is no such column. on_bad: 'stop' or 'skip' bad rows.
+        dtype, max_rows, memory, progress: as on the command line. name: of the graph.
+        folder: where the graph stays; None: in a temporary folder that goes with it.
+
+        >>> nodes = pa.table({"id": ["a", "b", "c"], "age": [20, 30, 40], "label": ["x", "y", "x"]})
+        >>> edges = pa.table({"src": ["a", "b"], "dst": ["b", "c"]})
+        >>> graph = Graph.from_frames(nodes, edges, fractions=(1, 0, 0))
+        >>> graph.nodes.ids.take([2]).to_pylist(), graph.nodes.labels.classes
+        (['c'], ('x', 'y'))
+        """
+        from gamlp.graph.frames import graph_from_frames
+
+        return graph_from_frames(nodes, edges, id=id, label=label, **how)
 
     @classmethod
     def open(cls, folder: str | Path | Place) -> Graph:

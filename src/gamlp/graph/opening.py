@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,10 @@ from gamlp.graph.manifest import (
     block_folder,
     features_files,
     nodes_folder,
+    raw_file,
     read_manifest,
 )
+from gamlp.graph.raw import RawColumns
 from gamlp.graph.unread import Unread
 from gamlp.io import Place, RowShards, map_array, open_rows, verify
 from gamlp.kernel import NUMPY_DTYPES
@@ -55,6 +57,13 @@ def open_graph(place: str | Path | Place) -> Graph:
             for name, entry in manifest.relations.items()
         },
         target=manifest.target,
+        earlier={
+            part: {
+                name: open_edges(files, name, entry, manifest.nodes[entry.source].count, part)
+                for name, entry in relations.items()
+            }
+            for part, relations in manifest.earlier.items()
+        },
         folder=folder.local or folder,
         source=manifest.source,
         checksums={name: (file.bytes, file.crc32) for name, file in manifest.files.items()},
@@ -124,14 +133,25 @@ def _open_nodes(files: FolderFiles, node_type: str, entry: NodesEntry) -> Nodes:
         classes = tuple(entry.labels.classes)
         shape = (entry.count, len(classes)) if entry.labels.multi_label else (entry.count,)
         check = partial(check_label_numbers, classes=len(classes))
-        labels = Labels(files.array(f"{folder}/labels.npy", shape, check), classes)
+        labels = Labels(files.array(f"{folder}/labels.npy", shape, check), classes, entry.labels.class_type)
     if entry.split:
         split = Split(files.array(f"{folder}/split.npy", (entry.count,), check_roles))
     if entry.ids == "integers":
         ids = files.array(f"{folder}/ids.npy", (entry.count,))
     elif entry.ids == "strings":
         ids = files.strings(f"{folder}/ids.arrow", entry.count)
-    return Nodes(node_type, entry.count, Ids(entry.count, ids), features, labels, split)
+    raw = None if entry.raw is None else open_raw(files, node_type, entry.raw.blocks)
+    return Nodes(node_type, entry.count, Ids(entry.count, ids), features, labels, split, raw)
+
+
+def open_raw(files: FolderFiles, node_type: str, blocks: Sequence[int]) -> RawColumns:
+    """Raw columns of a node type; a block is verified when it is read."""
+    names = [raw_file(node_type, block) for block in range(len(blocks))]
+    for name in names:
+        files.entry(name)
+    return RawColumns(
+        tuple(files.place / name for name in names), tuple(blocks), lambda index: files.verify(names[index])
+    )
 
 
 def open_features(files: FolderFiles, node_type: str, count: int, entry: FeaturesEntry) -> Features:
@@ -168,12 +188,13 @@ def open_strings(path: Path, count: int) -> Any:
     return ids
 
 
-def open_edges(files: FolderFiles, name: str, entry: RelationEntry, count: int) -> Relation:
-    """The blocks of a relation whose neighbours are among `count` nodes."""
+def open_edges(files: FolderFiles, name: str, entry: RelationEntry, count: int, as_of: str | None = None) -> Relation:
+    """The blocks of a relation whose neighbours are among `count` nodes; `as_of`: when that part of a split ended."""
     blocks = []
     row = 0
     for index, block in enumerate(entry.blocks):
-        place = files.place / block_folder(name, index)
+        folder = block_folder(name, index, as_of)
+        place = files.place / folder
         names = [part for part in _EDGE_TYPES if entry.weighted or part != "weights"]
         parts = {part: open_rows(place / f"{part}.npy") for part in names}
         if files.place.local is not None:  # elsewhere nothing is read before it is needed
@@ -189,8 +210,7 @@ def open_edges(files: FolderFiles, name: str, entry: RelationEntry, count: int) 
                 "neighbours": partial(check_neighbours_of, count=count),
             }
             parts = {
-                part: files.later(f"{block_folder(name, index)}/{part}.npy", values, checks.get(part))
-                for part, values in parts.items()
+                part: files.later(f"{folder}/{part}.npy", values, checks.get(part)) for part, values in parts.items()
             }
         blocks.append(Block(block.start, block.stop, parts["offsets"], parts["neighbours"], parts.get("weights")))
         row = block.stop

@@ -18,7 +18,8 @@ from gamlp.propagation.operator import Operator, factors
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator, Statistics
 
 # Hops on disk: gather(rows) → Hops
-from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, StoreManifest, row_numbers, side_by_side
+from gamlp.propagation.store.manifest import StoreManifest
+from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, row_numbers, side_by_side
 
 # Features made of edges alone
 from gamlp.propagation.structural import structural_schema, structural_words, with_structural_features

@@ -17,8 +17,7 @@ from gamlp.graph import Graph, View, fingerprint
 from gamlp.io import Place, put_rows, sealed, sole_writer
 from gamlp.propagation.plan import Statistics
 from gamlp.propagation.signals import Signal
-from gamlp.propagation.store.shards import Shard
-from gamlp.propagation.store.store import (
+from gamlp.propagation.store.manifest import (
     MANIFEST,
     ShardEntry,
     SignalEntry,
@@ -27,8 +26,9 @@ from gamlp.propagation.store.store import (
     TargetsEntry,
     ViewEntry,
     read_manifest,
-    verified_array,
 )
+from gamlp.propagation.store.shards import Shard
+from gamlp.propagation.store.store import verified_array
 
 PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is there
 _NAMES = ("features", "labels", "crossfit")
@@ -201,7 +201,9 @@ class StoreWriter:
                 continue
             files.append(_file(self.place / name, put_rows(self.place / name, np.asanyarray(values))))
         key = fingerprint.targets(self._graph)
-        return TargetsEntry(key=key, classes=None if labels is None else list(labels.classes), files=files)
+        if labels is None:
+            return TargetsEntry(key=key, classes=None, files=files)
+        return TargetsEntry(key=key, classes=list(labels.classes), class_type=labels.class_type, files=files)
 
 
 @contextmanager

@@ -69,6 +69,13 @@ from gamlp.graph.ingest.uses import (
     index_left_out,
     node_uses,
 )
+from gamlp.graph.ingest.wanted import (
+    ColumnPlan,  # what is to become of the feature columns of a table
+    GivenSchema,  # types and states that a schema has for one node type
+    WantedTypes,  # what --column and --drop say
+    plain_schema,  # a schema as options keep it
+    plan_columns,
+)
 
 __all__ = [
     "MOST_CLASSES",
@@ -79,10 +86,12 @@ __all__ = [
     "CheckedRows",
     "Column",
     "ColumnFeatures",
+    "ColumnPlan",
     "ColumnUse",
     "EdgeNames",
     "FeatureColumns",
     "FrameTable",
+    "GivenSchema",
     "IdMap",
     "IngestOptions",
     "IngestReport",
@@ -93,6 +102,7 @@ __all__ = [
     "TableBatch",
     "TablePlaces",
     "TimeSplit",
+    "WantedTypes",
     "as_integers",
     "as_text",
     "bucket_count",
@@ -113,6 +123,8 @@ __all__ = [
     "numbers",
     "parse_delimiter",
     "plain",
+    "plain_schema",
+    "plan_columns",
     "read_relations",
     "read_weights",
     "refuse_undeclared",

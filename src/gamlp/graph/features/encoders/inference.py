@@ -133,7 +133,8 @@ def _text(fitting: Fitting) -> Inference:
     if distinct > FEW:
         for count, what in ((numeric, "number"), (dated, "date")):
             if count >= MOSTLY * filled:
-                refusal = f"{filled - count:,} of {filled:,} cells are no {what}, as the others are"
+                verb = "is" if filled - count == 1 else "are"
+                refusal = f"{filled - count:,} of {filled:,} cells {verb} no {what}, as the others are"
                 return Inference(what, f"mostly {what}s", refusal)
     if (constant := _constant(fitting, distinct)) is not None:
         return constant

@@ -79,7 +79,7 @@ def test_what_it_is_and_why(values: list[object], wanted: str, why: str) -> None
 def test_a_word_among_numbers_is_a_mistake_and_found() -> None:
     cells = pa.array([f"{value:.3f}" for value in DRAW.normal(0, 1, 100)] + ["12,5", "NA", None])
     found = infer(seen(cells))
-    assert found.type == "number" and found.refusal == "1 of 101 cells are no number, as the others are"
+    assert found.type == "number" and found.refusal == "1 of 101 cells is no number, as the others are"
     assert np.flatnonzero(unreadable(cells, found.type)).tolist() == [100]
     with pytest.raises(GamlpError, match=r"column x: 1 of 101 cells .*--column x=category, or --drop x"):
         finish(seen(cells))

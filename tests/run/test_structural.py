@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from gamlp import NodeClassifier
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split
 from gamlp.propagation import HopStore
@@ -172,3 +173,13 @@ def test_of_several_relations_embeddings_are_made_and_said() -> None:
     assert said not in resolve_relations(graph, RECIPE)[1]
     with pytest.raises(GamlpError, match="directions are told apart on graphs of one relation alone"):
         resolve_relations(graph, RECIPE.changed({DIRECTED: "both"}))
+
+
+def test_a_classifier_in_python_needs_no_features(bare: Graph) -> None:
+    model = NodeClassifier(recipe=SMALL).fit(bare)
+    assert np.array_equal(model.predict(bare), model.predict())
+    nodes = bare.nodes
+    grown = Graph.from_arrays([[0, 1], [1, 2]], None, nodes.labels, count=NODES, split=nodes.split)
+    assert len(model.predict(grown)) == NODES
+    with pytest.raises(GamlpError, match="has 0 features where the model expects 6"):
+        NodeClassifier(recipe=SMALL).fit(make_graph()).predict(bare)

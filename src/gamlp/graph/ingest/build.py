@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,14 +31,25 @@ from gamlp.progress import Progress, silent
 _FOLDER = "buckets"
 
 
+class Entries(Protocol):
+    """Where entries (row, neighbour, weight) of a relation are kept."""
+
+    def add(self, rows: Array, neighbours: Array, weights: Array | None) -> None:
+        """Append entries; within a row they keep this order."""
+        ...
+
+
+E = TypeVar("E", bound=Entries)
+
+
 @dataclass
-class Spilled:
+class Spilled(Generic[E]):
     """The edges of one relation while tables are read: entries of it, and of its reverse where it has one."""
 
     relation: DeclaredRelation
     weight: str | None  # the column of weights
-    forward: Buckets
-    backward: Buckets | None
+    forward: E
+    backward: E | None
 
     def add(self, sources: Array, targets: Array, weights: Array | None) -> None:
         """Row = target, neighbour = source."""
@@ -62,9 +73,9 @@ class RelationsBuild:
     writer: GraphWriter
     counts: Mapping[str, int]  # nodes by type
     memory: int  # for sorting
-    spilled: dict[str, Spilled] = field(default_factory=dict)
+    spilled: dict[str, Spilled[Buckets]] = field(default_factory=dict)
 
-    def declare(self, relation: DeclaredRelation, table: EdgesTable | None) -> Spilled:
+    def declare(self, relation: DeclaredRelation, table: EdgesTable | None) -> Spilled[Buckets]:
         """A relation whose edges come from this table, or that has none."""
         weight = None if table is None else table.weight
         at_most = 0 if table is None else table.table.count_at_most()
@@ -117,7 +128,7 @@ class RelationsBuild:
         return Buckets(self.writer.folder / _FOLDER / name, rows, weighted, count, self.memory, others)
 
 
-def _both(one: Spilled) -> list[Buckets]:
+def _both(one: Spilled[Buckets]) -> list[Buckets]:
     return [one.forward] if one.backward is None else [one.forward, one.backward]
 
 
@@ -154,7 +165,7 @@ def type_tables(
         )
     found = {node_type: TypeTable(read(path), names_of.get(node_type, names)) for node_type, path in given.items()}
     target = _target(found, asked)
-    tables = {node_type: one if node_type == target else _without_targets(one) for node_type, one in found.items()}
+    tables = {node_type: one if node_type == target else without_targets(one) for node_type, one in found.items()}
     return tables, target
 
 
@@ -224,7 +235,7 @@ def _label(names: NodeNames) -> str:
     return "label" if names.label is None else names.label
 
 
-def _without_targets(one: TypeTable) -> TypeTable:
+def without_targets(one: TypeTable) -> TypeTable:
     """Labels and split are those of the target alone; in other types such columns are not features either."""
     names = one.names
     left_out = (_label(names), "split" if names.split is None else names.split)
@@ -302,7 +313,7 @@ def ingest(
     }
     with writing(out, options.name or out.name, target=target) as writer:
         report = IngestReport(str(out), 0, target=target)
-        ids, counts = _read_nodes(options, by_type, writer, report)
+        ids, counts = read_nodes(options, by_type, writer, report)
         if any(known.by_hash for known in ids.values()):
             size = min(max(memory // 8, _SMALLEST_BATCH), _LARGEST_HASHED)
         relations = RelationsBuild(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE))
@@ -311,12 +322,12 @@ def ingest(
         pa.default_memory_pool().release_unused()
         relations.write(report, progress)
         report.bad_rows = dict(bad.counts)
-        writer.source = report.source(_file_names(edges), _file_names(nodes), options.seed)
+        writer.source = report.source(_file_names(edges), _file_names(nodes), options.seed, options.fractions)
     report.seconds = round(time.monotonic() - began, 3)
     return report
 
 
-def _read_nodes(
+def read_nodes(
     options: IngestOptions, nodes: Mapping[str, NodesTable], writer: GraphWriter, report: IngestReport
 ) -> tuple[dict[str, IdMap], dict[str, int]]:
     """Rows by id and the number of nodes, type by type."""
@@ -347,7 +358,7 @@ def _read_edges(
         assert relation is not None
         relations.declare(relation, table_of.get(name, table_of.get(None)))
 
-    def entries_of(table: EdgesTable, relation: DeclaredRelation) -> Spilled:
+    def entries_of(table: EdgesTable, relation: DeclaredRelation) -> Spilled[Buckets]:
         return relations.spilled.get(relation.name) or relations.declare(relation, table)
 
     for table in tables:

@@ -18,7 +18,7 @@ from gamlp.graph.folder import GraphWriter
 from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, shown
 from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureSource
-from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
+from gamlp.graph.ingest.ids import IdColumn, IdMap, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
@@ -78,6 +78,7 @@ class NodesTable:
     size: int  # bytes of a batch
     progress: Progress
     node_type: str = ONE_TYPE
+    taken: IdMap | None = None  # ids that nodes of a graph have, which these are added to
     columns: FeatureColumns = field(init=False)
     features: FeatureSource | None = field(init=False)
     label: str | None = field(init=False)
@@ -112,6 +113,7 @@ class NodesTable:
                 at = places.add(batch)
                 rows = CheckedRows(batch, self.bad)
                 column = check_ids(rows, self.names.id)
+                self._refuse_taken(rows, column)
                 found = labels.read(rows) if labels else None
                 role = split_roles(rows, self.split) if self.split else None
                 if features is not None:
@@ -140,6 +142,16 @@ class NodesTable:
         if role_of is not None and keeps is not None:
             role_of = role_of[keeps]
         return NodeColumns(values, labels, role_of, keeps, features)
+
+    def _refuse_taken(self, rows: CheckedRows, column: Column) -> None:
+        if self.taken is not None:
+            rows.refuse(
+                "node of the graph",
+                self.taken.rows(column) >= 0,
+                self.names.id,
+                lambda i: f"node '{shown(column, i)}' is in the graph already",
+                "give newcomers alone; --on-bad skip passes over the others",
+            )
 
     def _label_column(self) -> LabelColumn | None:
         return LabelColumn(self.label, self.names.separator, self.names.unknown) if self.label else None

@@ -68,8 +68,11 @@ class IngestReport:
         if count:
             self.warn(f"{count} nodes of the split have no label and are left out of it")
 
-    def source(self, edges: Any, nodes: Any, seed: int) -> dict[str, Any]:
-        """What the manifest keeps of how the graph was made; of tables the names alone."""
+    def source(self, edges: Any, nodes: Any, seed: int, fractions: Sequence[float]) -> dict[str, Any]:
+        """What the manifest keeps of how the graph was made; of tables the names alone.
+
+        `seed` and `fractions` of a split that was drawn here: by them newcomers get their roles.
+        """
         return {
             "made_by": "ingest",
             "edges": edges,
@@ -79,4 +82,5 @@ class IngestReport:
             "duplicates_merged": self.duplicates_merged,
             "bad_rows": self.bad_rows,
             "seed": seed if self.split_made else None,
+            "fractions": [float(part) for part in fractions] if self.split_made else None,
         }

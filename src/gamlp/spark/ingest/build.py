@@ -226,7 +226,7 @@ class _Build:
             target=target,
             nodes={node_type: entry for node_type, (_, entry, _) in found.items()},
             relations=made.entries,
-            source=report.source(_names(self.edges), _names(self.nodes), options.seed),
+            source=report.source(_names(self.edges), _names(self.nodes), options.seed, options.fractions),
             files={
                 name: FileEntry(bytes=size, crc32=crc) for name, (size, crc) in sorted((files | made.files).items())
             },

@@ -1,0 +1,6 @@
+"""A graph that grows: what is added, the grown graph, and a folder that grows in place."""
+
+from gamlp.graph.growth.growth import Growth, joined_ids  # a graph and what is added to it
+from gamlp.graph.growth.lists import GrownRelation, RowLists  # lists of neighbours, merged where they changed
+
+__all__ = ["GrownRelation", "Growth", "RowLists", "joined_ids"]

@@ -132,6 +132,13 @@ class Ids:
         found = self.values.take(pa.array(np.asarray(rows, np.int64)))
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
+    def of(self, rows: Array) -> Ids:
+        """Those of some rows alone."""
+        if self.values is None:
+            return Ids(len(rows), np.asarray(rows, np.int64))
+        integers = isinstance(self.values, np.ndarray)
+        return Ids(len(rows), np.asarray(self.values[rows]) if integers else self.take(rows))
+
 
 @dataclass(frozen=True)
 class Nodes:

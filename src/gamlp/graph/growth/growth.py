@@ -68,18 +68,6 @@ class Growth:
             checksums=self._checksums(),
         )
 
-    def newcomers_alone(self) -> Graph:
-        """The new rows of the target type, with no edges: whose hops are asked for."""
-        nodes, rows = self.graph.nodes, self.newcomers
-        alone = Nodes(
-            nodes.name,
-            len(rows),
-            Ids(len(rows), _id_values(nodes.ids, rows)),
-            labels=None if nodes.labels is None else replace(nodes.labels, values=nodes.labels.values[rows]),
-            split=None if nodes.split is None else Split(nodes.split.roles[rows]),
-        )
-        return Graph(self.base.name, {nodes.name: alone}, {}, nodes.name)
-
     def _checksums(self) -> dict[str, tuple[int, int]]:
         """Those of the base and of what is added: a fingerprint then changes with either, and nothing is merged."""
         found = dict(self.base.checksums)
@@ -109,19 +97,13 @@ def joined_nodes(old: Nodes, new: Nodes) -> Nodes:
 def joined_ids(old: Ids, new: Ids) -> Ids:
     """Integers as long as all are integers, else text; row numbers as long as they are."""
     count = old.count + new.count
-    values = [_id_values(ids, np.arange(ids.count)) for ids in (old, new)]
+    values: list[Any] = [ids.of(np.arange(ids.count)).values for ids in (old, new)]
     if all(isinstance(one, np.ndarray) for one in values):
         integers = np.concatenate(values)
         same = old.values is None and bool(np.array_equal(integers[old.count :], np.arange(old.count, count)))
         return Ids(count, None if same else integers)
     texts = [pa.array(one) if isinstance(one, np.ndarray) else one for one in values]
     return Ids(count, pa.concat_arrays([text.cast(pa.large_string()) for text in texts]))
-
-
-def _id_values(ids: Ids, rows: Array) -> Any:
-    if ids.values is None:
-        return np.asarray(rows, np.int64)
-    return np.asarray(ids.values[rows]) if isinstance(ids.values, np.ndarray) else ids.take(rows)
 
 
 def joined_labels(old: Nodes, new: Nodes) -> Labels | None:
@@ -211,7 +193,7 @@ class JoinedRows:
         if numbers.dtype == bool:
             numbers = np.flatnonzero(numbers)
         if numbers.ndim == 0:
-            return self[numbers[None], columns][0]
+            return np.asarray(self[numbers[None], columns][0])
         inside = numbers < cut
         if inside.all():
             return np.asarray(self.first[numbers, columns])

@@ -79,6 +79,19 @@ class GrownRelation:
         if not inside.all():
             yield from _base_lists(self.base, rows[~inside])
 
+    def sizes(self, rows: Array) -> Array:
+        """How many neighbours rows have, which ascend; of lists that did not change nothing but offsets is read."""
+        found = np.zeros(len(rows), np.int64)
+        for block in self.base.blocks:
+            first, last = np.searchsorted(rows, [block.start, block.stop])
+            some = rows[first:last] - block.start
+            found[first:last] = block.offsets[some + 1] - block.offsets[some]
+        places = np.searchsorted(self.changed.rows, rows)
+        inside = places < len(self.changed.rows)
+        inside[inside] = self.changed.rows[places[inside]] == rows[inside]
+        found[inside] = self.changed.sizes[places[inside]]
+        return found
+
     @cached_property
     def relation(self) -> Relation:
         """All of it: blocks of the base, one that changed merged when it is first read, and one of the new rows."""

@@ -213,7 +213,9 @@ def _edge_tables(base: Graph, edges: TablePlaces | None) -> dict[str | None, Pat
     pairs = base.relation_pairs
     if edges is not None and not isinstance(edges, Mapping) and len(pairs) > 1:
         return {None: Path(edges)}  # a column names the relation of each
-    return {**_by_name(edges, pairs, "relation", "a new relation")}
+    named: dict[str | None, Path] = {}
+    named.update(_by_name(edges, pairs, "relation", "a new relation"))
+    return named
 
 
 def _sink(

@@ -78,7 +78,7 @@ def test_tables_of_several_types_run_in_one_command_as_ingested_before(call: Cal
     assert json.loads(ended.out)["test"]["mean"] == told["test"]["mean"]
     assert call(f"run {tables} --target paper {quick}").code == 0, "a finished run shows its result"
     ended = call(f"run {tables.replace('author:', 'paper:')} --target paper {quick}")
-    assert ended.code == 2 and "holds a run on other tables" in ended.err.replace("\n", " ")
+    assert ended.code == 2 and "these tables, read with other options" in ended.err.replace("\n", " ")
     ended = call(f"run graph {tables}")
     assert ended.code == 2 and "give a dataset, or both --edges and --nodes" in ended.err.replace("\n", " ")
 

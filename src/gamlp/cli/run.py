@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gamlp.cli.ingest import JoinOption, MaxRowsOption, TargetOption
 from gamlp.cli.options import named
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
@@ -30,6 +29,7 @@ from gamlp.cli.options.recipe import (
     recipe_of,
     resources_of,
 )
+from gamlp.cli.options.tables import TableOptions, with_table_options
 from gamlp.cli.show import display
 from gamlp.cli.show.columns import show_columns
 from gamlp.cli.show.peers import show_single
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("run")(_run)
+    app.command("run")(with_table_options(_run))
 
 
 def _run(
@@ -73,9 +73,7 @@ def _run(
             metavar="[NAME=]PATH",
         ),
     ] = None,
-    join: JoinOption = None,
-    target: TargetOption = None,
-    max_rows: MaxRowsOption = None,
+    reading: TableOptions = TableOptions(),  # noqa: B008
     out: Annotated[
         Path | None, typer.Option(help="Run folder. (default: runs/<name>)", metavar="RUN", show_default=False)
     ] = None,
@@ -115,8 +113,12 @@ def _run(
 
       gamlp run digits --model sign
 
-    Run again, a finished run shows its result and an interrupted one goes on. Columns of other names:
-    gamlp ingest first, then gamlp run GRAPH. On Spark (RUN must be a folder that its machines share):
+    On tables whose columns have other names:
+
+      gamlp run --edges follows.csv --src user --dst follows --nodes users.csv --id user --label country
+
+    Run again, a finished run shows its result and an interrupted one goes on. On Spark
+    (RUN must be a folder that its machines share):
 
       gamlp run --edges edges.parquet --nodes nodes.parquet --out RUN --engine spark --master spark://host:7077
     """
@@ -124,7 +126,7 @@ def _run(
     from gamlp.run import from_tables, open_source, run_path
     from gamlp.training import writing_run
 
-    tables = _tables(graph, edges, nodes, join, target, seed, max_rows)
+    tables = _tables(graph, edges, nodes, reading, seed)
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
     begun = time.monotonic()
@@ -157,22 +159,20 @@ def _run(
 
 
 def _tables(
-    graph: str | None,
-    edges: list[str] | None,
-    nodes: list[str] | None,
-    join: list[str] | None,
-    target: str | None,
-    seed: int,
-    max_rows: int | None,
+    graph: str | None, edges: list[str] | None, nodes: list[str] | None, reading: TableOptions, seed: int
 ) -> Tables | None:
     from gamlp.run import Tables
 
-    if not edges and not nodes and not join and target is None:
+    if not edges and not nodes:
+        if given := reading.given():
+            raise GamlpError(
+                f"{given[0]} is about tables, and there are none", hint="leave it out, or give both --edges and --nodes"
+            )
         return None
     if not edges or not nodes or graph is not None:
         raise GamlpError("give a dataset, or both --edges and --nodes", hint="gamlp run --help")
     places = named.tables("--edges", edges), named.tables("--nodes", nodes)
-    return Tables(*places, named.relation_ends(join), target, seed, max_rows)
+    return Tables(*places, reading.to_read(*places, seed))
 
 
 def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:
@@ -181,7 +181,7 @@ def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:
         return "-".join([Path(graph or "digits").name, *([model] if model else [])])
     if isinstance(tables.nodes, str):
         return Path(tables.nodes).name.partition(".")[0]
-    return tables.target or next(iter(tables.nodes))
+    return tables.how.target or next(iter(tables.nodes))
 
 
 def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:

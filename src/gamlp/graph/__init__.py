@@ -33,15 +33,20 @@ from gamlp.graph.manifest import (
     GraphManifest,
     LabelsEntry,
     NodesEntry,
+    RawEntry,
     RelationEntry,
     block_folder,
     features_files,
     nodes_folder,
+    raw_file,
 )
 from gamlp.graph.opening import damaged_files, open_strings
 
 # PyG's Data and HeteroData → Graph
 from gamlp.graph.pyg import as_graph
+
+# Feature columns as their table had them
+from gamlp.graph.raw import RawColumns, write_block
 
 # Which types a relation joins
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
@@ -90,6 +95,8 @@ __all__ = [
     "Nodes",
     "NodesEntry",
     "PickedColumns",
+    "RawColumns",
+    "RawEntry",
     "Relation",
     "RelationEnds",
     "RelationEntry",
@@ -118,6 +125,7 @@ __all__ = [
     "nodes_folder",
     "open_strings",
     "random_split",
+    "raw_file",
     "roles_by_id",
     "rows_by_id",
     "split_ids",
@@ -129,4 +137,5 @@ __all__ = [
     "view_name",
     "view_of",
     "whole_view",
+    "write_block",
 ]

@@ -22,11 +22,14 @@ from gamlp.graph.manifest import (
     GraphManifest,
     LabelsEntry,
     NodesEntry,
+    RawEntry,
     RelationEntry,
     block_folder,
     nodes_folder,
+    raw_file,
 )
 from gamlp.graph.opening import open_graph
+from gamlp.graph.raw import write_block
 from gamlp.graph.schema import FeatureSchema
 from gamlp.io import GrowingArray, atomic_folder, checksum, create_array, save_array, write_text
 from gamlp.kernel import NUMPY_DTYPES, FloatName
@@ -67,6 +70,15 @@ class GraphWriter:
             width=rows.width, dtype=dtype, columns=None if columns is None else list(columns)
         )
         rows.path.rename(self._nodes_file(node_type, "features"))
+
+    def raw_block(self, block: pa.RecordBatch, node_type: str = "node") -> None:
+        """Append the next rows of the feature columns as the table had them."""
+        entry = self._nodes[node_type]
+        entry.raw = entry.raw or RawEntry(blocks=[])
+        path = self.folder / raw_file(node_type, len(entry.raw.blocks))
+        path.parent.mkdir(exist_ok=True)
+        write_block(path, block)
+        entry.raw.blocks.append((entry.raw.blocks[-1] if entry.raw.blocks else 0) + block.num_rows)
 
     def reserve_labels(self, multi_label: bool, classes: Sequence[str], node_type: str = "node") -> Array:
         """Reserve `[count]` int32 or, for many labels a node, `[count, classes]` int8, mapped for writing."""
@@ -168,6 +180,8 @@ def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
                 features = nodes.features
                 room = writer.features(features.width, features.dtype, node_type, features.columns)
                 room[:] = features.values
+            for _, block in nodes.raw.blocks() if nodes.raw is not None else ():
+                writer.raw_block(block, node_type)
             if nodes.labels is not None:
                 writer.labels(nodes.labels, node_type)
             if nodes.split is not None:

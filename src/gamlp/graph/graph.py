@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.raw import RawColumns
 from gamlp.graph.schema import FeatureSchema, PickedColumns
 from gamlp.graph.unread import reads_when_asked, shape_of
 from gamlp.io import Place
@@ -150,6 +151,7 @@ class Nodes:
     features: Features | None = None
     labels: Labels | None = None
     split: Split | None = None
+    raw: RawColumns | None = None  # feature columns as the table had them
 
 
 @reads_when_asked("offsets", "neighbours", "weights")

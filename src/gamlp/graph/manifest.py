@@ -52,12 +52,19 @@ class LabelsEntry(_ManifestEntry):
     classes: list[str]
 
 
+class RawEntry(_ManifestEntry):
+    """Feature columns as the table had them, in blocks of rows: `blocks[i]` is the first row after file i."""
+
+    blocks: list[NonNegativeInt]
+
+
 class NodesEntry(_ManifestEntry):
     count: NonNegativeInt
     ids: Literal["range", "integers", "strings"] = "range"
     features: FeaturesEntry | None = None
     labels: LabelsEntry | None = None
     split: bool = False
+    raw: RawEntry | None = None
 
 
 class BlockEntry(_ManifestEntry):
@@ -101,6 +108,10 @@ class GraphManifest(_ManifestEntry):
                 stops = [0, *nodes.features.shards]
                 if sorted(stops) != stops or stops[-1] != nodes.count:
                     raise ValueError(f"shards of features of '{node_type}' do not hold {nodes.count} rows")
+            if nodes.raw is not None:
+                stops = [0, *nodes.raw.blocks]
+                if sorted(stops) != stops or stops[-1] != nodes.count:
+                    raise ValueError(f"raw columns of '{node_type}' do not hold {nodes.count} rows")
         for name, relation in self.relations.items():
             for node_type in (relation.source, relation.target):
                 if node_type not in self.nodes:
@@ -133,6 +144,11 @@ def features_files(node_type: str, shards: list[int] | None) -> list[str]:
     if shards is None:
         return [f"{nodes_folder(node_type)}/features.npy"]
     return [f"{nodes_folder(node_type)}/features/{index:05d}.npy" for index in range(len(shards))]
+
+
+def raw_file(node_type: str, block: int) -> str:
+    """Name of the file that holds a block of a node type's raw columns."""
+    return f"{nodes_folder(node_type)}/raw/{block:05d}.arrow"
 
 
 def read_manifest(folder: Place) -> GraphManifest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,10 @@ from gamlp.graph.manifest import (
     block_folder,
     features_files,
     nodes_folder,
+    raw_file,
     read_manifest,
 )
+from gamlp.graph.raw import RawColumns
 from gamlp.graph.unread import Unread
 from gamlp.io import Place, RowShards, map_array, open_rows, verify
 from gamlp.kernel import NUMPY_DTYPES
@@ -131,7 +133,18 @@ def _open_nodes(files: FolderFiles, node_type: str, entry: NodesEntry) -> Nodes:
         ids = files.array(f"{folder}/ids.npy", (entry.count,))
     elif entry.ids == "strings":
         ids = files.strings(f"{folder}/ids.arrow", entry.count)
-    return Nodes(node_type, entry.count, Ids(entry.count, ids), features, labels, split)
+    raw = None if entry.raw is None else open_raw(files, node_type, entry.raw.blocks)
+    return Nodes(node_type, entry.count, Ids(entry.count, ids), features, labels, split, raw)
+
+
+def open_raw(files: FolderFiles, node_type: str, blocks: Sequence[int]) -> RawColumns:
+    """Raw columns of a node type; a block is verified when it is read."""
+    names = [raw_file(node_type, block) for block in range(len(blocks))]
+    for name in names:
+        files.entry(name)
+    return RawColumns(
+        tuple(files.place / name for name in names), tuple(blocks), lambda index: files.verify(names[index])
+    )
 
 
 def open_features(files: FolderFiles, node_type: str, count: int, entry: FeaturesEntry) -> Features:

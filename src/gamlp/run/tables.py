@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,11 @@ class Tables:
 
     edges: str | dict[str, str]
     nodes: str | dict[str, str]
-    relation_ends: dict[str, tuple[str, str]] = field(default_factory=dict)
-    target: str | None = None
-    seed: int = 0  # of a split that the tables do not have
-    max_rows: int | None = None  # of a table
+    how: IngestOptions = field(default_factory=IngestOptions)
 
     def ingest(self, engine: Engine, folder: Path, name: str, progress: Progress) -> IngestReport:
         """Their graph, and what was read."""
-        how = IngestOptions(
-            name=name, relation_ends=self.relation_ends, target=self.target, seed=self.seed, max_rows=self.max_rows
-        )
-        return engine.ingest(self.edges, self.nodes, folder, how, progress)
+        return engine.ingest(self.edges, self.nodes, folder, replace(self.how, name=name), progress)
 
     def check_present(self) -> None:
         """Refuse a place where this machine sees nothing; to be asked before a folder is made that has such a name."""
@@ -47,18 +41,21 @@ class Tables:
                 if not Path(place).exists():
                     raise GamlpError("there is no such table", file=place)
 
-    def identity(self) -> list[Any]:
-        """What tells these tables from others, and from themselves after a change."""
-        places: list[Any] = [
-            _table_identity(table)
+    def identity(self) -> dict[str, Any]:
+        """What tells these tables from others, from themselves after a change, and from being read in another way."""
+        places: dict[str, Any] = {
+            part: _table_identity(table)
             if isinstance(table, str)
             else {name: _table_identity(place) for name, place in table.items()}
-            for table in (self.edges, self.nodes)
-        ]
-        about = {name: list(ends) for name, ends in self.relation_ends.items()} | (
-            {"": self.target} if self.target else {}
-        )
-        return [*places, *([about] if about or self.seed else []), *([self.seed] if self.seed else [])]
+            for part, table in (("edges", self.edges), ("nodes", self.nodes))
+        }
+        names = [self.how.node_names, *self.how.names_of.values()]
+        arrays = {one.features for one in names if one.features is not None and one.features.endswith(".npy")}
+        return {
+            **places,
+            "arrays": [_table_identity(file) for file in sorted(arrays)],
+            "how": _options_identity(self.how),
+        }
 
 
 def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, progress: Progress = silent) -> Source:
@@ -75,7 +72,7 @@ def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, prog
         except (FileNotFoundError, ValueError, RecursionError):
             before = None
         if before != now:
-            raise GamlpError("holds a run on other tables", file=out, hint="choose another --out")
+            raise GamlpError(_difference(before, now), file=out, hint="choose another --out")
     if not (folder.exists() and (out / _REPORT).exists()):
         Place.of(folder).remove()  # of a run that was killed before its report was written
         write_json(known, now)  # first: a graph without it would be taken for one of other tables
@@ -87,6 +84,19 @@ def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, prog
             raise
         write_json(out / _REPORT, asdict(report))
     return Source(str(folder), Origin(graph="./graph"), Graph.open(folder), ingested=report)
+
+
+def _options_identity(how: IngestOptions) -> dict[str, Any]:
+    """What differs from the defaults and decides what a graph holds: a limit of rows only refuses."""
+    plain = json.loads(json.dumps(asdict(replace(how, max_rows=None, name=None))))  # tuples as JSON gives them back
+    usual = json.loads(json.dumps(asdict(IngestOptions())))
+    return {name: value for name, value in plain.items() if value != usual[name]}
+
+
+def _difference(before: Any, now: dict[str, Any]) -> str:
+    """Why a run is not one on these tables."""
+    same = isinstance(before, dict) and all(before.get(part) == now[part] for part in now if part != "how")
+    return "holds a run on these tables, read with other options" if same else "holds a run on other tables"
 
 
 def _table_identity(name: str) -> list[Any]:

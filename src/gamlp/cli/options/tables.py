@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _TABLES = "Tables"
 _COLUMNS = "Columns of tables"
 SPLITTING = "Split of tables that have none"
+_OF_A_GRAPH = {"join", "target", "directed", "dtype", "split_fractions"}
 
 
 class OnBad(StrEnum):
@@ -111,6 +112,13 @@ class TableOptions:
             names_of=names_of,
             edge_names_of=edge_names_of,
         )
+
+    def to_add(self, nodes: str | dict[str, str] | None, edges: str | dict[str, str] | None) -> IngestOptions:
+        """How tables are read that are added to a graph, which has types, relations and a split already."""
+        own = [name for name in self.given() if name[2:].replace("-", "_") in _OF_A_GRAPH]
+        if own:
+            raise GamlpError(f"{own[0]}: the graph has that already", hint=f"leave out {own[0]}")
+        return self.to_read(edges or {}, nodes or {}, 0)
 
     def _node_names(self, tables: str | dict[str, str]) -> tuple[NodeNames, dict[str, NodeNames]]:
         """Columns of all node tables, and of every type."""

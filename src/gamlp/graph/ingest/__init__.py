@@ -1,5 +1,9 @@
 """Tables of nodes and edges → a graph folder. The rules of columns and rows are also those of Spark's ingest."""
 
+from gamlp.graph.ingest.additions import (
+    Additions,  # what tables add to a graph
+    read_additions,
+)
 from gamlp.graph.ingest.buckets import Buckets, bucket_count  # edges of any number, sorted in a memory budget
 from gamlp.graph.ingest.build import (
     IngestOptions,  # how tables are read, on every engine
@@ -66,6 +70,7 @@ __all__ = [
     "MOST_CLASSES",
     "MOST_RELATIONS",
     "UNKNOWN_LABELS",
+    "Additions",
     "BadRows",
     "Buckets",
     "CheckedRows",
@@ -100,6 +105,7 @@ __all__ = [
     "node_uses",
     "numbers",
     "plain",
+    "read_additions",
     "read_relations",
     "read_weights",
     "refuse_undeclared",

@@ -81,7 +81,7 @@ def test_every_column_is_shown_with_its_use(gamlp, tmp_path):
     shown = re.sub(" +", " ", done.stdout)
     assert "nodes feature (number) f1, f2" in shown and "nodes label label" in shown
     assert "nodes ignored (row numbers of another program) (without a name)" in shown
-    assert "edges ignored (edges have ends, a weight and a relation) since" in shown
+    assert "edges ignored (edges have ends, weight, relation, time) since" in shown
     assert "unknown labels 1 NA" in shown
     assert "column without a name looks like row numbers" in done.stderr and "labels 1 'NA' are taken" in done.stderr
     report = json.loads(gamlp(*asked, "--out", "other", "--json", "--unknown-label", "").stdout)

@@ -97,6 +97,8 @@ def _show(report: dict[str, Any]) -> None:
         made = " (by ids and --seed)" if report["split_made"] else ""
         rows.append(("split", " / ".join(f"{n:,} {role}" for role, n in report["split"].items()) + made))
     rows.append(("edges read", report["edges_read"]))
+    if report["edges_later"]:
+        rows.append(("edges left out by --before", report["edges_later"]))
     for name, entries in report["entries"].items():
         rows.append((f"stored, relation {name}" if len(report["entries"]) > 1 else "entries stored", entries))
     rows += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from gamlp.graph.schema import FeatureSchema, PickedColumns
 from gamlp.graph.unread import reads_when_asked, shape_of
 from gamlp.io import Place
 from gamlp.kernel import FloatName, build_csr
+
+if TYPE_CHECKING:
+    from gamlp.graph.frames import FromFrames
 
 ROLES = ("", "train", "valid", "test")
 UNKNOWN = -1
@@ -236,6 +239,7 @@ class Graph:
     folder: Path | Place | None = None
     source: dict[str, Any] = field(default_factory=dict)
     checksums: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    made: FromFrames | None = field(default=None, repr=False, compare=False)  # keeps the arrays of frames alive
 
     @property
     def nodes(self) -> Nodes:
@@ -332,6 +336,30 @@ class Graph:
         from gamlp.graph.arrays import graph_from_arrays
 
         return graph_from_arrays(edge_index, features, labels, weights, split, count, directed, name)
+
+    @classmethod
+    def from_frames(cls, nodes: Any, edges: Any, *, id: Any = "id", label: Any = None, **how: Any) -> Graph:
+        """A graph from tables of pandas, Polars, Arrow (also its readers) or DuckDB, read as ingest reads files.
+
+        nodes, edges: frames; of several node types a dict by type, of several relations a dict by name.
+        id, label, split: columns of nodes; with several types also a dict by type. label='': no labels.
+        src, dst, weight, relation, time: columns of edges. directed: edges go one way. before: the graph as of then.
+        features: the columns to use; None: all that are nothing else.
+        many_labels, unknown_label: what stands between labels of a node, and what says that none is known.
+        join: `{relation: (source type, target type)}`; target: the type whose labels are asked for.
+        fractions, seed: of a split where there is no such column. on_bad: 'stop' or 'skip' bad rows.
+        dtype, max_rows, memory, progress: as on the command line. name: of the graph.
+        folder: where the graph stays; None: in a temporary folder that goes with it.
+
+        >>> nodes = pa.table({"id": ["a", "b", "c"], "age": [20, 30, 40], "label": ["x", "y", "x"]})
+        >>> edges = pa.table({"src": ["a", "b"], "dst": ["b", "c"]})
+        >>> graph = Graph.from_frames(nodes, edges, fractions=(1, 0, 0))
+        >>> graph.nodes.ids.take([2]).to_pylist(), graph.nodes.labels.classes
+        (['c'], ('x', 'y'))
+        """
+        from gamlp.graph.frames import graph_from_frames
+
+        return graph_from_frames(nodes, edges, id=id, label=label, **how)
 
     @classmethod
     def open(cls, folder: str | Path | Place) -> Graph:

@@ -64,7 +64,7 @@ def test_every_column_is_told(build, tmp_path):
         "dst": ("target", ""),
         "relation": ("relation", ""),
         "weight": ("ignored", "--weight is empty"),
-        "comment": ("ignored", "edges have ends, a weight and a relation"),
+        "comment": ("ignored", "edges have ends, weight, relation, time"),
     }
     _, report = build(tmp_path / "n.parquet", EDGES, id="key", label="", features="age", out=tmp_path / "two")
     assert uses(report)["label"] == uses(report)["vector"] == ("ignored", "not in --features")

@@ -67,6 +67,13 @@ class TableOptions:
     dst: Annotated[list[str] | None, _column("Edge: where it ends. (default: dst)")] = None
     weight: Annotated[list[str] | None, _column("Edge: weight. 'weight' if there; '' for none.")] = None
     relation: Annotated[str | None, _column("Edge: relation. 'relation' if there; '' for none.", "COLUMN")] = None
+    time: Annotated[
+        list[str] | None,
+        _column("Edge: time, dates or numbers. 'time', 'timestamp', 'date' … or what holds times; '' for none."),
+    ] = None
+    before: Annotated[
+        str | None, _option("The graph as of then: edges at this time or later are left out.", "TIME", _COLUMNS)
+    ] = None
     id: Annotated[list[str] | None, _column("Node: id, integers or strings. (default: id)")] = None
     label: Annotated[list[str] | None, _column("Node: class, empty if unknown. 'label' if there; '' for none.")] = None
     many_labels: Annotated[str | None, _column("Separator of many labels in one text.", "SEPARATOR")] = None
@@ -111,6 +118,7 @@ class TableOptions:
             max_rows=self.max_rows,
             names_of=names_of,
             edge_names_of=edge_names_of,
+            before=self.before,
         )
 
     def to_add(self, nodes: str | dict[str, str] | None, edges: str | dict[str, str] | None) -> IngestOptions:
@@ -145,12 +153,14 @@ class TableOptions:
             raise GamlpError(
                 f"--relation {self.relation} with a table for each relation", hint="leave one of the two out"
             )
-        options = {"src": self.src, "dst": self.dst, "weight": self.weight}
+        options = {"src": self.src, "dst": self.dst, "weight": self.weight, "time": self.time}
         given = {part: named.values(f"--{part}", texts, relations) for part, texts in options.items()}
 
         def names(one: str) -> EdgeNames:
             found = {part: values.of(one) for part, values in given.items()}
-            return EdgeNames(found["src"] or "src", found["dst"] or "dst", found["weight"], self.relation)
+            return EdgeNames(
+                found["src"] or "src", found["dst"] or "dst", found["weight"], self.relation, found["time"]
+            )
 
         return names(""), {name: names(name) for name in relations}
 

@@ -38,6 +38,7 @@ from gamlp.graph.ingest.features import (
     ColumnFeatures,  # columns of numbers and lists → a matrix
     columns_schema,  # their names and types
 )
+from gamlp.graph.ingest.frames import FrameTable, is_frame  # a table that Python holds
 from gamlp.graph.ingest.ids import IdMap, as_integers, as_text, id_integers  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
     MOST_CLASSES,
@@ -57,6 +58,7 @@ from gamlp.graph.ingest.nodes import (
 )
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
 from gamlp.graph.ingest.tables import TableBatch, too_many_rows  # rows of a table with their place in it
+from gamlp.graph.ingest.times import time_by_name  # the column that is called as times usually are
 from gamlp.graph.ingest.uses import (
     ColumnUse,  # what a column of a table is used for
     FeatureColumns,  # which columns of a node table are features, and why others are not
@@ -79,6 +81,7 @@ __all__ = [
     "ColumnUse",
     "EdgeNames",
     "FeatureColumns",
+    "FrameTable",
     "IdMap",
     "IngestOptions",
     "IngestReport",
@@ -101,6 +104,7 @@ __all__ = [
     "id_integers",
     "index_left_out",
     "ingest",
+    "is_frame",
     "is_null",
     "node_uses",
     "numbers",
@@ -114,6 +118,7 @@ __all__ = [
     "shown",
     "split_roles",
     "stranger",
+    "time_by_name",
     "too_heavy",
     "too_many_classes",
     "too_many_relations",

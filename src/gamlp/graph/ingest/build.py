@@ -22,6 +22,7 @@ from gamlp.graph.ingest.ids import IdMap
 from gamlp.graph.ingest.nodes import NodeNames, NodesTable, RandomSplit, write_nodes
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table
+from gamlp.graph.ingest.times import Cut
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 from gamlp.graph.splits import check_fractions
 from gamlp.io import available_memory
@@ -133,6 +134,8 @@ def _both(one: Spilled[Buckets]) -> list[Buckets]:
 
 
 TablePlaces = str | Path | Mapping[str, str | Path]  # one table, or several by what they hold
+OneTable = str | Path | Table  # a file, a folder of files, or a table that is open already
+ManyTables = OneTable | Mapping[str, OneTable] | TablePlaces
 _ENDS_HINT = "add --join NAME=SOURCE:TARGET"
 
 
@@ -170,22 +173,24 @@ def type_tables(
 
 
 def edge_tables(
-    edges: Path | Mapping[str, Path],
+    edges: ManyTables,
     names: EdgeNames,
     names_of: Mapping[str, EdgeNames],
     relation_ends: RelationEnds,
     types: Mapping[str, object],
-    read: Callable[[Path], Table] = Table,
+    read: Callable[[Any], Table] = Table,
+    before: Cut | None = None,
 ) -> tuple[list[EdgesTable], RelationEnds]:
     """Edge tables, and the types that their relations join."""
     relation_ends = resolve_relation_ends(edges, names_of, relation_ends, types)
     if isinstance(edges, Mapping):
         return [
-            EdgesTable(read(path), names_of.get(name, names), relation_ends, name) for name, path in edges.items()
+            EdgesTable(read(path), names_of.get(name, names), relation_ends, name, before)
+            for name, path in edges.items()
         ], relation_ends
-    table = EdgesTable(read(edges), names, relation_ends)
+    table = EdgesTable(read(edges), names, relation_ends, before=before)
     if relation_ends.alone is None and table.relation is None:
-        raise unnamed_edges(edges)
+        raise unnamed_edges(table.table.place)
     return [table], relation_ends
 
 
@@ -275,16 +280,16 @@ class IngestOptions:
     target: str | None = None  # None: the only type that has labels
     names_of: Mapping[str, NodeNames] = field(default_factory=dict)
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
+    before: str | None = None  # edges at this time or later are left out
 
 
-def _as_paths(tables: TablePlaces) -> Path | dict[str, Path]:
-    """One table's place, or several tables' by name, on this machine."""
-    return {name: Path(place) for name, place in tables.items()} if isinstance(tables, Mapping) else Path(tables)
+def _read_table(place: OneTable, max_rows: int | None) -> Table:
+    return place if isinstance(place, Table) else Table(Path(place), max_rows)
 
 
 def ingest(
-    edges: TablePlaces,
-    nodes: TablePlaces,
+    edges: ManyTables,
+    nodes: ManyTables,
     out: str | Path,
     options: IngestOptions | None = None,
     *,
@@ -299,13 +304,14 @@ def ingest(
     began = time.monotonic()
     options, out = options or IngestOptions(), Path(out)
     check_fractions(options.fractions)
+    before = None if options.before is None else Cut.of("--before", options.before, included=False)
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
-    read = partial(Table, max_rows=options.max_rows)
-    types, target = type_tables(_as_paths(nodes), options.node_names, options.names_of, options.target, read)
+    read = partial(_read_table, max_rows=options.max_rows)
+    types, target = type_tables(nodes, options.node_names, options.names_of, options.target, read)
     given = RelationEnds(options.relation_ends, directed=options.directed)
     by_relation, relation_ends = edge_tables(
-        _as_paths(edges), options.edge_names, options.edge_names_of, given, types, read
+        edges, options.edge_names, options.edge_names_of, given, types, read, before
     )
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
     by_type = {
@@ -365,7 +371,10 @@ def _read_edges(
         table.spill(ids, partial(entries_of, table), bad, size, progress)
         report.edges_read += table.read
         report.self_loops_dropped += table.loops
+        report.edges_later += table.later
         report.columns += table.uses()
+        for sentence in table.notes:
+            report.warn(sentence)
     if not relations.spilled:
         relations.declare(
             DeclaredRelation(ONE_RELATION, next(iter(ids)), next(iter(ids)), relation_ends.directed), tables[0]
@@ -378,6 +387,11 @@ def _read_edges(
             report.warn(f"relation '{name}' has no edges")
 
 
-def _file_names(tables: TablePlaces) -> str | dict[str, str]:
-    paths = _as_paths(tables)
-    return {name: path.name for name, path in paths.items()} if isinstance(paths, Mapping) else paths.name
+def _file_names(tables: ManyTables) -> str | dict[str, str]:
+    if isinstance(tables, Mapping):
+        return {name: _file_name(table) for name, table in tables.items()}
+    return _file_name(tables)
+
+
+def _file_name(table: OneTable) -> str:
+    return table.place.name if isinstance(table, Table) else Path(table).name

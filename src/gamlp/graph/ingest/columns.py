@@ -63,7 +63,7 @@ def plain(column: Column) -> Column:
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        return plain(column.dictionary).take(column.indices)  # values first: Arrow decodes no views of text
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_string_view(kind):
         column = column.cast(pa.large_string())

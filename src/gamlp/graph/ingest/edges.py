@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -11,16 +11,18 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, is_text, numbers, shown
+from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, is_text, numbers, plain, shown
 from gamlp.graph.ingest.ids import IdMap, missing
 from gamlp.graph.ingest.nodes import check_ids, choose
 from gamlp.graph.ingest.tables import Table
+from gamlp.graph.ingest.times import Cut, TimeColumn, holds_times, time_by_name
 from gamlp.graph.ingest.uses import ColumnUse, edge_uses
 from gamlp.graph.relations import ONE_RELATION, DeclaredRelation, RelationEnds, with_article
 from gamlp.kernel import UNKNOWN_ROW
 from gamlp.progress import Progress
 
 MOST_RELATIONS = 1000
+_PEEK, _PEEK_ROWS = 1 << 16, 100  # bytes and rows that are looked at to know what a column holds
 End = Literal["source", "target"]
 
 
@@ -32,6 +34,7 @@ class EdgeNames:
     dst: str = "dst"
     weight: str | None = None
     relation: str | None = None
+    time: str | None = None
 
 
 class EdgeSink(Protocol):
@@ -88,15 +91,20 @@ class EdgesTable:
     names: EdgeNames
     relation_ends: RelationEnds = field(default_factory=RelationEnds)
     name: str | None = None
+    before: Cut | None = None  # edges at this time or later are left out
     weight: str | None = field(init=False)
     relation: str | None = field(init=False)
+    time: str | None = field(init=False)
     read: int = 0
     loops: int = 0
+    later: int = 0
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.weight = choose(self.table, self.names.weight, "weight")
         self.relation = None if self.name else choose(self.table, self.names.relation, "relation")
         self.table.need([self.names.src, self.names.dst])
+        self.time = self._find_time()
 
     def spill(
         self,
@@ -108,7 +116,9 @@ class EdgesTable:
     ) -> None:
         """Map ids to rows of the types that are joined, and append edges to what `create` makes of their relation."""
         relations: dict[str, EdgeSink] = {}
+        clock = None if self.before is None or self.time is None else TimeColumn(self.time, [self.before])
         columns = [name for name in (self.names.src, self.names.dst, self.weight, self.relation) if name]
+        columns += [] if clock is None else [clock.name]
         total = self.table.count()
         stage = "edges" if self.name is None else f"edges: {self.name}"
         for batch in self.table.batches(list(dict.fromkeys(columns)), size, bad.ragged()):
@@ -118,6 +128,8 @@ class EdgesTable:
             sources, targets = self._ends(rows, ids, typed)
             weights = read_weights(rows, self.weight) if self.weight else None
             edge_relations = self._edge_relations(rows) if typed is None else typed
+            if clock is not None:
+                self._leave_out_later(rows, clock)
             loops = (sources == targets) & rows.good & edge_relations.inside()
             self.loops += int(np.count_nonzero(loops))
             self.read += batch.columns.num_rows
@@ -126,11 +138,49 @@ class EdgesTable:
                     relations[relation.name] = self._create(create, relation, len(relations), rows, picked)
                 _add(relations[relation.name], sources, targets, weights, picked & ~loops)
             progress(stage, self.read, total, "edges")
+        self.notes += [] if clock is None else clock.notes()
+
+    def _leave_out_later(self, rows: CheckedRows, clock: TimeColumn) -> None:
+        assert self.before is not None
+        later = rows.good & ~self.before.keeps(clock.read(rows, needed=True))
+        self.later += int(np.count_nonzero(later & rows.good))
+        rows.good &= ~later
+
+    def _find_time(self) -> str | None:
+        """The column of times: the one that is named, else one with a usual name, else one that holds times."""
+        if self.names.time:
+            self.table.need([self.names.time])
+            return self.names.time
+        taken = (self.names.src, self.names.dst, self.weight, self.relation)
+        free = [name for name in self.table.column_names if name not in taken] if self.names.time is None else []
+        found = time_by_name(free) or self._holding_times(free)
+        if found is None and self.before is not None:
+            raise GamlpError(
+                "no column of times, which --before asks for", file=self.table.place, hint="name it with --time COLUMN"
+            )
+        return found
+
+    def _holding_times(self, names: list[str]) -> str | None:
+        """The first of these columns whose first rows hold times; of a table that cannot be read more is said later."""
+        schema = self.table.schema()
+        names = [
+            name for name in names if schema.names.count(name) == 1 and not pa.types.is_nested(schema.field(name).type)
+        ]
+        try:
+            batch = next(iter(self.table.batches(names, _PEEK, lambda _: None, _PEEK_ROWS)), None) if names else None
+        except GamlpError:
+            return None
+        columns = [] if batch is None else batch.columns.columns
+        return next((name for name, column in zip(names, columns) if holds_times(plain(column))), None)
 
     def uses(self) -> list[ColumnUse]:
         """What every column is used for."""
         table = "edges" if self.name is None else f"edges {self.name}"
-        return edge_uses(table, self.table.all_column_names, self.names, self.weight, self.relation, self.name)
+        found = edge_uses(
+            table, self.table.all_column_names, self.names, self.weight, self.relation, self.name, self.time
+        )
+        about = "of no use without --before" if self.before is None else str(self.before)
+        return [replace(one, about=about) if one.use == "time" else one for one in found]
 
     def _edge_relations(self, rows: CheckedRows) -> EdgeRelations:
         if self.relation is None:

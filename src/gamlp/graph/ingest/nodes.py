@@ -21,7 +21,7 @@ from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureSo
 from gamlp.graph.ingest.ids import IdColumn, IdMap, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
-from gamlp.graph.ingest.tables import Table, TableBatch, is_csv
+from gamlp.graph.ingest.tables import Table, TableBatch
 from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
@@ -120,7 +120,7 @@ class NodesTable:
                     features.read(batch, at, rows, self.bad)
                 good = pa.array(rows.good)
                 kept.append(rows.good)
-                ids.add(column.filter(good), typed=not is_csv(batch.file))
+                ids.add(column.filter(good), typed=batch.typed)
                 if labels and found is not None:
                     labels.add(found)
                 if role is not None:

@@ -21,6 +21,7 @@ class IngestReport:
     features: int = 0  # of the target type
     dtype: str = ""
     edges_read: int = 0
+    edges_later: int = 0  # left out by --before
     self_loops_dropped: int = 0
     duplicates_merged: int = 0
     entries: dict[str, int] = field(default_factory=dict)  # stored, by relation; an undirected edge counts twice

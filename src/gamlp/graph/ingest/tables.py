@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class TableBatch:
     file: Path
     start: int  # rows of the file before these
     passed: array[int] = field(default_factory=lambda: array("q"))  # rows of the file that are passed over
+    typed: bool = True  # whether columns have types of their own; those of a CSV are all text
 
     def row(self, index: int) -> int:
         """The number of a row as people count it."""
@@ -111,11 +112,11 @@ class Table:
             start, passed = 0, array("q")
             stream = _open(file, list(names), size, pass_over, passed)
             while (columns := _reading(file, next, stream, None)) is not None:
-                _refuse_long_text(file, columns)
+                refuse_long_text(file, columns)
                 read += columns.num_rows
                 self._refuse_more_than_allowed(read)
                 for at in range(0, columns.num_rows, most_rows):
-                    yield TableBatch(columns.slice(at, most_rows), file, start + at, passed)
+                    yield TableBatch(columns.slice(at, most_rows), file, start + at, passed, not _is_csv(file))
                 start += columns.num_rows
             self._states[file].check(file)
 
@@ -151,7 +152,8 @@ class FileState:
             raise GamlpError("changed while it was read", file=file, hint="run it again when nobody writes to it")
 
 
-def _refuse_long_text(file: Path, columns: pa.RecordBatch) -> None:
+def refuse_long_text(file: Path, columns: pa.RecordBatch) -> None:
+    """Refuse text of a length that no name, label or id has."""
     for name, column in zip(columns.schema.names, columns.columns):
         longest = _longest_text(column)
         if longest > LONGEST_TEXT:
@@ -173,8 +175,7 @@ def _longest_text(column: Any) -> int:
     return 0
 
 
-def is_csv(file: Path) -> bool:
-    """Whether a file's columns have no types of their own."""
+def _is_csv(file: Path) -> bool:
     return _format(file) in (_CSV, _GZIP)
 
 
@@ -262,10 +263,17 @@ def _arrow_batches(file: Path, names: list[str], size: int) -> Iterator[pa.Recor
         if hasattr(reader, "num_record_batches")
         else reader
     )
+    yield from sized_batches(file, stored, names, size)
+
+
+def sized_batches(
+    file: Path, stored: Iterable[pa.RecordBatch], names: Sequence[str], size: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows of these columns, about `size` bytes at a time; nothing is copied."""
     for batch in stored:
         batch = batch.select(names)
-        batch.validate(full=True)  # a damaged file must not end in a crash
-        _refuse_long_text(file, batch)
+        batch.validate(full=True)  # what is damaged must not end in a crash
+        refuse_long_text(file, batch)
         repeated = [column for column in batch.columns if _repeats(column.type)]
         unfolded = batch.nbytes + batch.num_rows * sum(_longest_text(column) for column in repeated)
         rows = max(1, size * batch.num_rows // max(1, unfolded))

@@ -19,7 +19,7 @@ _INDEX = re.compile(r"|Unnamed: \d+(_level_\d+)?|__index_level_\d+__")
 
 @dataclass(frozen=True)
 class ColumnUse:
-    """One column: `use` is id, label, split, feature, source, target, weight, relation or ignored."""
+    """One column: `use` is id, label, split, feature, source, target, weight, relation, time or ignored."""
 
     table: str  # nodes or edges, with the type or relation where there are several
     column: str
@@ -112,17 +112,24 @@ def node_uses(
 
 
 def edge_uses(
-    table: str, columns: Sequence[str], names: EdgeNames, weight: str | None, relation: str | None, name: str | None
+    table: str,
+    columns: Sequence[str],
+    names: EdgeNames,
+    weight: str | None,
+    relation: str | None,
+    name: str | None,
+    time: str | None = None,
 ) -> list[ColumnUse]:
     """Of every column of an edge table; `name`: the one relation that all of it is."""
     found = [(names.src, "source", ""), (names.dst, "target", "")]
     found += [(weight, "weight", "")] if weight else []
     found += [(relation, "relation", "")] if relation else []
+    found += [(time, "time", "")] if time else []
     used = {column for column, _, _ in found}
     for column in columns:
         if column in used:
             continue
-        why = "edges have ends, a weight and a relation"
+        why = "edges have ends, weight, relation, time"
         if column == "weight" and names.weight is not None:
             why = "--weight is empty" if not names.weight else f"the weight is {names.weight}"
         elif column == "relation" and name is not None:

@@ -164,6 +164,8 @@ def spark_graph(
     began = time.monotonic()
     options = options or IngestOptions()
     check_fractions(options.fractions)
+    if options.before is not None:
+        raise GamlpError("--before is read on one machine", hint="leave out --engine spark, or filter the edges before")
     place = Place.of(out).resolved()
     made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, blocks, progress)
     with spark_failure_as_error(), building(place) as folder:

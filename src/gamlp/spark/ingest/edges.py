@@ -18,6 +18,7 @@ from gamlp.graph.ingest import (
     choose,
     edge_uses,
     stranger,
+    time_by_name,
     too_many_relations,
 )
 from gamlp.io import Place
@@ -66,7 +67,9 @@ class EdgeTable:
     def uses(self) -> list[ColumnUse]:
         """What every column is used for."""
         table = "edges" if self.name is None else f"edges {self.name}"
-        return edge_uses(table, self.table.column_names, self.names, self.weight, self.relation, self.name)
+        taken = (self.names.src, self.names.dst, self.weight, self.relation)
+        time = time_by_name([name for name in self.table.column_names if name not in taken])
+        return edge_uses(table, self.table.column_names, self.names, self.weight, self.relation, self.name, time)
 
     def readings(self, relation_ends: RelationEnds, types: Mapping[str, TypeRows], on_bad: OnBad) -> list[EdgeChecks]:
         """How the table is read: once for every pair of types that its relations join."""

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.explanation import weights_of_rows
-from gamlp.graph import ROLES, Graph, Labels, Split, as_graph, fingerprint, random_split
+from gamlp.graph import ROLES, Graph, Labels, Split, as_graph, class_values, fingerprint, random_split
 from gamlp.io import parse_size
 from gamlp.models import HopWeights
 from gamlp.progress import Progress, silent
@@ -132,6 +132,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array(bundle.classes)
         if numbers is not None:
             self.classes_ = np.array([int(name) for name in bundle.classes]).astype(numbers)
+        elif not bundle.multi_label:
+            self.classes_ = np.array(class_values(bundle.classes, bundle.class_type))
         self.n_features_in_ = bundle.shape.features
         self._own = None
 

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from gamlp.arrays import Array
 from gamlp.graph import Graph
 from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.graph.ingest import IngestOptions, add_tables, ingest
@@ -61,19 +63,9 @@ def measure(folder: Path, given: argparse.Namespace) -> list[tuple[str, str, flo
         changes: dict[str, Any] = {"epochs": 1}
         run = folder / f"run-{hops}"
         train(folder / "graph", {"training": changes, "model": {"beta": 0.0}, "propagation": {"hops": hops}}, run)
-        bundle, whole, rows = (
-            Bundle.load(run / "bundle.safetensors"),
-            Graph.open(anew),
-            given.nodes + np.arange(newcomers),
-        )
-
-        def begin_anew() -> None:
-            store = hops_for(bundle, whole, folder / "hops")
-            write_predictions(bundle, store, whole.nodes.ids, folder / "anew.parquet", rows=rows)
-
-        slow = ingested + seconds(begin_anew)
+        slow = ingested + seconds(partial(predict_rows, run, anew, given.nodes + np.arange(newcomers), folder))
         added = Newcomers(place["more_nodes"], place["more_edges"], options)
-        fast = seconds(lambda: predict(run, folder / "added.parquet", newcomers=added))
+        fast = seconds(partial(predict, run, folder / "added.parquet", newcomers=added))
         one, other = (pyarrow.parquet.read_table(folder / f"{name}.parquet") for name in ("anew", "added"))
         assert one.equals(other), "the answers differ"
         found.append((f"labels of newcomers, {hops} hops", f"{newcomers:,} nodes", slow, fast))
@@ -84,6 +76,13 @@ def measure(folder: Path, given: argparse.Namespace) -> list[tuple[str, str, flo
     assert np.array_equal(one.relation.degrees(), other.relation.degrees()), "the graphs differ"
     found.append(("the graph folder", f"{newcomers:,} nodes", ingested, grown))
     return found
+
+
+def predict_rows(run: Path, graph: Path, rows: Array, folder: Path) -> None:
+    """Hops of a whole graph, and predictions of some of its rows."""
+    bundle, whole = Bundle.load(run / "bundle.safetensors"), Graph.open(graph)
+    store = hops_for(bundle, whole, folder / "hops")
+    write_predictions(bundle, store, whole.nodes.ids, folder / "anew.parquet", rows=rows)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -116,10 +115,10 @@ def tables(folder: Path, nodes: int, newcomers: int, edges: int, features: int) 
 def page(given: argparse.Namespace, found: list[tuple[str, str, float, float]]) -> str:
     lines = [
         "# What newcomers cost\n",
-        f"`python benchmarks/newcomers.py`: {given.nodes:,} nodes, {given.edges:,} edges and {given.features} features,",
-        "to which 0.1 % more nodes come with their edges. Anew: the grown tables (Parquet) are ingested, propagated, and",
-        "the newcomers predicted. Added: `gamlp predict --add-nodes`, and `gamlp ingest --add`. Answers are equal to the",
-        "last bit. Seconds of the processor, imports aside; the machine had other work.",
+        f"`python benchmarks/newcomers.py`: {given.nodes:,} nodes, {given.edges:,} edges, {given.features} features,",
+        "to which 0.1 % more nodes come with their edges. Anew: the grown tables (Parquet) are ingested, propagated,",
+        "and the newcomers predicted. Added: `gamlp predict --add-nodes`, and `gamlp ingest --add`. Answers are equal",
+        "to the last bit. Seconds of the processor, imports aside; the machine had other work.",
         f"{describe()}. Expected: at least {LEAST:.0f} times as fast.\n",
         "| | newcomers | anew, s | added, s | times as fast | |",
         "|---|---|---|---|---|---|",

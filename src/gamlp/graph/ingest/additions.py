@@ -18,12 +18,13 @@ from gamlp.graph.folder import writing
 from gamlp.graph.graph import Features, Graph, Nodes, Split
 from gamlp.graph.growth.growth import Growth, joined_ids
 from gamlp.graph.growth.in_place import grow_folder
-from gamlp.graph.ingest.build import IngestOptions, Spilled, TablePlaces, TypeTable, read_nodes, without_targets
+from gamlp.graph.ingest.build import IngestOptions, TablePlaces, TypeTable, read_nodes, without_targets
 from gamlp.graph.ingest.columns import BadRows
 from gamlp.graph.ingest.edges import EdgesTable
 from gamlp.graph.ingest.ids import IdMap
 from gamlp.graph.ingest.nodes import NodesTable
 from gamlp.graph.ingest.report import IngestReport
+from gamlp.graph.ingest.spilled import Spilled
 from gamlp.graph.ingest.tables import Table
 from gamlp.graph.opening import open_graph
 from gamlp.graph.relations import DeclaredRelation, RelationEnds
@@ -82,6 +83,11 @@ def read_additions(
     Newcomers' arrays are mapped from the scratch folder for as long as they are used.
     """
     options = options or IngestOptions()
+    if base.earlier or base.source.get("split_by") is not None:
+        raise GamlpError(
+            f"graph '{base.name}' is split by time, and newcomers would need its edges as they were then",
+            hint="ingest all tables together: gamlp ingest --nodes N --edges E --out GRAPH",
+        )
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
     report = NewcomersReport(str(scratch), 0, target=base.target)
@@ -94,7 +100,7 @@ def read_additions(
     for node_type, place in tables.items():
         one = TypeTable(read(place), options.names_of.get(node_type, options.node_names))
         one = one if node_type == base.target else without_targets(one)
-        table = NodesTable(one.table, one.names, bad, size, progress, node_type, known[node_type])
+        table = NodesTable(one.table, one.names, bad, size, progress, node_type, taken=known[node_type])
         found = _read_type(base, table, scratch / f"newcomers-{node_type}", options, report)
         newcomers[node_type] = _as_in_graph(base, found, table, notes)
     ids = {
@@ -267,9 +273,7 @@ def _edge_tables(base: Graph, edges: TablePlaces | None) -> dict[str | None, Pat
     return named
 
 
-def _sink(
-    base: Graph, gathered: Mapping[str, _Gathered], table: EdgesTable, relation: DeclaredRelation
-) -> Spilled[_Gathered]:
+def _sink(base: Graph, gathered: Mapping[str, _Gathered], table: EdgesTable, relation: DeclaredRelation) -> Spilled:
     """Where edges of a relation go: both ways, or into the reverse too, as the graph has them."""
     found = base.relations.get(relation.name)
     if found is None or relation.name not in base.relation_pairs:
@@ -285,7 +289,8 @@ def _sink(
         )
     declared = replace(relation, directed=found.directed)
     reverse = None if found.reverse is None else gathered[found.reverse]
-    return Spilled(declared, table.weight, gathered[found.name], reverse)
+    # All that it asks of where entries go is `add`.
+    return Spilled(declared, table.weight, gathered[found.name], reverse)  # type: ignore[arg-type]
 
 
 class _Gathered:

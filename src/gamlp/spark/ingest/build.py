@@ -132,6 +132,7 @@ class NodeBuild:
             draw = partial(made.write_random_split, ids.batches, tuple(self.draw.fractions), self.draw.seed)
             works.append(made.write_given_split if given else draw)
             report.split_made = not given
+            report.fractions = None if given else [float(part) for part in self.options.fractions]
         for result in run_tasks(self.spark, lambda number: works[number](), range(len(works)), "labels", self.progress):
             files |= result["files"]
             if "split" in result:
@@ -168,8 +169,9 @@ def spark_graph(
     began = time.monotonic()
     options = options or IngestOptions()
     check_fractions(options.fractions)
-    if options.before is not None:
-        raise GamlpError("--before is read on one machine", hint="leave out --engine spark, or filter the edges before")
+    if options.before is not None or options.split_by is not None:
+        asked = "--before" if options.before is not None else "--split-by"
+        raise GamlpError(f"{asked} is for one machine", hint="leave out --engine spark, or give a column 'split'")
     place = Place.of(out).resolved()
     made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, blocks, progress)
     with spark_failure_as_error(), building(place) as folder:
@@ -232,7 +234,7 @@ class _Build:
             target=target,
             nodes={node_type: entry for node_type, (_, entry, _) in found.items()},
             relations=made.entries,
-            source=report.source(_names(self.edges), _names(self.nodes), options.seed, options.fractions),
+            source=report.source(_names(self.edges), _names(self.nodes), options.seed),
             files={
                 name: FileEntry(bytes=size, crc32=crc) for name, (size, crc) in sorted((files | made.files).items())
             },

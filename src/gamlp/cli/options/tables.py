@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _TABLES = "Tables"
 _COLUMNS = "Columns of tables"
 SPLITTING = "Split of tables that have none"
-_OF_A_GRAPH = {"join", "target", "directed", "dtype", "split_fractions"}
+_SPLIT_BY_TIME = {"split_by", "train_until", "valid_until"}
+_OF_A_GRAPH = {"join", "target", "directed", "dtype", "before", "split_fractions", *_SPLIT_BY_TIME}
 
 
 class OnBad(StrEnum):

@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.class_types import fits_type
 from gamlp.graph.graph import UNKNOWN, Features, Graph, Ids, Labels, Nodes, Split
 from gamlp.graph.growth.lists import GrownRelation
 from gamlp.graph.ingest.labels import class_numbers
 from gamlp.graph.manifest import nodes_folder
+from gamlp.graph.raw import RawColumns
 from gamlp.graph.union import RelationEntries
 
 
@@ -91,6 +93,7 @@ def joined_nodes(old: Nodes, new: Nodes) -> Nodes:
         _joined_features(old, new),
         joined_labels(old, new),
         _joined_split(old, new),
+        _joined_raw(old, new),
     )
 
 
@@ -120,7 +123,9 @@ def joined_labels(old: Nodes, new: Nodes) -> Labels | None:
         texts = [*classes, *unseen]
         classes = class_numbers(texts, np.arange(len(texts)))[0]
     parts = [_numbered(one.labels, one.count, classes, given[0].multi_label) for one in (old, new)]
-    return replace(given[0], values=np.concatenate(parts), classes=classes)
+    fits = len({one.class_type for one in given}) == 1 and fits_type(classes, given[0].class_type)
+    class_type = given[0].class_type if fits or not unseen else "string"
+    return replace(given[0], values=np.concatenate(parts), classes=classes, class_type=class_type)
 
 
 def _numbered(labels: Labels | None, count: int, classes: tuple[str, ...], multi_label: bool) -> Array:
@@ -151,6 +156,19 @@ def _joined_features(old: Nodes, new: Nodes) -> Features | None:
         return old.features
     values: Any = JoinedRows(old.features.values, new.features.values)
     return replace(old.features, values=values)
+
+
+def _joined_raw(old: Nodes, new: Nodes) -> RawColumns | None:
+    if old.raw is None or new.raw is None:
+        return None
+    first, second = old.raw, new.raw
+
+    def verify(index: int) -> None:
+        count = len(first.places)
+        first.verify(index) if index < count else second.verify(index - count)
+
+    stops = (*first.stops, *(old.count + stop for stop in second.stops))
+    return RawColumns((*first.places, *second.places), stops, verify)
 
 
 class JoinedRows:

@@ -1,7 +1,9 @@
 """Tables of nodes and edges → a graph folder. The rules of columns and rows are also those of Spark's ingest."""
 
 from gamlp.graph.ingest.additions import (
+    AddedTables,  # a graph folder that has grown
     Additions,  # what tables add to a graph
+    add_tables,  # tables → a graph folder that grows in place
     read_additions,
 )
 from gamlp.graph.ingest.buckets import Buckets, bucket_count  # edges of any number, sorted in a memory budget
@@ -78,6 +80,7 @@ __all__ = [
     "MOST_CLASSES",
     "MOST_RELATIONS",
     "UNKNOWN_LABELS",
+    "AddedTables",
     "Additions",
     "BadRows",
     "Buckets",
@@ -98,6 +101,7 @@ __all__ = [
     "TableBatch",
     "TablePlaces",
     "TimeSplit",
+    "add_tables",
     "as_integers",
     "as_text",
     "bucket_count",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.folder import writing
 from gamlp.graph.graph import Features, Graph, Nodes, Split
 from gamlp.graph.growth.growth import Growth, joined_ids
+from gamlp.graph.growth.in_place import grow_folder
 from gamlp.graph.ingest.build import IngestOptions, TablePlaces, TypeTable, read_nodes, without_targets
 from gamlp.graph.ingest.columns import BadRows
 from gamlp.graph.ingest.edges import EdgesTable
@@ -56,6 +58,16 @@ class Additions:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class AddedTables:
+    """A graph folder that has grown: newcomers by type, and what was read."""
+
+    graph: Graph
+    new: dict[str, int]
+    report: IngestReport
+    notes: list[str]
+
+
 def read_additions(
     base: Graph,
     nodes: TablePlaces | None,
@@ -71,7 +83,7 @@ def read_additions(
     Newcomers' arrays are mapped from the scratch folder for as long as they are used.
     """
     options = options or IngestOptions()
-    if base.source.get("split_by") is not None:
+    if base.earlier or base.source.get("split_by") is not None:
         raise GamlpError(
             f"graph '{base.name}' is split by time, and newcomers would need its edges as they were then",
             hint="ingest all tables together: gamlp ingest --nodes N --edges E --out GRAPH",
@@ -80,7 +92,7 @@ def read_additions(
     bad = BadRows(options.on_bad)
     report = NewcomersReport(str(scratch), 0, target=base.target)
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
-    read = partial(Table, max_rows=options.max_rows)
+    read = partial(Table, rules=options.rules())
     known = {name: IdMap(_values(one)) for name, one in base.node_types.items()}
     tables = _by_name(nodes, base.node_types, "nodes of type", "a new type of nodes")
     notes: list[str] = []
@@ -98,6 +110,48 @@ def read_additions(
     added = _read_edges(base, edges, ids, bad, size, options, report, progress)
     report.bad_rows = dict(bad.counts)
     return Additions(Growth(base, newcomers, added), report, notes)
+
+
+def add_tables(
+    folder: str | Path,
+    nodes: TablePlaces | None = None,
+    edges: TablePlaces | None = None,
+    options: IngestOptions | None = None,
+    *,
+    memory: int | None = None,
+    progress: Progress = silent,
+) -> AddedTables:
+    """Let a graph folder grow in place by newcomers and edges: old rows keep their numbers, new rows follow.
+
+    The arrays are those of an ingest of all tables together, old rows first, where columns are encoded as they were.
+    Killed at any moment, the old graph is there, and the same command again adds what was to be added, once.
+    """
+    if nodes is None and edges is None:
+        raise GamlpError("nothing to add", hint="give --nodes, --edges or both")
+    begun = time.monotonic()
+    files = {"nodes": _files(nodes), "edges": _files(edges)}
+
+    def read(base: Graph, scratch: Path) -> tuple[Growth, Additions]:
+        found = read_additions(base, nodes, edges, scratch, options, memory=memory, progress=progress)
+        return found.growth, found
+
+    grown, added = grow_folder(Path(folder), files, read)
+    notes = ["these tables were added before: nothing was changed"] if added is None else added.notes
+    report = IngestReport(str(folder), 0) if added is None else added.report
+    new = {} if added is None else {name: one.count for name, one in added.growth.nodes.items()}
+    report.folder, report.seconds = str(folder), round(time.monotonic() - begun, 3)
+    report.entries = {name: relation.entries for name, relation in grown.relations.items()}
+    return AddedTables(grown, new, report, notes)
+
+
+def _files(tables: TablePlaces | None) -> list[Path]:
+    """Files that tables are in; one that is not there is told when it is read."""
+    places = [] if tables is None else list(tables.values()) if isinstance(tables, Mapping) else [tables]
+    found: list[Path] = []
+    for place in places:
+        path = Path(place) if Path(place).exists() else Path(str(place).partition("::")[0])
+        found += sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    return [path for path in found if path.exists()]
 
 
 def _by_name(given: TablePlaces | None, there: Iterable[str], what: str, new: str) -> dict[str, Path]:
@@ -199,7 +253,7 @@ def _read_edges(
     gathered = {name: _Gathered() for name in base.relations}
     for name, place in _edge_tables(base, edges).items():
         table = EdgesTable(
-            Table(place, max_rows=options.max_rows), options.edge_names_of.get(name or "", options.edge_names), ends,
+            Table(place, options.rules()), options.edge_names_of.get(name or "", options.edge_names), ends,
             name,
         )  # fmt: skip
         if name is None and table.relation is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,7 +44,8 @@ def open_newcomers(
                 f"no newcomer is of type '{base.target}', whose labels are asked for",
                 hint=f"give some: --add-nodes {base.target}=PATH",
             )
-        graph, plan, notes = as_model_reads(bundle, growth.graph, own / "made", progress)
+        with closing(resources.open_engine()) as engine:
+            graph, plan, notes = as_model_reads(bundle, growth.graph, own / "made", engine, progress)
         store = propagate_newcomers(
             growth, graph, plan, own / "hops", memory=resources.memory, threads=resources.threads, progress=progress
         )

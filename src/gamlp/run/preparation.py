@@ -170,13 +170,13 @@ def hops_for(
     bundle: Bundle, graph: Graph, folder: Path | Place, resources: Resources = LOCAL, progress: Progress = silent
 ) -> HopStore:
     """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
-    graph, plan, _ = as_model_reads(bundle, graph, folder, progress)
     with closing(resources.open_engine()) as engine:
+        graph, plan, _ = as_model_reads(bundle, graph, folder, engine, progress)
         return engine.propagate(graph, plan, folder, progress)
 
 
 def as_model_reads(
-    bundle: Bundle, graph: Graph, folder: Path | Place, progress: Progress = silent
+    bundle: Bundle, graph: Graph, folder: Path | Place, engine: Propagator, progress: Progress = silent
 ) -> tuple[Graph, Plan, list[str]]:
     """Another graph and what is to be propagated of it for a bundle's model; and what a person should know of it.
 
@@ -184,8 +184,7 @@ def as_model_reads(
     """
     graph, notes = matched(with_classes(graph, bundle.classes), bundle)
     check_made(graph, bundle)
-    with closing(resources.open_engine()) as engine:
-        graph = with_features(graph, bundle.recipe, folder, engine, progress)
+    graph = with_features(graph, bundle.recipe, folder, engine, progress)
     check_fits(graph, bundle)
     if labels_used(bundle.recipe) and not graph.trainable:
         raise GamlpError(

@@ -34,6 +34,11 @@ def open_newcomers(
 ) -> Iterator[Opened]:
     """The model with the newcomers' hops, made in `beside` for as long as they are needed: the bytes of hops are those
     of ingesting the grown tables, with old rows first."""
+    if bundle.recipe.propagation.directions != "in":
+        raise GamlpError(
+            f"the model hears edges in other directions (propagation.directions {bundle.recipe.propagation.directions})",
+            hint="grow the graph with gamlp ingest --add, and predict with --graph",
+        )
     with work_folder(beside / ".newcomers") as own:
         found = read_additions(
             base, newcomers.nodes, newcomers.edges, own, newcomers.options, memory=resources.memory, progress=progress

@@ -34,9 +34,10 @@ def open_newcomers(
 ) -> Iterator[Opened]:
     """The model with the newcomers' hops, made in `beside` for as long as they are needed: the bytes of hops are those
     of ingesting the grown tables, with old rows first."""
-    if bundle.recipe.propagation.directions != "in":
+    directions = bundle.recipe.propagation.directions
+    if directions != "in":
         raise GamlpError(
-            f"the model hears edges in other directions (propagation.directions {bundle.recipe.propagation.directions})",
+            f"the model hears edges in other directions than they lead (propagation.directions {directions})",
             hint="grow the graph with gamlp ingest --add, and predict with --graph",
         )
     with work_folder(beside / ".newcomers") as own:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +34,12 @@ def open_newcomers(
 ) -> Iterator[Opened]:
     """The model with the newcomers' hops, made in `beside` for as long as they are needed: the bytes of hops are those
     of ingesting the grown tables, with old rows first."""
+    directions = bundle.recipe.propagation.directions
+    if directions != "in":
+        raise GamlpError(
+            f"the model hears edges in other directions than they lead (propagation.directions {directions})",
+            hint="grow the graph with gamlp ingest --add, and predict with --graph",
+        )
     with work_folder(beside / ".newcomers") as own:
         found = read_additions(
             base, newcomers.nodes, newcomers.edges, own, newcomers.options, memory=resources.memory, progress=progress
@@ -44,7 +50,8 @@ def open_newcomers(
                 f"no newcomer is of type '{base.target}', whose labels are asked for",
                 hint=f"give some: --add-nodes {base.target}=PATH",
             )
-        graph, plan, notes = as_model_reads(bundle, growth.graph, own / "made", progress)
+        with closing(resources.open_engine()) as engine:
+            graph, plan, notes = as_model_reads(bundle, growth.graph, own / "made", engine, progress)
         store = propagate_newcomers(
             growth, graph, plan, own / "hops", memory=resources.memory, threads=resources.threads, progress=progress
         )

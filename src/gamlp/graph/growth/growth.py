@@ -14,12 +14,12 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.class_types import fits_type
+from gamlp.graph.entries import RelationEntries
 from gamlp.graph.graph import UNKNOWN, Features, Graph, Ids, Labels, Nodes, Split
 from gamlp.graph.growth.lists import GrownRelation
 from gamlp.graph.ingest.labels import class_numbers
 from gamlp.graph.manifest import nodes_folder
 from gamlp.graph.raw import RawColumns
-from gamlp.graph.union import RelationEntries
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from gamlp.arrays import Array
+from gamlp.graph.entries import RelationEntries
 from gamlp.graph.graph import Block, Relation
-from gamlp.graph.union import RelationEntries
 from gamlp.graph.unread import Unread
 from gamlp.kernel import gather_rows
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.entries import RelationEntries
 from gamlp.graph.folder import writing
 from gamlp.graph.graph import Features, Graph, Nodes, Split
 from gamlp.graph.growth.growth import Growth, joined_ids
@@ -30,7 +31,6 @@ from gamlp.graph.opening import open_graph
 from gamlp.graph.relations import DeclaredRelation, RelationEnds
 from gamlp.graph.schema import match_columns, name_some
 from gamlp.graph.splits import roles_by_id
-from gamlp.graph.union import RelationEntries
 from gamlp.io import available_memory
 from gamlp.progress import Progress, silent
 

@@ -28,7 +28,8 @@ class GrowingTables:
         return self.folder / f"{name}.csv"
 
     def graph(self, grown: bool = False, **options: Any) -> Graph:
-        """Of the old tables, or of all rows."""
+        """Of the old tables, or of all rows; numbers are left as they are, or a state would be of other rows."""
+        options = {"columns": {"*": "as-is"}} | options
         out, prefix = self.folder / ("grown" if grown else "graph"), "all_" if grown else ""
         ingest(self.place(f"{prefix}edges"), self.place(f"{prefix}nodes"), out, IngestOptions(**options))
         return Graph.open(out)
@@ -82,4 +83,4 @@ def typed_tables(folder: Path) -> tuple[Any, Any, Any, dict[str, Any]]:
         for prefix in ("", "more_", "all_")
     )
     ends = {"cites": ("paper", "paper"), "writes": ("author", "paper")}
-    return old, more, every, {"relation_ends": ends, "target": "paper"}
+    return old, more, every, {"relation_ends": ends, "target": "paper", "columns": {"*": "as-is"}}

@@ -14,6 +14,7 @@ from gamlp.graph import Block, Graph, damaged_files, fingerprint
 from gamlp.graph.growth import in_place
 from gamlp.graph.ingest import IngestOptions, add_tables, ingest
 from gamlp.propagation import FeatureSignal, LocalPropagator, Plan
+from gamlp.run import schema_of
 from tests.graph.growing_tables import GrowingTables, some_tables, typed_tables
 from tests.graph.growth_checks import same_arrays
 
@@ -45,7 +46,7 @@ def test_blocks_without_a_new_edge_stay(tmp_path: Path) -> None:
     tables = some_tables(tmp_path)
     tables.write("edges", "src,dst", [f"n{i},n{(i + 1) % 60}" for i in range(60)], ["n60,n59", "n61,n60"])
     whole = tables.graph(grown=True)
-    ingest(tables.place("edges"), tables.place("nodes"), tmp_path / "small")
+    ingest(tables.place("edges"), tables.place("nodes"), tmp_path / "small", IngestOptions(columns={"*": "as-is"}))
     blocks = Graph.open(tmp_path / "small")
     relation = blocks.relation
     rows, neighbours = (np.concatenate(part) for part in list(zip(*relation.edges()))[:2])
@@ -79,6 +80,25 @@ def test_a_new_class_finds_its_place(tmp_path: Path) -> None:
     grown = add(tables)
     assert grown.nodes.labels is not None and grown.nodes.labels.classes == ("w", "x", "y", "z")
     same_arrays(grown, whole)
+
+
+def test_columns_are_encoded_as_the_graph_has_them(tmp_path: Path) -> None:
+    """Scaled numbers, categories with one that is new, a gap where there was none, a column that the graph has not."""
+    tables = some_tables(tmp_path)
+    old = [f"n{i},{i * 0.37 % 5:.2f},{('red', 'blue', 'green')[i % 3]},{'xy'[i % 2]}" for i in range(60)]
+    tables.write("nodes", "id,size,colour,label", old, ["n60,7.5,pink,x", "n61,,red,", "n62,1,blue,y"])
+    more = [row + ",9" for row in tables.place("more_nodes").read_text().splitlines()[1:]]
+    tables.place("more_nodes").write_text("\n".join(["id,size,colour,label,extra", *more]) + "\n")
+    tables.write("edges", "src,dst", ["n1,n2", "n2,n3"], ["n60,n1", "n61,n62"])
+    base = tables.graph(columns={})
+    schema = schema_of(str(tmp_path / "graph"))
+    whole = tables.graph(grown=True, columns={}, schema=schema)
+    grown = add(tables)
+    assert base.nodes.features is not None and base.nodes.features.width > 2
+    same_arrays(grown, whole)
+    raw = [[batch.to_pydict() for _, batch in one.nodes.raw.blocks()] for one in (grown, whole) if one.nodes.raw]
+    values = [[value for block in side for value in block["colour"]] for side in raw]
+    assert len(raw) == 2 and values[0] == values[1]
 
 
 def test_tables_are_added_once(tmp_path: Path) -> None:

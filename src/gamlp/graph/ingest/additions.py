@@ -15,6 +15,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.entries import RelationEntries
+from gamlp.graph.features.encoders import FittedColumn
 from gamlp.graph.folder import writing
 from gamlp.graph.graph import Features, Graph, Nodes, Split
 from gamlp.graph.growth.growth import Growth, joined_ids
@@ -27,6 +28,7 @@ from gamlp.graph.ingest.nodes import NodesTable
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.spilled import Spilled
 from gamlp.graph.ingest.tables import Table
+from gamlp.graph.ingest.wanted import EVERY, GivenSchema, WantedTypes
 from gamlp.graph.opening import open_graph
 from gamlp.graph.relations import DeclaredRelation, RelationEnds
 from gamlp.graph.schema import match_columns, name_some
@@ -100,7 +102,7 @@ def read_additions(
     for node_type, place in tables.items():
         one = TypeTable(read(place), options.names_of.get(node_type, options.node_names))
         one = one if node_type == base.target else without_targets(one)
-        table = NodesTable(one.table, one.names, bad, size, progress, node_type, taken=known[node_type])
+        table = _nodes_table(base, one, bad, size, progress, node_type, known[node_type])
         found = _read_type(base, table, scratch / f"newcomers-{node_type}", options, report)
         newcomers[node_type] = _as_in_graph(base, found, table, notes)
     ids = {
@@ -170,6 +172,25 @@ def _by_name(given: TablePlaces | None, there: Iterable[str], what: str, new: st
                 hint=f"{new} needs an ingest of all tables: gamlp ingest --nodes N --edges E --out GRAPH",
             )
     return {name: Path(place) for name, place in given.items()}
+
+
+def _nodes_table(
+    base: Graph, one: TypeTable, bad: BadRows, size: int, progress: Progress, node_type: str, known: IdMap
+) -> NodesTable:
+    """A table whose columns are encoded by the states that the graph has."""
+    features = base.node_types[node_type].features
+    columns = None if features is None else features.columns
+    wanted, schema = WantedTypes(), None
+    if columns is not None and any(column.state is not None for column in columns):
+        fitted = {column.name: FittedColumn.of(column) for column in columns}
+        schema = GivenSchema({name: column.type for name, column in fitted.items()}, fitted)
+    else:  # numbers as they are: of a graph without states, or whose columns have no names
+        names = None if columns is None else {column.name for column in columns}
+        others = [] if names is None else [name for name in one.table.all_column_names if name not in names]
+        wanted = WantedTypes({EVERY: "as-is"}, others)
+    return NodesTable(
+        one.table, one.names, bad, size, progress, node_type, wanted=wanted, schema=schema, taken=known
+    )  # fmt: skip
 
 
 def _read_type(base: Graph, table: NodesTable, folder: Path, options: IngestOptions, report: IngestReport) -> Nodes:

@@ -2,7 +2,7 @@
 
     python benchmarks/newcomers.py
 
-makes a graph of communities as tables (Parquet), ingests all but the last nodes and trains on them. Then the others
+makes a graph of communities as tables (CSV), ingests all but the last nodes and trains on them. Then the others
 come: labelled from tables of them alone (`predict --add-nodes`), and added to the graph folder (`ingest --add`), each
 beside what it replaces. Answers are compared to the last bit before anything is counted. Seconds are those of the
 processor, imports aside: the machine may have other work. It writes docs/results/newcomers.md.
@@ -21,19 +21,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 
 from gamlp.arrays import Array
 from gamlp.graph import Graph
 from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.graph.ingest import IngestOptions, add_tables, ingest
-from gamlp.run import Newcomers, hops_for, predict, train, write_predictions
+from gamlp.run import Newcomers, hops_for, predict, schema_of, train, write_predictions
 from gamlp.training import Bundle
 from machine import describe
 
 LEAST = 20.0
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "newcomers.md"
-AS_IS = {"columns": {"*": "as-is"}} if "columns" in IngestOptions.__dataclass_fields__ else {}
 
 
 def main() -> None:
@@ -53,25 +53,24 @@ def measure(folder: Path, given: argparse.Namespace) -> list[tuple[str, str, flo
     """(what, for how much, seconds anew, seconds of the addition)."""
     newcomers = max(1, given.nodes // 1000)
     tables(folder, given.nodes, newcomers, given.edges, given.features)
-    options = IngestOptions(**AS_IS)
-    place = {name: folder / f"{name}.parquet" for name in ("nodes", "edges", "more_nodes", "more_edges")}
-    ingest(place["edges"], place["nodes"], folder / "graph", options)
-    anew = folder / "anew"
-    ingested = seconds(lambda: ingest(folder / "all_edges.parquet", folder / "all_nodes.parquet", anew, options))
+    place = {name: folder / f"{name}.csv" for name in ("nodes", "edges", "more_nodes", "more_edges")}
+    ingest(place["edges"], place["nodes"], folder / "graph")
+    anew, options = folder / "anew", IngestOptions(schema=schema_of(str(folder / "graph")))
+    ingested = seconds(lambda: ingest(folder / "all_edges.csv", folder / "all_nodes.csv", anew, options))
     found = []
     for hops in given.hops:
         changes: dict[str, Any] = {"epochs": 1}
         run = folder / f"run-{hops}"
         train(folder / "graph", {"training": changes, "model": {"beta": 0.0}, "propagation": {"hops": hops}}, run)
         slow = ingested + seconds(partial(predict_rows, run, anew, given.nodes + np.arange(newcomers), folder))
-        added = Newcomers(place["more_nodes"], place["more_edges"], options)
+        added = Newcomers(place["more_nodes"], place["more_edges"])
         fast = seconds(partial(predict, run, folder / "added.parquet", newcomers=added))
         one, other = (pyarrow.parquet.read_table(folder / f"{name}.parquet") for name in ("anew", "added"))
         assert one.equals(other), "the answers differ"
         found.append((f"labels of newcomers, {hops} hops", f"{newcomers:,} nodes", slow, fast))
         for left in (folder / "hops", run):
             shutil.rmtree(left)
-    grown = seconds(lambda: add_tables(folder / "graph", place["more_nodes"], place["more_edges"], options))
+    grown = seconds(lambda: add_tables(folder / "graph", place["more_nodes"], place["more_edges"]))
     one, other = Graph.open(anew), Graph.open(folder / "graph")
     assert np.array_equal(one.relation.degrees(), other.relation.degrees()), "the graphs differ"
     found.append(("the graph folder", f"{newcomers:,} nodes", ingested, grown))
@@ -93,7 +92,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def tables(folder: Path, nodes: int, newcomers: int, edges: int, features: int) -> None:
-    """Old rows, further rows, and all of them, as Parquet."""
+    """Old rows, further rows, and all of them, as CSV."""
     graph = communities(folder / "made", nodes=nodes + newcomers, edges=edges, features=features, classes=10)
     assert graph.nodes.features is not None and graph.nodes.labels is not None
     x, labels = np.asarray(graph.nodes.features.values), graph.nodes.labels.values
@@ -107,8 +106,8 @@ def tables(folder: Path, nodes: int, newcomers: int, edges: int, features: int) 
         ("all_", slice(None), np.concatenate([both[:, old], both[:, ~old]], 1)),
     ):
         own = {column: values[rows] for column, values in columns.items()}
-        pyarrow.parquet.write_table(pa.table(own), folder / f"{name}nodes.parquet")
-        pyarrow.parquet.write_table(pa.table({"src": ends[0], "dst": ends[1]}), folder / f"{name}edges.parquet")
+        pyarrow.csv.write_csv(pa.table(own), folder / f"{name}nodes.csv")
+        pyarrow.csv.write_csv(pa.table({"src": ends[0], "dst": ends[1]}), folder / f"{name}edges.csv")
     shutil.rmtree(folder / "made")
 
 
@@ -116,7 +115,7 @@ def page(given: argparse.Namespace, found: list[tuple[str, str, float, float]]) 
     lines = [
         "# What newcomers cost\n",
         f"`python benchmarks/newcomers.py`: {given.nodes:,} nodes, {given.edges:,} edges, {given.features} features,",
-        "to which 0.1 % more nodes come with their edges. Anew: the grown tables (Parquet) are ingested, propagated,",
+        "to which 0.1 % more nodes come with their edges. Anew: the grown tables (CSV) are ingested, propagated,",
         "and the newcomers predicted. Added: `gamlp predict --add-nodes`, and `gamlp ingest --add`. Answers are equal",
         "to the last bit. Seconds of the processor, imports aside; the machine had other work.",
         f"{describe()}. Expected: at least {LEAST:.0f} times as fast.\n",

@@ -23,7 +23,7 @@ from gamlp.graph.raw import RawColumns
 
 
 @dataclass(frozen=True)
-class Growth:
+class GrownGraph:
     """`nodes`: newcomers by type, of types that the base has. `added`: further entries of its relations, by name."""
 
     base: Graph

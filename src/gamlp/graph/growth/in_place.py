@@ -20,7 +20,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.folder import write_ids
 from gamlp.graph.graph import Graph, Nodes
-from gamlp.graph.growth.growth import Growth
+from gamlp.graph.growth.growth import GrownGraph
 from gamlp.graph.growth.lists import GrownRelation
 from gamlp.graph.manifest import (
     MANIFEST,
@@ -49,7 +49,7 @@ R = TypeVar("R")
 
 
 def grow_folder(
-    folder: Path, tables: Mapping[str, Sequence[Path]], read: Callable[[Graph, Path], tuple[Growth, R]]
+    folder: Path, tables: Mapping[str, Sequence[Path]], read: Callable[[Graph, Path], tuple[GrownGraph, R]]
 ) -> tuple[Graph, R | None]:
     """The grown graph, and what `read(graph, scratch folder)` told beside what is added.
 
@@ -98,7 +98,7 @@ class _Folder:
     name: str  # of the folder that new files lie in
     files: dict[str, FileEntry] = field(default_factory=dict)
 
-    def grown(self, growth: Growth) -> GraphManifest:
+    def grown(self, growth: GrownGraph) -> GraphManifest:
         shutil.rmtree(self.folder / self.name, ignore_errors=True)  # of an attempt that was killed
         self.files = dict(self.before.files)
         after = self.before.model_copy(deep=True)
@@ -109,7 +109,7 @@ class _Folder:
         after.files = self.files
         return after
 
-    def _nodes(self, growth: Growth, node_type: str, new: Nodes) -> NodesEntry:
+    def _nodes(self, growth: GrownGraph, node_type: str, new: Nodes) -> NodesEntry:
         nodes, old = growth.graph.node_types[node_type], self.before.nodes[node_type]
         place = nodes_folder(node_type)
         entry = NodesEntry(count=nodes.count)

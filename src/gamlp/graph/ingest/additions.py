@@ -18,7 +18,7 @@ from gamlp.graph.entries import RelationEntries
 from gamlp.graph.features.encoders import FittedColumn
 from gamlp.graph.folder import writing
 from gamlp.graph.graph import Features, Graph, Nodes, Split
-from gamlp.graph.growth.growth import Growth, joined_ids
+from gamlp.graph.growth.growth import GrownGraph, joined_ids
 from gamlp.graph.growth.in_place import grow_folder
 from gamlp.graph.ingest.build import IngestOptions, TablePlaces, TypeTable, read_nodes, without_targets
 from gamlp.graph.ingest.columns import BadRows
@@ -55,7 +55,7 @@ class NewcomersReport(IngestReport):
 class Additions:
     """What tables add to a graph, and what was read."""
 
-    growth: Growth
+    growth: GrownGraph
     report: IngestReport
     notes: list[str] = field(default_factory=list)
 
@@ -111,7 +111,7 @@ def read_additions(
     }
     added = _read_edges(base, edges, ids, bad, size, options, report, progress)
     report.bad_rows = dict(bad.counts)
-    return Additions(Growth(base, newcomers, added), report, notes)
+    return Additions(GrownGraph(base, newcomers, added), report, notes)
 
 
 def add_tables(
@@ -133,7 +133,7 @@ def add_tables(
     begun = time.monotonic()
     files = {"nodes": _files(nodes), "edges": _files(edges)}
 
-    def read(base: Graph, scratch: Path) -> tuple[Growth, Additions]:
+    def read(base: Graph, scratch: Path) -> tuple[GrownGraph, Additions]:
         found = read_additions(base, nodes, edges, scratch, options, memory=memory, progress=progress)
         return found.growth, found
 

@@ -15,7 +15,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, View
-from gamlp.graph.growth import Around, Growth, ViewLists, around
+from gamlp.graph.growth import Around, GrownGraph, ViewLists, around
 from gamlp.io import available_memory, even_ranges, format_size, parallel_map, usable_cores
 from gamlp.kernel import LANES, HopTask, hop, scale
 from gamlp.progress import Progress, silent
@@ -46,7 +46,7 @@ class FirstOfRows:
 
 
 def propagate_newcomers(
-    growth: Growth,
+    growth: GrownGraph,
     graph: Graph,
     plan: Plan,
     store: Path,

@@ -10,7 +10,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Block, Graph
-from gamlp.graph.growth.growth import Growth
+from gamlp.graph.growth.growth import GrownGraph
 from gamlp.graph.growth.lists import RowLists
 from gamlp.graph.views import View
 from gamlp.io import format_size
@@ -24,7 +24,7 @@ _ENTRY = 24  # bytes of an entry while lists are put in order
 class ViewLists:
     """Lists of neighbours of a grown graph in the numbers of a view; duplicates of several relations are one entry."""
 
-    growth: Growth
+    growth: GrownGraph
     graph: Graph  # the grown one
     view: View
 

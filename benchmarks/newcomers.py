@@ -118,7 +118,7 @@ def page(given: argparse.Namespace, found: list[tuple[str, str, float, float]]) 
         "to which 0.1 % more nodes come with their edges. Anew: the grown tables (CSV) are ingested, propagated,",
         "and the newcomers predicted. Added: `gamlp predict --add-nodes`, and `gamlp ingest --add`. Answers are equal",
         "to the last bit. Seconds of the processor, imports aside; the machine had other work. Within 2 hops newcomers",
-        "hear a small part of this graph, within 5 nearly all of it: what they hear is propagated anew, and no less will",
+        "hear a tenth of such a graph, within 5 nearly all of it: what they hear is propagated anew, and no less will",
         "do for the same bytes.",
         f"{describe()}. Expected: at least {LEAST:.0f} times as fast.\n",
         "| | newcomers | anew, s | added, s | times as fast | |",

@@ -138,6 +138,13 @@ class Ids:
         found = self.values.take(pa.array(np.asarray(rows, np.int64)))
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
+    def of(self, rows: Array) -> Ids:
+        """Those of some rows alone."""
+        if self.values is None:
+            return Ids(len(rows), np.asarray(rows, np.int64))
+        integers = isinstance(self.values, np.ndarray)
+        return Ids(len(rows), np.asarray(self.values[rows]) if integers else self.take(rows))
+
 
 @dataclass(frozen=True)
 class Nodes:
@@ -234,8 +241,14 @@ class Graph:
     folder: Path | Place | None = None
     source: dict[str, Any] = field(default_factory=dict)
     checksums: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    moved: dict[str, str] = field(default_factory=dict, repr=False)  # where files lie that came as the graph grew
     earlier: dict[str, dict[str, Relation]] = field(default_factory=dict, repr=False)  # of a split by time, see as_of
     made: FromFrames | None = field(default=None, repr=False, compare=False)  # keeps the arrays of frames alive
+
+    def file(self, name: str) -> Place:
+        """Where a file of the graph's folder lies."""
+        assert self.folder is not None
+        return Place.of(self.folder) / self.moved.get(name, name)
 
     @property
     def nodes(self) -> Nodes:
@@ -356,7 +369,8 @@ class Graph:
         nodes, edges: frames; of several node types a dict by type, of several relations a dict by name.
         id, label, split: columns of nodes; with several types also a dict by type. label='': no labels.
         src, dst, weight, relation, time: columns of edges. directed: edges go one way. before: the graph as of then.
-        features: the columns to use; None: all that are nothing else.
+        features: the columns to use; None: all that are nothing else. column: types of some, such as
+        `{"age": "robust"}`, `{"*": "as-is"}` for all as they are; drop: columns that are none. schema: of before.
         many_labels, unknown_label: what stands between labels of a node, and what says that none is known.
         join: `{relation: (source type, target type)}`; target: the type whose labels are asked for.
         fractions, seed: of a split where there is no such column. on_bad: 'stop' or 'skip' bad rows.

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gamlp.run.evaluation import evaluate as evaluate
     from gamlp.run.evaluation import evaluate_rows as evaluate_rows
 
+    # Nodes that a graph has not yet
+    from gamlp.run.newcomers import Newcomers as Newcomers
+
     # All of it at once
     from gamlp.run.path import Outcome as Outcome
     from gamlp.run.path import run_path as run_path
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
     from gamlp.run.resources import Resources as Resources
     from gamlp.run.resources import engine_names as engine_names
 
+    # Types and states of columns, of a file, a graph or a run
+    from gamlp.run.schemas import schema_of as schema_of
+
     # What training starts from
     from gamlp.run.source import Source as Source
     from gamlp.run.source import check_one_model as check_one_model
@@ -68,6 +74,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "engine": ("Engine", "LocalEngine", "Opened", "Opening"),
     "evaluation": ("evaluate", "evaluate_rows"),
+    "newcomers": ("Newcomers",),
     "path": ("Outcome", "run_path"),
     "prediction_table": (
         "SUFFIXES", "Written", "asked_for", "batch_probabilities", "no_rows", "not_kept", "row_sets", "table_columns",
@@ -76,6 +83,7 @@ _PLACES = {
     "preparation": ("hops_for", "prepare", "prepare_split", "propagate"),
     "resources": ("LOCAL", "Resources", "engine_names"),
     "source": ("Source", "check_one_model", "default_recipe", "open_source", "resolve_recipe"),
+    "schemas": ("schema_of",),
     "tables": ("Tables", "from_tables"),
     "trained": ("explain", "graph_of", "open_trained", "predict"),
     "training": ("Trained", "train", "train_run"),

@@ -1,5 +1,11 @@
 """Tables of nodes and edges → a graph folder. The rules of columns and rows are also those of Spark's ingest."""
 
+from gamlp.graph.ingest.additions import (
+    AddedTables,  # a graph folder that has grown
+    Additions,  # what tables add to a graph
+    add_tables,  # tables → a graph folder that grows in place
+    read_additions,
+)
 from gamlp.graph.ingest.buckets import Buckets, bucket_count  # edges of any number, sorted in a memory budget
 from gamlp.graph.ingest.build import (
     IngestOptions,  # how tables are read, on every engine
@@ -69,30 +75,45 @@ from gamlp.graph.ingest.uses import (
     index_left_out,
     node_uses,
 )
+from gamlp.graph.ingest.wanted import (
+    ColumnPlan,  # what is to become of the feature columns of a table
+    GivenSchema,  # types and states that a schema has for one node type
+    PlainSchema,  # a schema as options keep it
+    WantedTypes,  # what --column and --drop say
+    plain_schema,
+    plan_columns,
+)
 
 __all__ = [
     "MOST_CLASSES",
     "MOST_RELATIONS",
     "UNKNOWN_LABELS",
+    "AddedTables",
+    "Additions",
     "BadRows",
     "Buckets",
     "CheckedRows",
     "Column",
     "ColumnFeatures",
+    "ColumnPlan",
     "ColumnUse",
     "EdgeNames",
     "FeatureColumns",
     "FrameTable",
+    "GivenSchema",
     "IdMap",
     "IngestOptions",
     "IngestReport",
     "LabelColumn",
     "NodeNames",
     "OnBad",
+    "PlainSchema",
     "RandomSplit",
     "TableBatch",
     "TablePlaces",
     "TimeSplit",
+    "WantedTypes",
+    "add_tables",
     "as_integers",
     "as_text",
     "bucket_count",
@@ -113,6 +134,9 @@ __all__ = [
     "numbers",
     "parse_delimiter",
     "plain",
+    "plain_schema",
+    "plan_columns",
+    "read_additions",
     "read_relations",
     "read_weights",
     "refuse_undeclared",

@@ -24,6 +24,7 @@ from gamlp.graph.ingest.spilled import RelationsBuild, Spilled
 from gamlp.graph.ingest.tables import Table
 from gamlp.graph.ingest.time_split import EARLIER, EdgePeriods, TimeSplit
 from gamlp.graph.ingest.times import Cut
+from gamlp.graph.ingest.wanted import GivenSchema, PlainSchema, WantedTypes
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 from gamlp.graph.splits import check_fractions
 from gamlp.io import available_memory
@@ -65,7 +66,7 @@ def type_tables(
         )
     found = {node_type: TypeTable(read(path), names_of.get(node_type, names)) for node_type, path in given.items()}
     target = _target(found, asked)
-    tables = {node_type: one if node_type == target else _without_targets(one) for node_type, one in found.items()}
+    tables = {node_type: one if node_type == target else without_targets(one) for node_type, one in found.items()}
     return tables, target
 
 
@@ -138,7 +139,7 @@ def _label(names: NodeNames) -> str:
     return "label" if names.label is None else names.label
 
 
-def _without_targets(one: TypeTable) -> TypeTable:
+def without_targets(one: TypeTable) -> TypeTable:
     """Labels and split are those of the target alone; in other types such columns are not features either."""
     names = one.names
     left_out = (_label(names), "split" if names.split is None else names.split)
@@ -181,6 +182,9 @@ class IngestOptions:
     names_of: Mapping[str, NodeNames] = field(default_factory=dict)
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
     before: str | None = None  # edges at this time or later are left out
+    columns: Mapping[str, str] = field(default_factory=dict)  # types of feature columns; `*`: of all without a name
+    drop: Sequence[str] = ()  # columns that are not features
+    schema: PlainSchema | None = None  # types and states of columns: `plain_schema(read_schema(file))`
     split_by: TimeSplit | None = None  # of the target's nodes
 
     def rules(self) -> ReadingRules:
@@ -221,15 +225,25 @@ def ingest(
         edges, options.edge_names, options.edge_names_of, given, types, read, before, bool(cuts)
     )
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
+    wanted = WantedTypes(options.columns, options.drop)
     by_type = {
         node_type: NodesTable(
-            one.table, one.names, bad, size, progress, node_type, options.split_by if node_type == target else None
+            one.table,
+            one.names,
+            bad,
+            size,
+            progress,
+            node_type,
+            options.split_by if node_type == target else None,
+            wanted,
+            GivenSchema.of(options.schema, node_type),
         )
         for node_type, one in types.items()
     }
+    wanted.check_known({node_type: table.columns.names for node_type, table in by_type.items()})
     with writing(out, options.name or out.name, target=target) as writer:
         report = IngestReport(str(out), 0, target=target)
-        ids, counts, since = _read_nodes(options, by_type, writer, report)
+        ids, counts, since = read_nodes(options, by_type, writer, report)
         if any(known.by_hash for known in ids.values()):
             size = min(max(memory // 8, _SMALLEST_BATCH), _LARGEST_HASHED)
         relations = RelationsBuild(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE), EARLIER if cuts else ())
@@ -245,7 +259,7 @@ def ingest(
     return report
 
 
-def _read_nodes(
+def read_nodes(
     options: IngestOptions, nodes: Mapping[str, NodesTable], writer: GraphWriter, report: IngestReport
 ) -> tuple[dict[str, IdMap], dict[str, int], dict[str, Array]]:
     """Rows by id and the number of nodes, type by type, and the periods of those that have times."""
@@ -254,7 +268,7 @@ def _read_nodes(
     since: dict[str, Array] = {}
     draw = RandomSplit(options.fractions, options.seed)
     for node_type, table in nodes.items():
-        found = table.read(options.dtype, writer.folder / "features.npy")
+        found = table.read(options.dtype, writer.folder / "features.reading")
         write_nodes(node_type, table, found, draw, writer, report)
         ids[node_type], counts[node_type] = IdMap(found.ids), found.count
         since |= {} if found.periods is None else {node_type: found.periods.since}

@@ -72,6 +72,13 @@ class GraphWriter:
         )
         rows.path.rename(self._nodes_file(node_type, "features"))
 
+    def raw_blocks(self, stops: Sequence[int], node_type: str = "node") -> Path:
+        """Declare raw columns that somebody writes block by block into the folder that is returned."""
+        self._nodes[node_type].raw = RawEntry(blocks=list(stops))
+        folder = (self.folder / raw_file(node_type, 0)).parent
+        folder.mkdir()
+        return folder
+
     def raw_block(self, block: pa.RecordBatch, node_type: str = "node") -> None:
         """Append the next rows of the feature columns as the table had them."""
         entry = self._nodes[node_type]

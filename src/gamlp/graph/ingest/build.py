@@ -23,6 +23,7 @@ from gamlp.graph.ingest.nodes import NodeNames, NodesTable, RandomSplit, write_n
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table
 from gamlp.graph.ingest.times import Cut
+from gamlp.graph.ingest.wanted import WantedTypes, fitted_columns
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 from gamlp.graph.splits import check_fractions
 from gamlp.io import available_memory
@@ -270,6 +271,9 @@ class IngestOptions:
     names_of: Mapping[str, NodeNames] = field(default_factory=dict)
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
     before: str | None = None  # edges at this time or later are left out
+    columns: Mapping[str, str] = field(default_factory=dict)  # types of feature columns; `*`: of all without a name
+    drop: Sequence[str] = ()  # columns that are not features
+    schema: Mapping[str, Sequence[Mapping[str, Any]]] | None = None  # columns fitted before, plain data by node type
 
 
 def _read_table(place: OneTable, max_rows: int | None) -> Table:
@@ -303,9 +307,14 @@ def ingest(
         edges, options.edge_names, options.edge_names_of, given, types, read, before
     )
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
+    wanted = WantedTypes(options.columns, options.drop)
     by_type = {
-        node_type: NodesTable(one.table, one.names, bad, size, progress, node_type) for node_type, one in types.items()
+        node_type: NodesTable(
+            one.table, one.names, bad, size, progress, node_type, wanted, fitted_columns(options.schema, node_type)
+        )
+        for node_type, one in types.items()
     }
+    wanted.check_known({node_type: table.columns.names for node_type, table in by_type.items()})
     with writing(out, options.name or out.name, target=target) as writer:
         report = IngestReport(str(out), 0, target=target)
         ids, counts = _read_nodes(options, by_type, writer, report)
@@ -330,7 +339,7 @@ def _read_nodes(
     counts: dict[str, int] = {}
     draw = RandomSplit(options.fractions, options.seed)
     for node_type, table in nodes.items():
-        found = table.read(options.dtype, writer.folder / "features.npy")
+        found = table.read(options.dtype, writer.folder / "features.reading")
         write_nodes(node_type, table, found, draw, writer, report)
         ids[node_type], counts[node_type] = IdMap(found.ids), found.count
     return ids, counts

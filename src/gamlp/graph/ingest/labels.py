@@ -14,15 +14,12 @@ import pyarrow.compute as pc
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.class_types import class_type_of
+from gamlp.graph.features.encoders import GAP_WORDS
 from gamlp.graph.graph import UNKNOWN, Labels
 from gamlp.graph.ingest.columns import CheckedRows, Column, is_null, is_text, plain
 
 MOST_CLASSES = 1 << 16
-# How programs write that a value is missing: the list of pandas. An empty text is always unknown.
-UNKNOWN_LABELS = (
-    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
-    "NaN", "None", "n/a", "nan", "null",
-)  # fmt: skip
+UNKNOWN_LABELS = GAP_WORDS  # a label that is missing is written as any other value is; an empty text is always unknown
 _INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?")  # 3.0 is how a table with gaps often writes 3
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FEW_CLASSES = 20  # so many raise no doubt, however few rows there are

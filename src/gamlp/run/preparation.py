@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
+from gamlp.graph.features import fitted_on, written
 from gamlp.io import Place
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
@@ -55,6 +56,8 @@ def prepare(
 ) -> Prepared:
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph)
+    if recipe.training.setting == "inductive" and graph.nodes.split is not None:
+        graph = written(fitted_on(graph, graph.nodes.split.train), folder)
     reduced, columns = reduced_from(graph, recipe), graph.columns  # before features are made or reduced
     graph, recipe = prepare_graph(graph, recipe, folder, progress)
     with closing(resources.open_engine()) as engine:
@@ -100,6 +103,7 @@ def _prepare_two(
     labels = graph.nodes.labels
     assert labels is not None
     valid_graph, _ = with_columns(with_classes(valid_graph, labels.classes), graph.columns)
+    valid_graph = written(valid_graph, folder)
     check_width(valid_graph, width_of(graph))
     if labels_used(recipe) and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (docs/method.md, section 5).
@@ -168,6 +172,7 @@ def hops_for(
 ) -> HopStore:
     """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
     graph, _ = matched(with_classes(graph, bundle.classes), bundle)
+    graph = written(graph, folder)
     check_made(graph, bundle)
     graph = with_features(graph, bundle.recipe, folder, progress)
     check_fits(graph, bundle)

@@ -217,14 +217,18 @@ class EncodedColumns:
         """
         used = [column for column in self.fitted if column.width]
         if used:
-            schema = tuple(column.feature_column() for column in used)
+            schema = tuple(
+                column.feature_column().model_copy(update={"asked": self.plan.wanted[column.name]}) for column in used
+            )
             width = sum(column.width for column in used)
             out = writer.features(width, self.dtype, node_type, schema)
             blocks = self._raw_blocks()
             if any(column.type not in _UNTOUCHED or column.state.gaps for column in used if column.state is not None):
                 folder = writer.raw_blocks([block.start + block.count for block in blocks], node_type)
                 blocks = [replace(block, target=folder / f"{n:05d}.arrow") for n, block in enumerate(blocks)]
-            second = _SecondPass(used, self.dtype, out, max(1, size // (4 * width)), place)
+            # What is left out here may be a feature of a model that another table trained; free text is long.
+            raw = [column.name for column in self.fitted if column.width or column.type != "free-text"]
+            second = _SecondPass(used, raw, self.dtype, out, max(1, size // (4 * width)), place)
             done = 0
             for block, unseen in parallel_map(min(usable_cores(), len(blocks)), second.encode, blocks):
                 done += block.count
@@ -268,6 +272,7 @@ class _SecondPass:
     """Raw blocks → features, some rows at a time; blocks are independent of each other."""
 
     columns: list[FittedColumn]
+    raw: list[str]  # columns that the graph keeps as they are
     dtype: FloatName
     out: Array
     step: int  # rows
@@ -275,11 +280,10 @@ class _SecondPass:
 
     def encode(self, block: _RawBlock) -> tuple[_RawBlock, dict[str, Unseen]]:
         rows = read_block(Place.of(block.path), len(block.kept))
-        names = [column.name for column in self.columns]
         whole = block.count == len(block.kept)
-        kept = rows.select(names) if whole else rows.select(names).filter(pa.array(block.kept))
+        kept = rows.select(self.raw) if whole else rows.select(self.raw).filter(pa.array(block.kept))
         if block.target is not None:
-            if whole and rows.schema.names == names:
+            if whole and rows.schema.names == self.raw:
                 block.path.rename(block.target)
             else:
                 write_block(block.target, kept)

@@ -96,7 +96,7 @@ class TableOptions:
         list[str] | None,
         _column(
             "Type of a feature column, instead of the one that is found: number, standard, robust, quantile, as-is, "
-            "boolean, category, date, vector, vector-l2, drop; '*' names all others, NODES:NAME one of a type of nodes.",
+            "boolean, category, date, vector, vector-l2, drop. '*' names all others, TYPE:NAME a column of one type.",
             "NAME=TYPE",
         ),
     ] = None

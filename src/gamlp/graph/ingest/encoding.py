@@ -350,6 +350,6 @@ def unseen_sentences(unseen: Mapping[str, Unseen]) -> list[str]:
             found.append(f"column '{name}': {one.values:,} cells hold what the schema does not know, such as {known}")
         if one.gaps:
             found.append(
-                f"column '{name}': {one.gaps:,} gaps where the schema was fitted without: filled, and no feature says where"
+                f"column '{name}': {one.gaps:,} gaps where the schema was fitted without: filled, no feature says where"
             )
     return found

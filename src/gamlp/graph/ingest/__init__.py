@@ -9,6 +9,12 @@ from gamlp.graph.ingest.build import (
     type_tables,  # node tables by type, and the target
     unnamed_edges,  # the error of edges between several types without names
 )
+from gamlp.graph.ingest.cells import (
+    CellChecks,  # which cells of feature columns are what they were asked to be
+    fit_dtype,  # features as a half type holds them
+    is_no,  # what is said of a cell that is not
+    kept_raw,  # columns that a graph keeps as the table had them
+)
 from gamlp.graph.ingest.columns import (
     BadRows,  # what to do with bad rows, and how many there were
     CheckedRows,  # the rows of a batch, and which of them are good
@@ -29,6 +35,10 @@ from gamlp.graph.ingest.edges import (
     stranger,
     too_heavy,
     too_many_relations,
+)
+from gamlp.graph.ingest.encoding import (
+    unseen_sentences,  # what is said of what a schema does not know
+    what_was_done,  # what became of a column, for people
 )
 from gamlp.graph.ingest.features import (
     ColumnFeatures,  # columns of numbers and lists → a matrix
@@ -63,6 +73,13 @@ from gamlp.graph.ingest.uses import (
     index_left_out,
     node_uses,
 )
+from gamlp.graph.ingest.wanted import (
+    ColumnPlan,  # what is to become of the feature columns of a table
+    WantedTypes,  # what people say of columns
+    fitted_columns,  # those that a schema has, from plain data
+    plain_type,
+    plan_columns,
+)
 
 __all__ = [
     "MOST_CLASSES",
@@ -70,9 +87,11 @@ __all__ = [
     "UNKNOWN_LABELS",
     "BadRows",
     "Buckets",
+    "CellChecks",
     "CheckedRows",
     "Column",
     "ColumnFeatures",
+    "ColumnPlan",
     "ColumnUse",
     "EdgeNames",
     "FeatureColumns",
@@ -86,6 +105,7 @@ __all__ = [
     "RandomSplit",
     "TableBatch",
     "TablePlaces",
+    "WantedTypes",
     "as_integers",
     "as_text",
     "bucket_count",
@@ -96,14 +116,20 @@ __all__ = [
     "columns_schema",
     "edge_uses",
     "feature_columns",
+    "fit_dtype",
+    "fitted_columns",
     "id_integers",
     "index_left_out",
     "ingest",
     "is_frame",
+    "is_no",
     "is_null",
+    "kept_raw",
     "node_uses",
     "numbers",
     "plain",
+    "plain_type",
+    "plan_columns",
     "read_relations",
     "read_weights",
     "refuse_undeclared",
@@ -120,4 +146,6 @@ __all__ = [
     "type_tables",
     "unknown_labels",
     "unnamed_edges",
+    "unseen_sentences",
+    "what_was_done",
 ]  # fmt: skip

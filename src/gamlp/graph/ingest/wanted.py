@@ -118,7 +118,7 @@ def plan_columns(
 
 def stored_type(table: Table, name: str) -> pa.DataType:
     """What a column's raw values are kept as: files may have integers of different sizes, or numbers and integers."""
-    found = {_plain_type(table.schema(file).field(name).type): file for file in table.files}
+    found = {plain_type(table.schema(file).field(name).type): file for file in table.files}
     kinds = {kind_of(arrow): file for arrow, file in found.items() if not pa.types.is_null(arrow)}
     if len(kinds) > 1 and {"vector", "other"} & kinds.keys():
         (_, first), (_, other) = list(kinds.items())[:2]
@@ -141,7 +141,7 @@ def stored_type(table: Table, name: str) -> pa.DataType:
     return pa.large_list(pa.float64()) if kind_of(types[0]) == "vector" else types[0]
 
 
-def _plain_type(arrow: pa.DataType) -> pa.DataType:
+def plain_type(arrow: pa.DataType) -> pa.DataType:
     """The type of values without dictionaries and extensions, strings of one kind."""
     if isinstance(arrow, pa.BaseExtensionType):
         arrow = arrow.storage_type

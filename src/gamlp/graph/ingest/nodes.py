@@ -24,6 +24,7 @@ from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch
+from gamlp.graph.ingest.time_split import NodePeriods, TimeSplit
 from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
 from gamlp.graph.ingest.wanted import ColumnPlan, WantedTypes, plan_columns, stored_type
 from gamlp.graph.relations import ONE_TYPE
@@ -60,6 +61,7 @@ class NodeColumns:
     kept: Array | None
     features: FeatureRows | EncodedColumns | None
     places: RowPlaces
+    periods: NodePeriods | None = None  # of a split by time
 
     @property
     def count(self) -> int:
@@ -82,6 +84,7 @@ class NodesTable:
     size: int  # bytes of a batch
     progress: Progress
     node_type: str = ONE_TYPE
+    split_by: TimeSplit | None = None
     wanted: WantedTypes = field(default_factory=WantedTypes)
     schema: Sequence[FittedColumn] | None = None  # columns that were fitted before
     columns: FeatureColumns = field(init=False)
@@ -92,11 +95,12 @@ class NodesTable:
 
     def __post_init__(self) -> None:
         self.label = choose(self.table, self.names.label, "label")
-        self.split = choose(self.table, self.names.split, "split")
-        self.table.need([self.names.id])
+        self.split = choose(self.table, self.names.split, "split") if self.split_by is None else None
+        self.table.need([self.names.id] + ([] if self.split_by is None else [self.split_by.column]))
         if self.names.features is None:
             self._check_columns()
-        self.columns = feature_columns(self.table.all_column_names, self.names, self.label, self.split)
+        time = None if self.split_by is None else self.split_by.column
+        self.columns = feature_columns(self.table.all_column_names, self.names, self.label, self.split, time)
         self.table.need(self.columns.names)
         self.arrow_types = {name: stored_type(self.table, name) for name in self.columns.names}
         self.plan = plan_columns(
@@ -116,6 +120,8 @@ class NodesTable:
         names = [name for name in (self.names.id, self.label, self.split) if name]
         features = self._feature_rows(dtype, scratch)
         names += features.columns if features is not None else []
+        periods = None if self.split_by is None else NodePeriods(self.split_by, self.table.place)
+        names += [] if self.split_by is None else [self.split_by.column]
         # A ragged row that is passed over would shift every later node against the rows of a .npy.
         ragged = None if isinstance(self.features, ArrayFeatures) else self.bad.ragged()
         total = self.table.count()
@@ -126,6 +132,8 @@ class NodesTable:
                 column = check_ids(rows, self.names.id)
                 found = labels.read(rows, typed=batch.typed) if labels else None
                 role = split_roles(rows, self.split) if self.split else None
+                if periods is not None:
+                    periods.read(rows)
                 if features is not None:
                     features.read(batch, at, rows, self.bad)
                 good = pa.array(rows.good)
@@ -155,7 +163,9 @@ class NodesTable:
         role_of = np.concatenate(roles) if roles else None
         if role_of is not None and keeps is not None:
             role_of = role_of[keeps]
-        return NodeColumns(values, labels, role_of, keeps, features, places)
+        if periods is not None:
+            role_of = periods.finish(keeps)
+        return NodeColumns(values, labels, role_of, keeps, features, places, periods)
 
     def _label_column(self) -> LabelColumn | None:
         return LabelColumn(self.label, self.names.separator, self.names.unknown) if self.label else None
@@ -191,7 +201,7 @@ class NodesTable:
         done = {name: ("ignored", why) for name, why in self.plan.left_out.items()}
         if isinstance(features, EncodedColumns):
             done |= {column.name: what_was_done(column, features.gaps) for column in features.fitted}
-        return node_uses(table, self.names, self.columns, self.label, self.split, lists, done)
+        return node_uses(table, self.names, self.columns, self.label, self.split, lists, self.split_by, done)
 
     def stage(self, name: str) -> str:
         """What a line of progress calls it."""
@@ -338,6 +348,10 @@ def write_nodes(
 
 def _split(draw: RandomSplit, labels: Labels | None, found: NodeColumns, report: IngestReport) -> Split | None:
     """The split of the table, or one at random over labelled nodes."""
+    if found.periods is not None:
+        split = found.periods.split(labels, report)
+        report.untrained([] if labels is None else classes_without_training(labels, split))
+        return split
     given = found.roles is not None and bool(found.roles.any())
     if labels is None:
         return Split(found.roles) if given and found.roles is not None else None

@@ -43,7 +43,10 @@ def test_equals_ingest(spark, tmp_path, monkeypatch, case):
         edges, nodes = tables.write(tmp_path / "ordered", ending)
         expected = ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}, **how))
         edges, nodes = tables.shuffled(seed).write(tmp_path / "shuffled", ending)
-        read, options = (read_table(spark, edges), read_table(spark, nodes)), IngestOptions(name="g", **how)
+        read, options = (
+            (read_table(spark, edges), read_table(spark, nodes)),
+            IngestOptions(name="g", columns={"*": "as-is"}, **how),
+        )
         report = spark_graph(spark, *read, tmp_path / "graph", options, blocks=blocks)
     found = Graph.open(tmp_path / "graph")
     assert_same(found, Graph.open(tmp_path / "local"))
@@ -74,7 +77,7 @@ def test_vectors_of_spark_ml_and_names_of_columns(spark, tmp_path):
     rows = [(7, "u", Vectors.dense([1.0, 2.0])), (3, "v", Vectors.sparse(2, {1: 5.0})), (5, "u", Vectors.dense([0, 4]))]
     nodes = spark.createDataFrame(rows, ["the.key", "kind", "vector"])
     edges = spark.createDataFrame([(3, 7), (7, 5), (5, 7)], ["src", "dst"])
-    options = IngestOptions(node_names=NodeNames(id="the.key", label="kind"))
+    options = IngestOptions(node_names=NodeNames(id="the.key", label="kind"), columns={"*": "as-is"})
     report = spark_graph(spark, edges, nodes, tmp_path / "g", options)
     graph = Graph.open(tmp_path / "g")
     assert graph.nodes.ids.values.tolist() == [3, 5, 7]
@@ -117,7 +120,7 @@ def test_columns_and_labels_mean_what_ingest_takes_them_for(spark, tmp_path, end
         expected = ingest(*places, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}))
     with pytest.warns(UserWarning):
         read = [read_table(spark, place) for place in places]
-        found = spark_graph(spark, *read, tmp_path / "graph", IngestOptions(name="g"), blocks=2)
+        found = spark_graph(spark, *read, tmp_path / "graph", IngestOptions(name="g", columns={"*": "as-is"}), blocks=2)
     assert found.unknown_labels == expected.unknown_labels == {"": 1, "NA": 2, "null": 1}
     uses = [replace(use, column="") if use.column == "_c0" else use for use in found.columns]
     assert uses == expected.columns and found.split == expected.split

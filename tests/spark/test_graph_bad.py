@@ -23,7 +23,9 @@ def build(spark, folder, nodes=NODES, edges=EDGES, blocks=None, **options):
     (folder / "nodes.csv").write_text(nodes)
     (folder / "edges.csv").write_text(edges)
     tables = read_table(spark, folder / "edges.csv"), read_table(spark, folder / "nodes.csv")
-    return spark_graph(spark, *tables, folder / "new" / "graph", IngestOptions(**options), blocks=blocks)
+    return spark_graph(
+        spark, *tables, folder / "new" / "graph", IngestOptions(**({"columns": {"*": "as-is"}} | options)), blocks=blocks
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_lists_of_another_length_than_the_first_nodes(spark, tmp_path):
     edges = spark.createDataFrame([(1, 3)], ["src", "dst"])
     with pytest.raises(GamlpError, match="column x: node '2': 0 features where other nodes have 2"):
         spark_graph(spark, edges, nodes, tmp_path / "g")
-    report = spark_graph(spark, edges, nodes, tmp_path / "g", IngestOptions(on_bad="skip"))
+    report = spark_graph(spark, edges, nodes, tmp_path / "g", IngestOptions(on_bad="skip", columns={"*": "as-is"}))
     assert report.bad_rows == {"ragged features": 2, "missing feature": 1}
     assert Graph.open(tmp_path / "g").nodes.features.values[:].tolist() == [[1, 2], [3, 4]]
 

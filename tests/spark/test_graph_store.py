@@ -96,7 +96,7 @@ def test_a_real_graph(spark, tmp_path):
         spark.createDataFrame(edges),
         spark.createDataFrame(nodes),
         tmp_path / "g",
-        IngestOptions(directed=graph.relation.directed),
+        IngestOptions(directed=graph.relation.directed, columns={"*": "as-is"}),
     )
     found = Graph.open(tmp_path / "g")
     assert damaged_files(found) == []

@@ -62,6 +62,11 @@ class TableOptions:
         int | None,
         _option("Rows of a table at most. (default: 16 for each byte of its files, or 10 million)", "ROWS", min=1),
     ] = None
+    delimiter: Annotated[
+        str | None,
+        _option("Between columns of text tables: ';', '|', tab … (default: found by itself)", "CHAR"),
+    ] = None
+    decimal: Annotated[str | None, _option("',' where numbers of text tables have a decimal comma.", "CHAR")] = None
     src: Annotated[list[str] | None, _column("Edge: where it starts. (default: src)")] = None
     dst: Annotated[list[str] | None, _column("Edge: where it ends. (default: dst)")] = None
     weight: Annotated[list[str] | None, _column("Edge: weight. 'weight' if there; '' for none.")] = None
@@ -121,7 +126,7 @@ class TableOptions:
 
     def to_read(self, edges: str | dict[str, str], nodes: str | dict[str, str], seed: int) -> IngestOptions:
         """How these tables are read; `seed` is of the split."""
-        from gamlp.graph.ingest import IngestOptions, TimeSplit
+        from gamlp.graph.ingest import IngestOptions, TimeSplit, parse_delimiter
 
         split_by = TimeSplit.given(self.split_by, self.train_until, self.valid_until)
         if split_by is not None and self.split:
@@ -139,6 +144,8 @@ class TableOptions:
             relation_ends=named.relation_ends(self.join),
             target=self.target,
             max_rows=self.max_rows,
+            delimiter=None if self.delimiter is None else parse_delimiter(self.delimiter),
+            decimal=_decimal(self.decimal),
             names_of=names_of,
             edge_names_of=edge_names_of,
             columns=_column_types(self.column),
@@ -220,6 +227,12 @@ def _column_types(given: list[str] | None) -> dict[str, str]:
             raise GamlpError(f"--column {name} is given twice")
         found[name] = word
     return found
+
+
+def _decimal(text: str | None) -> str | None:
+    if text not in (None, ",", "."):
+        raise GamlpError(f"--decimal '{text}' is no sign before decimals", hint="write --decimal ',' or --decimal '.'")
+    return text
 
 
 def _fractions(text: str) -> list[float]:

@@ -44,6 +44,11 @@ from gamlp.graph.ingest.features import (
     ColumnFeatures,  # columns of numbers and lists → a matrix
     columns_schema,  # their names and types
 )
+from gamlp.graph.ingest.formats import (
+    delimiter_name,  # as people call it
+    parse_delimiter,  # what a person writes for one
+    split_place,  # a database's file and its table
+)
 from gamlp.graph.ingest.frames import FrameTable, is_frame  # a table that Python holds
 from gamlp.graph.ingest.ids import IdMap, as_integers, as_text, id_integers  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
@@ -116,6 +121,7 @@ __all__ = [
     "choose",
     "class_numbers",
     "columns_schema",
+    "delimiter_name",
     "edge_uses",
     "feature_columns",
     "fit_dtype",
@@ -129,6 +135,7 @@ __all__ = [
     "kept_raw",
     "node_uses",
     "numbers",
+    "parse_delimiter",
     "plain",
     "plain_type",
     "plan_columns",
@@ -138,6 +145,7 @@ __all__ = [
     "refuse_unknown",
     "resolve_relation_ends",
     "shown",
+    "split_place",
     "split_roles",
     "stranger",
     "time_by_name",

@@ -21,6 +21,7 @@ from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same, random_tables
 from tests.training.small import prepared_in, same_weights, trained
 
+AS_IS = IngestOptions(columns={"*": "as-is"})  # numbers stay what they are in the table
 CASES = {
     "range": ({"ids": "range", "weighted": True, "split": True}, {}, "parquet", 3),
     "sparse": ({"ids": "sparse", "relations": 2, "lists": True}, {"directed": True, "dtype": "float16"}, "parquet", 4),
@@ -93,7 +94,7 @@ def test_local_engine_and_training_work_on_it(spark, tmp_path):
     tables = random_tables(5, "text", 60, 400, weighted=True, lists=True)
     edges, nodes = tables.write(tmp_path / "t", "parquet")
     ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}))
-    spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "spark", blocks=4)
+    spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "spark", AS_IS, blocks=4)
     hops = []
     for name in ("local", "spark"):
         graph = Graph.open(tmp_path / name)
@@ -120,7 +121,7 @@ def test_columns_and_labels_mean_what_ingest_takes_them_for(spark, tmp_path, end
         expected = ingest(*places, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}))
     with pytest.warns(UserWarning):
         read = [read_table(spark, place) for place in places]
-        found = spark_graph(spark, *read, tmp_path / "graph", IngestOptions(name="g", columns={"*": "as-is"}), blocks=2)
+        found = spark_graph(spark, *read, tmp_path / "graph", replace(AS_IS, name="g"), blocks=2)
     assert found.unknown_labels == expected.unknown_labels == {"": 1, "NA": 2, "null": 1}
     uses = [replace(use, column="") if use.column == "_c0" else use for use in found.columns]
     assert uses == expected.columns and found.split == expected.split

@@ -102,7 +102,7 @@ class NodeBuild:
         if nodes.fitted is not None:
             lists = {}
             done |= {column.name: what_was_done(column, nodes.fitted.gaps) for column in nodes.fitted.columns}
-        self.report.columns += node_uses(called, names, chosen, label, split, lists, done)
+        self.report.columns += node_uses(called, names, chosen, label, split, lists, done=done)
         if sentence := index_left_out(chosen.index, table.name):
             self.report.warn(sentence)
 

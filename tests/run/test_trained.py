@@ -8,9 +8,10 @@ import pyarrow.parquet
 import pytest
 
 from gamlp.graph import Graph
+from gamlp.graph.ingest import states_schema
 from gamlp.run import evaluate, predict, train
 from gamlp.training import Bundle, RunFolder
-from tests.graph.features.test_again import graph_of, schema_of, table
+from tests.graph.features.test_again import graph_of, table
 
 QUICK = {"training": {"epochs": 5}, "model": {"hidden": 8, "layers": 1}, "propagation": {"hops": 2, "label_hops": 1}}
 
@@ -37,7 +38,9 @@ def test_another_table_by_itself_is_as_if_ingested_with_the_schema(run: Path, tm
     (folder / "nodes.csv").write_text("\n".join(map(",".join, swapped)) + "\n")
     assert [column.name for column in trained.columns["node"]] == ["age", "city", "since"]
     alone, notes = labels(run, graph_of(folder, "alone"), tmp_path / "alone.parquet")
-    schema, _ = labels(run, graph_of(folder, "schema", schema=schema_of(trained)), tmp_path / "schema.parquet")
+    schema, _ = labels(
+        run, graph_of(folder, "schema", schema=states_schema(trained.columns)), tmp_path / "schema.parquet"
+    )
     assert alone.equals(schema) and len(alone) == 30
     assert notes == (
         "column 'city' of graph 'alone' holds 1 value that training never saw, such as 'Bern'",

@@ -15,7 +15,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.ingest import IngestOptions, ingest
+from gamlp.graph.ingest import IngestOptions, ingest, states_schema
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 
@@ -80,6 +80,8 @@ def assert_alike(found: Graph, expected: Graph) -> None:
     assert np.asarray(one.values[:]).tobytes() == np.asarray(two.values[:]).tobytes()
     assert found.nodes.labels.classes == expected.nodes.labels.classes
     assert found.nodes.labels.class_type == expected.nodes.labels.class_type == "integer"
+    texts = [(Path(str(graph.folder)) / "schema.yaml").read_text() for graph in (found, expected)]
+    assert texts[0] == texts[1]
     raws = [pa.Table.from_batches([block for _, block in graph.nodes.raw.blocks()]) for graph in (found, expected)]
     assert raws[0].combine_chunks().equals(raws[1].combine_chunks())
 
@@ -97,12 +99,7 @@ def test_the_bytes_of_ingest(spark: Any, edges: str, tmp_path: Path, ending: str
 
 def test_a_schema_is_applied_and_what_is_new_is_told(spark: Any, edges: str, tmp_path: Path) -> None:
     trained = here(edges, write(mixed(), tmp_path / "a.parquet"), tmp_path / "trained")
-    schema = {
-        "node": [
-            {key: value for key, value in column.model_dump().items() if key not in ("width", "asked")}
-            for column in trained.columns["node"]
-        ]
-    }
+    schema = states_schema(trained.columns)
     other = mixed(5)
     place = other.schema.get_field_index("city")
     other = other.set_column(place, "city", pa.array(["Rom", *other.column("city").to_pylist()[1:]]))

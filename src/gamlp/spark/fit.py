@@ -16,7 +16,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, fingerprint
-from gamlp.graph.features.encoders import FittedColumn
+from gamlp.graph.ingest import states_schema
 from gamlp.io import Place
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
@@ -120,9 +120,7 @@ def build(
     """The graph of two DataFrames, written by tasks; columns are fitted, or encoded by the states of a bundle."""
     options = params.graph_options(nodes.columns, fit=bundle is None, name="nodes")
     if bundle is not None and any(column.state is not None for one in bundle.columns.values() for column in one):
-        states = {name: [FittedColumn.of(one) for one in columns] for name, columns in bundle.columns.items()}
-        plain = {name: [one.model_dump(mode="json") for one in columns] for name, columns in states.items()}
-        options = replace(options, schema=plain)
+        options = replace(options, schema=states_schema(bundle.columns))
     spark_graph(spark, edges, nodes, place, options, blocks=params.getBlocks(), progress=progress)
     return Graph.open(place)
 

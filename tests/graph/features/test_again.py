@@ -10,7 +10,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, fingerprint
 from gamlp.graph.features import fitted_on, written
-from gamlp.graph.ingest import IngestOptions, ingest
+from gamlp.graph.ingest import IngestOptions, ingest, states_schema
 from gamlp.training import with_columns
 
 CITIES = ("Oslo", "Rome", "Lima")
@@ -48,21 +48,10 @@ def values(graph: Graph) -> bytes:
     return np.asarray(graph.nodes.features.values[:]).tobytes()
 
 
-def schema_of(graph: Graph) -> dict[str, list[dict[str, object]]]:
-    """The graph's columns with their states, as --schema gives them."""
-    return {
-        node_type: [
-            {key: value for key, value in column.model_dump().items() if key not in ("width", "asked")}
-            for column in columns
-        ]
-        for node_type, columns in graph.columns.items()
-    }
-
-
 def test_the_bytes_of_ingesting_with_the_state(tmp_path: Path) -> None:
     trained = graph_of(table(tmp_path / "one"))
     folder = table(tmp_path / "two", 30, 1, age={3: "9e7", 4: ""}, city={5: "Bern", 6: ""})
-    with_schema = graph_of(folder, "schema", schema=schema_of(trained))
+    with_schema = graph_of(folder, "schema", schema=states_schema(trained.columns))
     again, notes = with_columns(graph_of(folder, "alone"), trained.columns)
     assert values(again) == values(with_schema) and again.columns == trained.columns
     assert notes == [
@@ -90,7 +79,7 @@ def test_a_column_that_holds_one_value_here_is_what_it_was_in_training(tmp_path:
     trained = graph_of(table(tmp_path / "one"))
     folder = table(tmp_path / "two", 8, 1, city=dict.fromkeys(range(8), "Rome"))
     again, _ = with_columns(graph_of(folder, "alone"), trained.columns)
-    assert values(again) == values(graph_of(folder, "schema", schema=schema_of(trained)))
+    assert values(again) == values(graph_of(folder, "schema", schema=states_schema(trained.columns)))
 
 
 def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import warnings
 
 import numpy as np
@@ -12,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
-from gamlp.graph.features.encoders import FittedColumn
+from gamlp.graph import Graph, damaged_files
+from gamlp.graph.features.encoders import SCHEMA, FittedColumn, read_schema
+from gamlp.graph.ingest import plain_schema
 from tests.graph.ingest.test_bad import told
 
 EDGES = "src,dst\n0,1\n1,2\n"
@@ -238,13 +240,13 @@ def test_types_have_columns_of_their_own(library):
 def test_a_given_state_is_applied_and_what_it_does_not_know_is_told(built):
     table = mixed()
     first, _ = built(table)
-    schema = {"node": [FittedColumn.of(column).model_dump(mode="json") for column in first.nodes.features.columns]}
+    schema = plain_schema(read_schema(first.folder / SCHEMA))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again, report = built(table.slice(0, 100), schema=schema)
     assert np.array_equal(again.nodes.features.values, first.nodes.features.values[:100])
     assert again.nodes.features.columns == first.nodes.features.columns
-    assert uses(report)["key"] == ("ignored", "the schema has no such column")
+    assert uses(report)["key"] == ("ignored", "id, as the schema says")
     changed = table.slice(0, 100).to_pydict()
     changed["city"] = ["Rom"] * 7 + changed["city"][7:]
     changed["age"] = [None] * 3 + changed["age"][3:]
@@ -253,10 +255,32 @@ def test_a_given_state_is_applied_and_what_it_does_not_know_is_told(built):
     sentences = [str(one.message) for one in heard]
     assert "column 'city': 7 cells hold what the schema does not know, such as 'Rom'" in sentences
     assert "column 'age': 3 gaps where the schema was fitted without: filled, no feature says where" in sentences
+    more, report = built(table.append_column("new", table.column("age")), schema=schema)
+    assert uses(report)["new"] == ("ignored", "the schema has no such column")
+    assert np.array_equal(more.nodes.features.values, first.nodes.features.values)
     with pytest.raises(GamlpError, match="no column 'age', 'city', which the schema has; give the same columns"):
         built(table.drop_columns(["city", "age"]), schema=schema)
     with pytest.raises(GamlpError, match=r"row 1, column age: 'old' is not a finite number"):
         built(table.set_column(2, "age", pa.array(["old"] * ROWS)), schema=schema)
+
+
+def test_an_edited_schema_is_followed_and_the_graph_still_opens(built):
+    """One type changed, one column taken out, and nothing else: their states stay, to the byte."""
+    table = mixed()
+    first, _ = built(table)
+    path = first.folder / SCHEMA
+    text = path.read_text().replace("age:\n    type: standard", "age:\n    type: robust")
+    text = re.sub(r"\n  member:\n(    .*\n)*", "\n", text)
+    path.write_text(text)
+    again, report = built(table, schema=plain_schema(read_schema(path)))
+    kept = {column.name: column for column in again.nodes.features.columns}
+    assert kept["age"].type == "robust" and "member" not in kept
+    assert all(
+        kept[column.name] == column for column in first.nodes.features.columns if column.name not in ("age", "member")
+    )
+    assert uses(report)["age"] == ("feature", "robust: as you asked")
+    assert uses(report)["member"] == ("ignored", "the schema has no such column")
+    assert damaged_files(Graph.open(first.folder)) == []
 
 
 def test_raw_columns_of_numbers_as_they_are_are_not_kept_twice(built):

@@ -106,6 +106,13 @@ class TableOptions:
         ),
     ] = None
     drop: Annotated[list[str] | None, _column("Column that is no feature; again for another.", "NAME")] = None
+    schema: Annotated[
+        str | None,
+        _column(
+            "Types and states of columns: a schema.yaml as a graph folder has it, a graph folder, or a run.",
+            "FILE|GRAPH|RUN",
+        ),
+    ] = None
     split_fractions: Annotated[str, typer.Option(help="Train, valid, test.", rich_help_panel=SPLITTING)] = "0.6,0.2,0.2"
 
     split_by: Annotated[
@@ -150,9 +157,17 @@ class TableOptions:
             edge_names_of=edge_names_of,
             columns=_column_types(self.column),
             drop=tuple(self.drop or ()),
+            schema=self._schema(),
             before=self.before,
             split_by=split_by,
         )
+
+    def _schema(self) -> Any:
+        if self.schema is None:
+            return None
+        from gamlp.run import schema_of
+
+        return schema_of(self.schema)
 
     def _node_names(self, tables: str | dict[str, str]) -> tuple[NodeNames, dict[str, NodeNames]]:
         """Columns of all node tables, and of every type."""

@@ -81,10 +81,12 @@ from gamlp.graph.ingest.uses import (
 )
 from gamlp.graph.ingest.wanted import (
     ColumnPlan,  # what is to become of the feature columns of a table
-    WantedTypes,  # what people say of columns
-    fitted_columns,  # those that a schema has, from plain data
+    GivenSchema,  # types and states that a schema has for one node type
+    WantedTypes,  # what --column and --drop say
+    plain_schema,  # a schema as options keep it
     plain_type,
     plan_columns,
+    states_schema,  # the columns that a graph or a bundle uses, as a schema
 )
 
 __all__ = [
@@ -102,6 +104,7 @@ __all__ = [
     "EdgeNames",
     "FeatureColumns",
     "FrameTable",
+    "GivenSchema",
     "IdMap",
     "IngestOptions",
     "IngestReport",
@@ -125,7 +128,6 @@ __all__ = [
     "edge_uses",
     "feature_columns",
     "fit_dtype",
-    "fitted_columns",
     "id_integers",
     "index_left_out",
     "ingest",
@@ -137,6 +139,7 @@ __all__ = [
     "numbers",
     "parse_delimiter",
     "plain",
+    "plain_schema",
     "plain_type",
     "plan_columns",
     "read_relations",
@@ -147,6 +150,7 @@ __all__ = [
     "shown",
     "split_place",
     "split_roles",
+    "states_schema",
     "stranger",
     "time_by_name",
     "too_heavy",

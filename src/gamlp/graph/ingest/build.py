@@ -24,7 +24,7 @@ from gamlp.graph.ingest.spilled import RelationsBuild, Spilled
 from gamlp.graph.ingest.tables import Table
 from gamlp.graph.ingest.time_split import EARLIER, EdgePeriods, TimeSplit
 from gamlp.graph.ingest.times import Cut
-from gamlp.graph.ingest.wanted import WantedTypes, fitted_columns
+from gamlp.graph.ingest.wanted import GivenSchema, PlainSchema, WantedTypes
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 from gamlp.graph.splits import check_fractions
 from gamlp.io import available_memory
@@ -184,7 +184,7 @@ class IngestOptions:
     before: str | None = None  # edges at this time or later are left out
     columns: Mapping[str, str] = field(default_factory=dict)  # types of feature columns; `*`: of all without a name
     drop: Sequence[str] = ()  # columns that are not features
-    schema: Mapping[str, Sequence[Mapping[str, Any]]] | None = None  # columns fitted before, plain data by node type
+    schema: PlainSchema | None = None  # types and states of columns: `plain_schema(read_schema(file))`
     split_by: TimeSplit | None = None  # of the target's nodes
 
     def rules(self) -> ReadingRules:
@@ -236,7 +236,7 @@ def ingest(
             node_type,
             options.split_by if node_type == target else None,
             wanted,
-            fitted_columns(options.schema, node_type),
+            GivenSchema.of(options.schema, node_type),
         )
         for node_type, one in types.items()
     }

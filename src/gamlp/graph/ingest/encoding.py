@@ -150,6 +150,7 @@ class EncodedColumns:
         size: bytes of features that a thread makes at a time.
         """
         used = [column for column in self.fitted if column.width]
+        writer.fitted[node_type] = self.fitted
         if used:
             schema = tuple(
                 column.feature_column().model_copy(update={"asked": self.plan.wanted[column.name]}) for column in used
@@ -160,7 +161,8 @@ class EncodedColumns:
             if raw := kept_raw(self.fitted):
                 folder = writer.raw_blocks([block.start + block.count for block in blocks], node_type)
                 blocks = [replace(block, target=folder / f"{n:05d}.arrow") for n, block in enumerate(blocks)]
-            second = _SecondPass(used, raw, self.dtype, out, max(1, size // (4 * width)), place)
+            step = min(len(out), max(1, size // (4 * width)))
+            second = _SecondPass(used, raw, self.dtype, out, step, place)
             done = 0
             for block, unseen in parallel_map(min(usable_cores(), len(blocks)), second.encode, blocks):
                 done += block.count
@@ -199,16 +201,15 @@ class _RawBlock:
         return int(np.count_nonzero(self.kept))
 
 
-@dataclass(frozen=True)
 class _SecondPass:
-    """Raw blocks → features, some rows at a time; blocks are independent of each other."""
+    """Raw blocks → features, `step` rows at a time; blocks are independent of each other."""
 
-    columns: list[FittedColumn]
-    raw: list[str]  # columns that the graph keeps as they are
-    dtype: FloatName
-    out: Array
-    step: int  # rows
-    place: PlaceOf
+    def __init__(
+        self, columns: list[FittedColumn], raw: list[str], dtype: FloatName, out: Array, step: int, place: PlaceOf
+    ) -> None:
+        self.columns, self.dtype, self.out, self.step, self.place = columns, dtype, out, step, place
+        self.raw = raw  # columns that the graph keeps as they are
+        self._rooms: list[Array] = []  # memory that a thread has done with: fresh pages cost more than features
 
     def encode(self, block: _RawBlock) -> tuple[_RawBlock, dict[str, Unseen]]:
         rows = read_block(Place.of(block.path), len(block.kept))
@@ -220,18 +221,25 @@ class _SecondPass:
                 block.path.rename(block.target)
             else:
                 write_block(block.target, kept)
-        unseen: dict[str, Unseen] = {}
+        unseen = dict.fromkeys(names, Unseen())
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = np.empty((self.step, self.out.shape[1]), np.float32)
         for begin in range(0, block.count, self.step):
             part = kept.slice(begin, self.step)
-            values = np.empty((part.num_rows, self.out.shape[1]), np.float32)
+            values = room[: part.num_rows]
             at = 0
             for column in self.columns:
                 own = values[:, at : at + column.width]
                 at += column.width
-                unseen[column.name] = unseen.get(column.name, Unseen()) + column.apply(part.column(column.name), own)[1]
+                unseen[column.name] += column.apply(part.column(column.name), own)[1]
                 self._check_held(column, own, block, begin)
             start = block.start + begin
-            self.out[start : start + part.num_rows] = store_as(values, self.dtype)
+            self.out[start : start + part.num_rows] = (
+                values if self.dtype == "float32" else store_as(values, self.dtype)
+            )
+        self._rooms.append(room)
         return block, unseen
 
     def _check_held(self, column: FittedColumn, values: Array, block: _RawBlock, begin: int) -> None:

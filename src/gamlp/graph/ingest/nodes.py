@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph.features.encoders import FittedColumn
 from gamlp.graph.folder import GraphWriter
 from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, shown
@@ -26,7 +25,7 @@ from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch
 from gamlp.graph.ingest.time_split import NodePeriods, TimeSplit
 from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
-from gamlp.graph.ingest.wanted import ColumnPlan, WantedTypes, plan_columns, stored_type
+from gamlp.graph.ingest.wanted import ColumnPlan, GivenSchema, WantedTypes, plan_columns, stored_type
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
 from gamlp.io import create_array
@@ -86,7 +85,7 @@ class NodesTable:
     node_type: str = ONE_TYPE
     split_by: TimeSplit | None = None
     wanted: WantedTypes = field(default_factory=WantedTypes)
-    schema: Sequence[FittedColumn] | None = None  # columns that were fitted before
+    schema: GivenSchema | None = None
     columns: FeatureColumns = field(init=False)
     plan: ColumnPlan = field(init=False)
     features: FeatureSource | None = field(init=False)  # None: there are none, or columns are to be encoded

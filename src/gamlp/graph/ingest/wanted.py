@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.features.encoders import LEFT_OUT, FittedColumn, known_type
+from gamlp.graph.features.encoders import LEFT_OUT, FittedColumn, SchemaFile, known_type
 from gamlp.graph.features.encoders.reading import kind_of
 from gamlp.graph.ingest.tables import Table
-from gamlp.graph.schema import name_some
+from gamlp.graph.schema import FeatureSchema, name_some
 
 EVERY = "*"  # the name that stands for all columns that are not named
 
@@ -70,50 +70,90 @@ class ColumnPlan:
         return not self.fitted and bool(self.wanted) and all(word == "as-is" for word in self.wanted.values())
 
 
+PlainSchema = Mapping[str, Mapping[str, Any]]  # node type → column → its type, and what it was fitted as
+
+
+@dataclass(frozen=True)
+class GivenSchema:
+    """Columns of one node type that a schema has, in its order: their types, and states of those that have one."""
+
+    types: Mapping[str, str]
+    fitted: Mapping[str, FittedColumn]
+
+    @classmethod
+    def of(cls, schema: PlainSchema | None, node_type: str) -> GivenSchema | None:
+        """From plain data; None: there is no schema, or none of this type."""
+        if schema is None or node_type not in schema:
+            return None
+        columns = schema[node_type]
+        states = {name: one["fitted"] for name, one in columns.items() if one["fitted"] is not None}
+        return cls(
+            {name: one["type"] for name, one in columns.items()},
+            {name: FittedColumn.model_validate(state) for name, state in states.items()},
+        )
+
+
+def plain_schema(schema: SchemaFile) -> PlainSchema:
+    """A schema as plain data, which options of an ingest are."""
+    found: dict[str, dict[str, Any]] = {}
+    for node_type, types in schema.types.items():
+        fitted = {column.name: column.model_dump(mode="json") for column in schema.fitted.get(node_type, ())}
+        found[node_type] = {name: {"type": word, "fitted": fitted.get(name)} for name, word in types.items()}
+    return found
+
+
+def states_schema(columns: Mapping[str, FeatureSchema]) -> PlainSchema:
+    """The columns that a graph or a bundle uses, with their states, as a schema."""
+    fitted = {node_type: [FittedColumn.of(one) for one in each] for node_type, each in columns.items()}
+    return plain_schema(
+        SchemaFile({node_type: {one.name: one.type for one in each} for node_type, each in fitted.items()}, fitted)
+    )
+
+
 def plan_columns(
     names: Sequence[str],
     arrow_types: Mapping[str, pa.DataType],
     given: WantedTypes,
     node_type: str,
-    schema: Sequence[FittedColumn] | None = None,
+    schema: GivenSchema | None = None,
     **place: Any,
 ) -> ColumnPlan:
-    """Types of a table's feature columns as they were asked for; `schema` has states of those that were fitted before.
+    """Types of a table's feature columns as they were asked for; a type that was named goes before that of a schema.
 
     `place`: the file that is named where a column cannot be meant.
     """
-    before = {column.name: column for column in schema or ()}
-    missing = [name for name in before if name not in names and before[name].width]
+    before = {} if schema is None else schema.types
+    missing = [name for name, word in before.items() if name not in names and word not in LEFT_OUT]
     if missing:
         raise GamlpError(
             f"no column {name_some(missing)}, which the schema has",
-            hint="give the same columns, or edit the schema",
+            hint="give the same columns, or take them out of the schema",
             **place,
         )
     plan = ColumnPlan({}, {}, {})
-    ordered = [name for name in before if name in names] + [name for name in names if name not in before]
-    for name in ordered:
-        word = given.of(node_type, name)
-        known = before.get(name)
-        if known is not None and (word is None or word == known.type):
-            word = known.type
-            plan.fitted.update({name: known} if known.width else {})
-        elif schema is not None and word is None:
+    for name in [*(name for name in before if name in names), *(name for name in names if name not in before)]:
+        asked = given.of(node_type, name)
+        word = asked or before.get(name)
+        if schema is not None and word is None:
             plan.left_out[name] = "the schema has no such column"
-            continue
-        if word in LEFT_OUT:
-            plan.left_out[name] = "--drop" if name in given.drop else f"{word}, as you asked"
-            continue
-        arrow = arrow_types[name]
-        if kind_of(arrow) == "other":
-            if word is not None and word != given.types.get(EVERY):
-                raise GamlpError(
-                    f"holds {arrow}, which cannot be {word}", column=name, hint=f"use --drop {name}", **place
-                )
+        elif word in LEFT_OUT:
+            plan.left_out[name] = _why_left_out(name, word, asked, given)
+        elif kind_of(arrow := arrow_types[name]) == "other":
+            if word is not None:
+                hint = f"leave it out with --drop {name}"
+                raise GamlpError(f"holds {arrow}, which cannot be {word}", column=name, hint=hint, **place)
             plan.left_out[name] = f"{arrow} cannot be features"
-            continue
-        plan.wanted[name] = word
+        else:
+            plan.wanted[name] = word
+            if schema is not None and name in schema.fitted and word == schema.fitted[name].type:
+                plan.fitted[name] = schema.fitted[name]
     return plan
+
+
+def _why_left_out(name: str, word: str, asked: str | None, given: WantedTypes) -> str:
+    if asked is None:
+        return f"{word}, as the schema says"
+    return "--drop" if name in given.drop else f"{word}, as you asked"
 
 
 def stored_type(table: Table, name: str) -> pa.DataType:
@@ -148,12 +188,3 @@ def plain_type(arrow: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(arrow):
         arrow = arrow.value_type
     return pa.large_string() if kind_of(arrow) == "text" else arrow
-
-
-def fitted_columns(
-    schema: Mapping[str, Sequence[Mapping[str, Any]]] | None, node_type: str
-) -> list[FittedColumn] | None:
-    """The columns of a node type that a schema has, from plain data; None: there is no schema, or not of this type."""
-    if schema is None or node_type not in schema:
-        return None
-    return [FittedColumn.model_validate(dict(column)) for column in schema[node_type]]

@@ -28,8 +28,9 @@ from gamlp.graph import (
     check_fractions,
     class_type_of,
 )
-from gamlp.graph.features.encoders import Unseen
+from gamlp.graph.features.encoders import SCHEMA, FittedColumn, Unseen, schema_text
 from gamlp.graph.ingest import (
+    GivenSchema,
     IngestOptions,
     IngestReport,
     NodeNames,
@@ -38,7 +39,6 @@ from gamlp.graph.ingest import (
     class_numbers,
     columns_schema,
     feature_columns,
-    fitted_columns,
     index_left_out,
     node_uses,
     resolve_relation_ends,
@@ -70,6 +70,7 @@ class NodeBuild:
     rows: Callable[[str, int, int | None], RowBlocks]
     report: IngestReport
     progress: Progress
+    fitted: dict[str, Sequence[FittedColumn]] = field(default_factory=dict)  # of types whose columns are encoded
 
     def build(
         self, node_type: str, table: SparkTable, names: NodeNames, checks: NodeChecks
@@ -101,6 +102,7 @@ class NodeBuild:
         lists = nodes.list_widths
         if nodes.fitted is not None:
             lists = {}
+            self.fitted[node_type] = nodes.fitted.columns
             done |= {column.name: what_was_done(column, nodes.fitted.gaps) for column in nodes.fitted.columns}
         self.report.columns += node_uses(called, names, chosen, label, split, lists, done=done)
         if sentence := index_left_out(chosen.index, table.name):
@@ -233,7 +235,7 @@ class _Build:
         checks = {
             node_type: node_checks(
                 one.table, one.names, options.dtype, options.on_bad, node_type, wanted,
-                fitted_columns(options.schema, node_type),
+                GivenSchema.of(options.schema, node_type),
             )
             for node_type, one in types.items()
         }  # fmt: skip
@@ -267,6 +269,8 @@ class _Build:
                 name: FileEntry(bytes=size, crc32=crc) for name, (size, crc) in sorted((files | made.files).items())
             },
         )
+        if nodes.fitted:
+            (folder.graph / SCHEMA).put(schema_text(nodes.fitted).encode())
         folder.manifest = manifest.to_json()
         return report
 

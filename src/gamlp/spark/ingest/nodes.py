@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from gamlp.errors import GamlpError
 from gamlp.graph import ONE_TYPE
-from gamlp.graph.features.encoders import FittedColumn
 from gamlp.graph.ingest import (
     MOST_CLASSES,
+    GivenSchema,
     NodeNames,
     OnBad,
     WantedTypes,
@@ -96,7 +96,7 @@ def node_checks(
     on_bad: OnBad,
     node_type: str = ONE_TYPE,
     wanted: WantedTypes | None = None,
-    schema: Sequence[FittedColumn] | None = None,
+    schema: GivenSchema | None = None,
 ) -> NodeChecks:
     """Which columns are read, and how, by the rules of `gamlp ingest`."""
     label, split = choose(table, names.label, "label"), choose(table, names.split, "split")

@@ -152,9 +152,7 @@ class EncodedColumns:
         used = [column for column in self.fitted if column.width]
         writer.fitted[node_type] = self.fitted
         if used:
-            schema = tuple(
-                column.feature_column().model_copy(update={"asked": self.plan.wanted[column.name]}) for column in used
-            )
+            schema = self.plan.kept(used)
             width = sum(column.width for column in used)
             out = writer.features(width, self.dtype, node_type, schema)
             blocks = self._raw_blocks()

@@ -64,6 +64,14 @@ class ColumnPlan:
     fitted: dict[str, FittedColumn]
     left_out: dict[str, str]
 
+    def kept(self, columns: Iterable[FittedColumn]) -> FeatureSchema:
+        """Columns as a manifest keeps them, with the type that somebody named for this table."""
+        found = []
+        for column in columns:
+            asked = None if column.name in self.fitted else self.wanted[column.name]
+            found.append(column.feature_column().model_copy(update={"asked": asked}))
+        return tuple(found)
+
     @property
     def untouched(self) -> bool:
         """Whether all columns are numbers as they are: such need no state."""

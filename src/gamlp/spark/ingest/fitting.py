@@ -52,8 +52,7 @@ class FittedColumns:
     def schema(self) -> list[FeatureColumn]:
         """As the manifest keeps them."""
         assert self.checks.plan is not None
-        wanted = self.checks.plan.wanted
-        return [column.feature_column().model_copy(update={"asked": wanted[column.name]}) for column in self.used]
+        return list(self.checks.plan.kept(self.used))
 
     def write(
         self, table: Any, order: Array, graph: Place, node_type: str, block: int, blocks: int, dtype: FloatName

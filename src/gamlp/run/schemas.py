@@ -8,8 +8,7 @@ from pathlib import Path
 from gamlp.errors import GamlpError
 from gamlp.graph import MANIFEST, FeatureSchema, Graph
 from gamlp.graph.features.encoders import read_schema
-from gamlp.graph.ingest import plain_schema, states_schema
-from gamlp.graph.ingest.wanted import PlainSchema
+from gamlp.graph.ingest import PlainSchema, plain_schema, states_schema
 
 
 def schema_of(place: str) -> PlainSchema:

@@ -82,8 +82,9 @@ from gamlp.graph.ingest.uses import (
 from gamlp.graph.ingest.wanted import (
     ColumnPlan,  # what is to become of the feature columns of a table
     GivenSchema,  # types and states that a schema has for one node type
+    PlainSchema,  # a schema as options keep it
     WantedTypes,  # what --column and --drop say
-    plain_schema,  # a schema as options keep it
+    plain_schema,
     plain_type,
     plan_columns,
     states_schema,  # the columns that a graph or a bundle uses, as a schema
@@ -111,6 +112,7 @@ __all__ = [
     "LabelColumn",
     "NodeNames",
     "OnBad",
+    "PlainSchema",
     "RandomSplit",
     "TableBatch",
     "TablePlaces",

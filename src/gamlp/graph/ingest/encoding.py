@@ -45,7 +45,7 @@ class EncodedColumns:
     """
 
     def __init__(
-        self, plan: ColumnPlan, arrow_types: Mapping[str, pa.DataType], dtype: FloatName, scratch: Path
+        self, plan: ColumnPlan, arrow_types: Mapping[str, pa.DataType], dtype: FloatName, scratch: Path, size: int
     ) -> None:
         self.plan = plan
         self.columns = list(plan.wanted)
@@ -55,6 +55,8 @@ class EncodedColumns:
         self.unseen: dict[str, Unseen] = {}
         self.cells = CellChecks(plan, arrow_types)
         self._scratch = scratch
+        self._size = size  # bytes of a block, about
+        self._pending: list[pa.RecordBatch] = []  # small batches make a block together
         self._sizes: list[int] = []  # rows of every block
         self._kept: list[Array] = []  # which of them stay
         self._fittings = self.cells.fittings()
@@ -68,6 +70,15 @@ class EncodedColumns:
         block = pa.RecordBatch.from_arrays(columns, self.columns)
         if not rows.good.all():
             block = block.filter(pa.array(rows.good))
+        self._pending.append(block)
+        if sum(one.nbytes for one in self._pending) >= self._size:
+            self._write_pending()
+
+    def _write_pending(self) -> None:
+        if not self._pending:
+            return
+        block = pa.Table.from_batches(self._pending).combine_chunks().to_batches()[0]
+        self._pending = []
         path = self._path(len(self._sizes))
         self._sizes.append(block.num_rows)
         self._fit(block, [lambda: write_block(path, block)])
@@ -87,6 +98,7 @@ class EncodedColumns:
 
         Only the whole column shows what its cells are meant to be: a word among numbers is told here.
         """
+        self._write_pending()
         whole = bool(kept.all())
         while True:
             if not whole:

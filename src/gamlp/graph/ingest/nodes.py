@@ -180,7 +180,7 @@ class NodesTable:
             return FeatureRows(self.features, dtype, scratch)
         if not self.plan.wanted:
             return None
-        return EncodedColumns(self.plan, self.arrow_types, dtype, scratch)
+        return EncodedColumns(self.plan, self.arrow_types, dtype, scratch, self.size)
 
     def _check_columns(self) -> None:
         """Every file has the columns of the first."""

@@ -190,9 +190,11 @@ def stored_type(table: Table, name: str) -> pa.DataType:
 
 
 def plain_type(arrow: pa.DataType) -> pa.DataType:
-    """The type of values without dictionaries and extensions, strings of one kind."""
+    """The type of values without dictionaries and extensions, strings of one kind, lists too, whoever wrote them."""
     if isinstance(arrow, pa.BaseExtensionType):
         arrow = arrow.storage_type
     if pa.types.is_dictionary(arrow):
         arrow = arrow.value_type
+    if kind_of(arrow) == "vector":
+        return pa.large_list(arrow.value_type)
     return pa.large_string() if kind_of(arrow) == "text" else arrow

@@ -95,6 +95,13 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
         with_columns(untouched, other.columns)
 
 
+def test_a_state_that_does_not_fit_its_width_is_refused(tmp_path: Path) -> None:
+    trained = graph_of(table(tmp_path / "one"))
+    wrong = {"node": tuple(one.model_copy(update={"width": one.width + 1}) for one in trained.columns["node"])}
+    with pytest.raises(GamlpError, match="the state of column 'age' makes 1 features, not 2"):
+        with_columns(graph_of(table(tmp_path / "two", 30, 1)), wrong)
+
+
 def test_states_of_training_rows_know_nothing_of_others(tmp_path: Path) -> None:
     one = graph_of(table(tmp_path / "one"))
     changed = dict.fromkeys(range(3, 40, 4), "9e7")  # test rows alone

@@ -89,6 +89,9 @@ def encoded_again(graph: Graph, node_type: str, wanted: FeatureSchema) -> tuple[
     raw = graph.node_types[node_type].raw
     assert raw is not None
     columns = [FittedColumn.of(column) for column in wanted]
+    for one, column in zip(wanted, columns):
+        if one.width != column.width:  # of a file that somebody wrote
+            raise GamlpError(f"the state of column '{one.name}' makes {column.width} features, not {one.width}")
     held = {name: raw.schema().field(name).type for name in (column.name for column in columns)}
     of = f"of graph '{graph.name}'"
     for column in columns:

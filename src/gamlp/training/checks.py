@@ -21,7 +21,10 @@ def check_trainable(graph: Graph) -> None:
     """Labels, training rows, features: what is lacking is told."""
     nodes = graph.nodes
     if nodes.features is None and not graph.heterogeneous:
-        raise GamlpError(f"graph '{graph.name}' has no features", hint="ingest feature columns or --features FILE.npy")
+        raise GamlpError(
+            f"graph '{graph.name}' has no features",
+            hint="ingest feature columns, or an array: gamlp ingest --features FILE.npy",
+        )
     if nodes.labels is None:
         raise GamlpError(f"graph '{graph.name}' has no labels", hint="ingest a label column")
     if nodes.split is None:
@@ -163,7 +166,9 @@ def _check_view(store: HopStore, wanted: Plan, view: str) -> None:
     if wanted.labels is None or wanted.labels.folds < 2:
         return
     if f"crossfit{at}" not in store.manifest.signals:
-        raise GamlpError("the store has no cross-fitted labels", file=store.folder, hint="propagate with --label-folds")
+        raise GamlpError(
+            "the store has no cross-fitted labels", file=store.folder, hint="make them: gamlp propagate --label-folds"
+        )
     settings = store.manifest.signals[f"crossfit{at}"].settings
     for key in ("folds", "fold_seed"):
         if settings.get(key) != (asked_for := getattr(wanted.labels, key)):

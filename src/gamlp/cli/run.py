@@ -221,6 +221,7 @@ def _print(outcome: Outcome, place: Path, name: str, seconds: float, columns: Se
             "predictions": None if outcome.predictions is None else str(outcome.predictions.path),
             "report": str(outcome.report),
             "columns": [asdict(use) for use in columns],
+            "notes": outcome.trained.notes,
             "seconds": round(seconds, 3),
         }
     )

@@ -108,6 +108,8 @@ def write_table(draw: random.Random, rows: Rows, path: Path) -> Path:
         path.mkdir()
         cut = draw.randrange(1, len(rows))
         ending, writer = _format(draw)
+        while writer is _sqlite:  # a folder holds no databases
+            ending, writer = _format(draw)
         for number, part in enumerate((rows[:cut], rows[cut:])):
             (path / f"part-{number}{ending}").write_bytes(writer(draw, part))
         return path
@@ -152,10 +154,10 @@ def _gzip(draw: random.Random, rows: Rows) -> bytes:
 
 
 def _zstd(draw: random.Random, rows: Rows) -> bytes:
-    sink = io.BytesIO()
+    sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:
         stream.write(_csv(draw, rows))
-    return sink.getvalue()
+    return sink.getvalue().to_pybytes()
 
 
 def _json_lines(draw: random.Random, rows: Rows) -> bytes:

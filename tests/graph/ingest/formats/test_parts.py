@@ -147,7 +147,9 @@ def test_folders_that_are_no_table(build, tmp_path):
     assert refusal(build, folder) == (
         "nodes/1.jsonl: is JSON Lines, and 0.csv is CSV; give one folder of files of one format."
     )
-    (folder / "1.jsonl").rename(folder / "2.csv")
+    (folder / "1.jsonl").rename(folder / "1.db")
+    assert "nodes/1.db: is a database among the files of a folder; give its table" in refusal(build, folder)
+    (folder / "1.db").rename(folder / "2.csv")
     (folder / "day=1").mkdir()
     (folder / "day=1" / "0.csv").write_text("id,x\na,1\n")
     assert "nodes: some files lie in folders called COLUMN=VALUE, others do not" in refusal(build, folder)

@@ -65,6 +65,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "spark/prediction.py": ("predict",),
     "spark/training.py": ("run", "train"),
     "training/batches.py": ("run", "train"),
+    "training/checks.py": ("run", "train", "tune"),
     "training/loop.py": ("run", "train"),
     "training/ranks": ("run", "train"),
     "training/run_folder.py": ("run", "train"),

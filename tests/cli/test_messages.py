@@ -37,6 +37,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "explanation": ("explain",),
     "graph/datasets": ("datasets",),
     "graph/features/encoders": TABLES,
+    "graph/growth": ("predict",),
     "graph/ingest": TABLES,
     "graph/relations.py": TABLES,
     "graph/shared_folder.py": SPARK,
@@ -55,6 +56,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "recipe/space.py": ("tune",),
     "run/engine.py": SPARK,
     "run/evaluation.py": ("evaluate",),
+    "run/newcomers.py": ("predict",),
     "run/prediction_table.py": ("predict",),
     "run/schemas.py": TABLES,
     "run/tables.py": ("run",),
@@ -70,6 +72,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "training/ranks": ("run", "train"),
     "training/run_folder.py": ("run", "train"),
     "training/trackers.py": ("train",),
+    "training/warm.py": ("run",),
     "tune": ("tune",),
 }
 # cli/main.py looks at the options of the verb itself before it names one.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
+from gamlp.graph.features import fitted_on, written
 from gamlp.io import Place
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
@@ -19,10 +20,10 @@ from gamlp.training import (
     Prepared,
     check_fits,
     check_made,
+    check_same_width,
     check_store,
     check_targets,
     check_trainable,
-    check_width,
     from_store,
     kept_columns,
     kept_statistics,
@@ -55,6 +56,8 @@ def prepare(
 ) -> Prepared:
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph, recipe)
+    if recipe.training.setting == "inductive" and graph.nodes.split is not None:
+        graph = written(fitted_on(graph, graph.nodes.split.train), folder)
     reduced, columns = reduced_from(graph, recipe), graph.columns  # before features are made or reduced
     with closing(resources.open_engine()) as engine:
         graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
@@ -101,8 +104,9 @@ def _prepare_two(
     labels = graph.nodes.labels
     assert labels is not None
     valid_graph, _ = with_columns(with_classes(valid_graph, labels.classes), graph.columns)
+    valid_graph = written(valid_graph, folder)
     valid_graph = with_features(valid_graph, recipe, folder, engine, progress)
-    check_width(valid_graph, width_of(graph))
+    check_same_width(valid_graph, width_of(graph))
     if labels_used(recipe) and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (docs/method.md, section 5).
         recipe = recipe.changed({"model.beta": 0.0})
@@ -170,10 +174,22 @@ def hops_for(
     bundle: Bundle, graph: Graph, folder: Path | Place, resources: Resources = LOCAL, progress: Progress = silent
 ) -> HopStore:
     """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
-    graph, _ = matched(with_classes(graph, bundle.classes), bundle)
-    check_made(graph, bundle)
     with closing(resources.open_engine()) as engine:
-        graph = with_features(graph, bundle.recipe, folder, engine, progress)
+        graph, plan, _ = as_model_reads(bundle, graph, folder, engine, progress)
+        return engine.propagate(graph, plan, folder, progress)
+
+
+def as_model_reads(
+    bundle: Bundle, graph: Graph, folder: Path | Place, engine: Propagator, progress: Progress = silent
+) -> tuple[Graph, Plan, list[str]]:
+    """Another graph and what is to be propagated of it for a bundle's model; and what a person should know of it.
+
+    `folder`: where features are kept that are made for it, if the graph has no folder of its own.
+    """
+    graph, notes = matched(with_classes(graph, bundle.classes), bundle)
+    graph = written(graph, folder)
+    check_made(graph, bundle)
+    graph = with_features(graph, bundle.recipe, folder, engine, progress)
     check_fits(graph, bundle)
     if labels_used(bundle.recipe) and not graph.trainable:
         raise GamlpError(
@@ -181,5 +197,4 @@ def hops_for(
             hint="give the graph labels with split 'train', or train with model.beta 0",
         )
     plan = without_folds(plan_of(bundle.recipe, bundle.statistics)).model_copy(update={"rows": "all"})
-    with closing(resources.open_engine()) as engine:
-        return engine.propagate(graph, plan, folder, progress)
+    return graph, plan, notes

@@ -10,6 +10,7 @@ from gamlp.training.bundle import Bundle, best_seed, make_model
 from gamlp.training.checks import (
     check_fits,
     check_made,
+    check_same_width,
     check_store,
     check_targets,
     check_trainable,
@@ -27,8 +28,8 @@ from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine, Observe, better, fit
 
 # Several processes: how they meet, the job they share, who starts them, the code they are sent
-from gamlp.training.ranks.job import TrainingJob, fitted_of, read_result, run_job, shared_job
-from gamlp.training.ranks.launch import GO_ON, LOOK, RETRIES, Follower, Result, clear, died, launch_processes
+from gamlp.training.ranks.job import GO_ON, TrainingJob, fitted_of, read_result, run_job, shared_job
+from gamlp.training.ranks.launch import LOOK, RETRIES, Follower, Result, clear, died, launch_processes
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
 
@@ -72,6 +73,9 @@ from gamlp.training.trackers import trackers_for
 # Graphs of several types
 from gamlp.training.typed import expected_shape, prepare_graph, reduced_from, resolve_relations, with_features
 
+# Weights to start from
+from gamlp.training.warm import check_warm, warm_bundle
+
 __all__ = [
     "ALONE",
     "GO_ON",
@@ -106,9 +110,11 @@ __all__ = [
     "bundle_of",
     "check_fits",
     "check_made",
+    "check_same_width",
     "check_store",
     "check_targets",
     "check_trainable",
+    "check_warm",
     "check_width",
     "choose_device",
     "clear",
@@ -147,6 +153,7 @@ __all__ = [
     "train_seeds",
     "unpacked",
     "valid_rows",
+    "warm_bundle",
     "width_of",
     "with_classes",
     "with_columns",

@@ -72,7 +72,7 @@ def test_weights_both_ways_are_not_doubled_and_one_name_of_two_relations_is_told
     [
         (
             {("author", "writes", "paper"): {"edge_index": torch.tensor([[5], [0]])}},
-            "an edge names node 5 of 2 of type",
+            "an edge names node 5 of 2",
         ),
         ({("author", "writes", "paper"): {"edge_index": torch.tensor([0.5])}}, "edge_index is float32 of shape (1,)"),
         ({"paper": {"x": torch.tensor([[np.nan]] * 3)}}, "x of type 'paper': feature nan of node 0"),

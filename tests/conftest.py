@@ -18,6 +18,8 @@ settings.register_profile("fixed", derandomize=True, database=None, deadline=Non
 settings.register_profile("fuzz", deadline=None, print_blob=True)
 settings.load_profile("fixed")
 
+os.environ.setdefault("GAMLP_PROGRESS", "off")  # a slow machine would tell of its progress among what is compared
+
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from typing import Any
 
 import pytest
@@ -58,3 +59,32 @@ def test_what_a_table_of_a_stranger_holds_is_no_command_of_the_terminal(capsys: 
     for text in ("na\\x1bme[/]", "[red]", "[/b]\\x1b[2J", "[bold]a\\nb", "first\nse\\x1bcond [/b]\n"):
         assert text in shown.out
     assert "th\\x07ird" in shown.err and "\x07" not in shown.err and "\x1b" not in shown.out + shown.err
+
+
+def told(capsys: pytest.CaptureFixture[str], *, as_json: bool = False, seconds: float = 0.3) -> list[str]:
+    """What a verb of so many seconds tells, that says once how far it is."""
+    with display.telling(as_json), display.progress(as_json) as progress:
+        time.sleep(seconds / 2)
+        progress("train", 1200, 4000, "epochs", NOTE)
+        time.sleep(seconds / 2)
+    return capsys.readouterr().err.splitlines()
+
+
+def test_without_a_terminal_there_is_a_line_soon_and_then_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert display._FIRST < 2 and display._EVERY == 10
+    monkeypatch.setattr(display, "_FIRST", 0.02)
+    monkeypatch.setattr(display, "_EVERY", 0.1)
+    assert told(capsys) == [], "GAMLP_PROGRESS=off, as all tests have it"
+    monkeypatch.delenv("GAMLP_PROGRESS")
+    lines = told(capsys)
+    assert lines[0] == "gamlp: 0 s: starting" and 2 <= len(lines) <= 4
+    assert lines[-1] == f"gamlp: 0 s: train, 1,200 of 4,000 epochs ({NOTE})"
+    found = [json.loads(line)["stage"] for line in told(capsys, as_json=True)]
+    assert found[0] == "starting" and "train" in found[1:]
+
+
+def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GAMLP_PROGRESS")
+    assert told(capsys, seconds=0.01) == []

@@ -95,6 +95,9 @@ def test_run_digits_prints_what_is_promised(call: Call) -> None:
     assert shown is not None and min(map(float, shown.groups())) > 95
     assert re.search(r"neighbours +nodes +hop 0 +hop 1", ended.out) and "runs/digits: bundle.safetensors" in ended.out
     assert "gamlp predict runs/digits --out predictions.parquet" in ended.out
+    predicted = pyarrow.parquet.read_table("runs/digits/predictions.parquet")
+    assert len(predicted) == 1797 and str(predicted.schema.field("label").type) == "int64"
+    assert "runs/digits/predictions.parquet: labels and probabilities of 1,797 nodes" in ended.out
     result = json.loads(call("run digits --set training.epochs=30 --json").out)
     assert result["test"]["mean"]["score"] > 0.95 and len(result["hop_weights"]["ranges"]) >= 3
     for part in result["hop_weights"]["ranges"]:

@@ -79,7 +79,8 @@ def test_a_folder_of_before_there_were_names_is_opened(tmp_path: Path) -> None:
     [
         ([{"name": "age"}], "hold 1 features, not 5"),
         ([{"name": "age"}] * 5, "two columns are called 'age'"),
-        ([{"name": "age", "type": "date"}], "Input should be 'number' or 'list'"),
+        ([{"name": "age", "type": "colour"}], "Input should be 'number', 'list', "),
+        ([{"name": "age", "type": "date"}], "'age' of type date has no state"),
         ("age", "Input should be a valid"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,44 @@ def test_batches_change_nothing(store: HopStore) -> None:
 )
 def test_rows_by_name(names: str, count: int, store: HopStore) -> None:
     assert len(choose_rows(store, names)) == count
+
+
+@pytest.mark.parametrize(
+    ("classes", "class_type", "kind", "in_csv"),
+    [
+        (("2", "5", "10"), "integer", pa.int64(), pa.int64()),
+        (("2", "5", "10"), "string", pa.string(), None),
+        (("False", "True"), "boolean", pa.bool_(), None),
+    ],
+)
+def test_labels_have_the_type_that_they_came_with(
+    classes: tuple[str, ...],
+    class_type: str,
+    kind: pa.DataType,
+    in_csv: pa.DataType | None,
+    store: HopStore,
+    tmp_path: Path,
+) -> None:
+    bundle = bundle_for(5, classes)
+    bundle = replace(bundle, class_type=class_type).save(tmp_path / "b.safetensors")
+    loaded = Bundle.load(bundle)
+    write_predictions(loaded, store, Ids(90), tmp_path / "p.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "p.parquet")
+    assert table.schema.field("label").type == kind
+    most = np.stack([table[f"p_{name}"].to_numpy() for name in classes]).argmax(0)
+    assert [str(label) for label in table["label"].to_pylist()] == [classes[at] for at in most]
+    write_predictions(loaded, store, Ids(90), tmp_path / "p.csv")
+    text = pyarrow.csv.read_csv(
+        tmp_path / "p.csv", convert_options=pyarrow.csv.ConvertOptions(column_types={"label": in_csv or pa.string()})
+    )
+    assert [str(label) for label in text["label"].to_pylist()] == [classes[at] for at in most], "spelled as it was"
+
+
+def test_many_integer_labels_are_lists_of_integers(store: HopStore, tmp_path: Path) -> None:
+    bundle = replace(bundle_for(5, ("2", "5", "10"), multi_label=True), class_type="integer")
+    write_predictions(bundle, store, Ids(90), tmp_path / "p.parquet")
+    assert pyarrow.parquet.read_schema(tmp_path / "p.parquet").field("label").type.value_type == pa.int64()
+    write_predictions(bundle, store, Ids(90), tmp_path / "p.csv")
 
 
 def test_ids_and_formats(store: HopStore, tmp_path: Path) -> None:

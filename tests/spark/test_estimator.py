@@ -115,7 +115,7 @@ def test_the_numbers_of_the_local_path(fitted: Any, results: list[Any], tmp_path
     expected, scores = local(planted(), tmp_path / "local", NodeNames(features="features", label="label"))
     found = results
     assert [row["id"] for row in found] == expected["id"].to_pylist()
-    assert [str(row["prediction"]) for row in found] == expected["label"].to_pylist()
+    assert [row["prediction"] for row in found] == expected["label"].to_pylist()
     probabilities = np.stack([expected[f"p_{name}"].to_numpy() for name in model.classes], 1)
     assert np.abs(np.stack([row["probability"].toArray() for row in found]) - probabilities).max() < 1e-4
     assert model.classes == ("0", "10", "20") and (model.numClasses, model.numFeatures) == (3, 6)

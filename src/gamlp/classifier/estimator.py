@@ -21,7 +21,7 @@ from gamlp.classifier.given import Given, WrongInput, check_names, is_tables, pr
 from gamlp.classifier.rows import ScoredHops, hop_weights, number_type, split_of, with_split
 from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
-from gamlp.graph import Graph, Split, fingerprint, random_split
+from gamlp.graph import Graph, Split, class_values, fingerprint, random_split
 from gamlp.io import parse_size
 from gamlp.models import HopWeights
 from gamlp.progress import Progress, silent
@@ -143,6 +143,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array(bundle.classes)
         if numbers is not None:
             self.classes_ = np.array([int(name) for name in bundle.classes]).astype(numbers)
+        elif not bundle.multi_label:
+            self.classes_ = np.array(class_values(bundle.classes, bundle.class_type))
         self.n_features_in_ = bundle.shape.features
         self._own = None
 

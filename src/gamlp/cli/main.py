@@ -28,6 +28,7 @@ from gamlp.cli import (
     train,
     tune,
 )
+from gamlp.cli.show import display
 from gamlp.errors import GamlpError, printable, shortened
 
 _GO_ON = "run the same command again to go on where it can (train: with --resume)"
@@ -73,7 +74,7 @@ def _in_main_thread() -> bool:
 
 class _Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
-        with _Termination() as termination:
+        with _Termination() as termination, display.telling("--json" in ctx.args):
             try:
                 return super().invoke(ctx)
             except BaseException as error:

@@ -147,7 +147,7 @@ def _run(
             single = run_method(opened.opened, made, place, resources=resources, progress=progress)
             show_single(single, name, time.monotonic() - begun, as_json, columns)
             return
-        outcome = run_path(opened, made, place, predictions=tables is not None, resources=resources, progress=progress)
+        outcome = run_path(opened, made, place, resources=resources, progress=progress)
     seconds = time.monotonic() - begun
     if as_json:
         _print(outcome, place, name, seconds, columns)

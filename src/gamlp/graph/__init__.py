@@ -3,6 +3,9 @@
 # Names that change with what a graph holds: fingerprint.structure(graph), .features, .training_labels, .targets
 from gamlp.graph import fingerprint
 
+# What classes are that have names
+from gamlp.graph.class_types import ClassType, arrow_classes, class_type_of, class_values, fits_type
+
 # What arrays may hold
 from gamlp.graph.contents import DAMAGED_HINT, ascend, check_label_numbers, check_roles, stray_neighbour
 
@@ -79,6 +82,7 @@ __all__ = [
     "Block",
     "BlockEntry",
     "Building",
+    "ClassType",
     "DeclaredRelation",
     "FeatureColumn",
     "FeatureSchema",
@@ -102,6 +106,7 @@ __all__ = [
     "RelationEntry",
     "Split",
     "View",
+    "arrow_classes",
     "as_graph",
     "ascend",
     "block_folder",
@@ -110,11 +115,14 @@ __all__ = [
     "check_label_numbers",
     "check_name",
     "check_roles",
+    "class_type_of",
+    "class_values",
     "contained",
     "damaged_files",
     "digest",
     "features_files",
     "fingerprint",
+    "fits_type",
     "hash_key",
     "id_hashes",
     "ids_in_file",

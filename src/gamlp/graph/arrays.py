@@ -9,6 +9,7 @@ import scipy.sparse
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.class_types import ClassType
 from gamlp.graph.graph import Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
 
@@ -115,6 +116,7 @@ def as_labels(labels: Any) -> Labels:
         if values.size and not (values.min() >= -1 and values.max() <= 1):
             wrong = values[(values < -1) | (values > 1)][0]
             raise GamlpError(f"label {wrong} where a node has many", hint="give 0 and 1, or a row of -1 where unknown")
-        return Labels(values.astype(np.int8), tuple(str(i) for i in range(values.shape[1])))
+        return Labels(values.astype(np.int8), tuple(str(i) for i in range(values.shape[1])), "integer")
+    class_type: ClassType = "boolean" if values.dtype.kind == "b" else "integer"
     values = np.where(values < 0, -1, values).astype(np.int32)
-    return Labels(values, tuple(str(i) for i in range(int(values.max(initial=-1)) + 1)))
+    return Labels(values, tuple(str(i) for i in range(int(values.max(initial=-1)) + 1)), class_type)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.class_types import ClassType
 from gamlp.graph.graph import Block, Graph, Labels, Split
 from gamlp.graph.manifest import (
     MANIFEST,
@@ -80,15 +81,19 @@ class GraphWriter:
         write_block(path, block)
         entry.raw.blocks.append((entry.raw.blocks[-1] if entry.raw.blocks else 0) + block.num_rows)
 
-    def reserve_labels(self, multi_label: bool, classes: Sequence[str], node_type: str = "node") -> Array:
+    def reserve_labels(
+        self, multi_label: bool, classes: Sequence[str], node_type: str = "node", class_type: ClassType = "string"
+    ) -> Array:
         """Reserve `[count]` int32 or, for many labels a node, `[count, classes]` int8, mapped for writing."""
         entry = self._nodes[node_type]
-        entry.labels = LabelsEntry(multi_label=multi_label, classes=list(classes))
+        entry.labels = LabelsEntry(multi_label=multi_label, classes=list(classes), class_type=class_type)
         shape = (entry.count, len(classes)) if multi_label else (entry.count,)
         return create_array(self._nodes_file(node_type, "labels"), shape, np.int8 if multi_label else np.int32)
 
     def labels(self, labels: Labels, node_type: str = "node") -> None:
-        self._nodes[node_type].labels = LabelsEntry(multi_label=labels.multi_label, classes=list(labels.classes))
+        self._nodes[node_type].labels = LabelsEntry(
+            multi_label=labels.multi_label, classes=list(labels.classes), class_type=labels.class_type
+        )
         self._save(node_type, "labels", labels.values.astype(np.int8 if labels.multi_label else np.int32, copy=False))
 
     def split(self, split: Split, node_type: str = "node") -> None:

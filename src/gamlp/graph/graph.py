@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.class_types import ClassType
 from gamlp.graph.made_from import MadeFrom
 from gamlp.graph.raw import RawColumns
 from gamlp.graph.schema import FeatureSchema, PickedColumns
@@ -66,6 +67,7 @@ class Labels:
 
     values: Array
     classes: tuple[str, ...]
+    class_type: ClassType = field(default="string", repr=False)  # what the classes are that these names stand for
 
     @property
     def multi_label(self) -> bool:

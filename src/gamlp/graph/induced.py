@@ -97,7 +97,9 @@ def _write_nodes(writer: GraphWriter, nodes: Nodes, rows: Array, progress: Progr
         for done in _copy(nodes.features.values, rows, values):
             progress("features inside", done, len(rows), "rows")
     if nodes.labels is not None:
-        values = writer.reserve_labels(nodes.labels.multi_label, nodes.labels.classes, nodes.name)
+        values = writer.reserve_labels(
+            nodes.labels.multi_label, nodes.labels.classes, nodes.name, nodes.labels.class_type
+        )
         for _ in _copy(nodes.labels.values, rows, values):
             pass
     if nodes.split is not None:

@@ -106,7 +106,11 @@ def induced_by_tasks(graph: Graph, rows: Array, folder: Place, blocks: int, run:
                 width=features.width, dtype=features.dtype, shards=list(bounds[1:]), columns=columns
             )
         if nodes.labels is not None:
-            entry.labels = LabelsEntry(multi_label=nodes.labels.multi_label, classes=list(nodes.labels.classes))
+            entry.labels = LabelsEntry(
+                multi_label=nodes.labels.multi_label,
+                classes=list(nodes.labels.classes),
+                class_type=nodes.labels.class_type,
+            )
             name = f"{nodes_folder(graph.target)}/labels.npy"
             files[name] = put_rows(made.graph / name, _Picked(nodes.labels.values, rows))
         if nodes.split is not None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, ValidationError, model_validator
 
 from gamlp.errors import GamlpError
+from gamlp.graph.class_types import ClassType, fits_type
 from gamlp.graph.schema import FeatureColumn, repeated_name, total_width
 from gamlp.io import Place, sealed, unsealed
 from gamlp.kernel import FloatName
@@ -50,6 +51,13 @@ class FeaturesEntry(_ManifestEntry):
 class LabelsEntry(_ManifestEntry):
     multi_label: bool = Field(validation_alias="many", serialization_alias="many")
     classes: list[str]
+    class_type: ClassType = "string"
+
+    @model_validator(mode="after")
+    def _classes_fit(self) -> LabelsEntry:
+        if not fits_type(self.classes, self.class_type):
+            raise ValueError(f"classes are no {self.class_type} values")
+        return self
 
 
 class RawEntry(_ManifestEntry):

@@ -126,7 +126,7 @@ def _open_nodes(files: FolderFiles, node_type: str, entry: NodesEntry) -> Nodes:
         classes = tuple(entry.labels.classes)
         shape = (entry.count, len(classes)) if entry.labels.multi_label else (entry.count,)
         check = partial(check_label_numbers, classes=len(classes))
-        labels = Labels(files.array(f"{folder}/labels.npy", shape, check), classes)
+        labels = Labels(files.array(f"{folder}/labels.npy", shape, check), classes, entry.labels.class_type)
     if entry.split:
         split = Split(files.array(f"{folder}/split.npy", (entry.count,), check_roles))
     if entry.ids == "integers":

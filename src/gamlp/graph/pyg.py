@@ -105,13 +105,14 @@ def labels_of(y: Any, *, numbered: bool = False) -> Labels | None:
     classes, numbers = np.unique(values[known].astype(np.int64), return_inverse=True)
     found = np.full(len(values), UNKNOWN, np.int32)
     found[known] = numbers
-    return Labels(found, tuple(str(number) for number in classes))
+    return Labels(found, tuple(str(number) for number in classes), "boolean" if values.dtype.kind == "b" else "integer")
 
 
 def _named(values: Array) -> Labels | None:
     column = LabelColumn("y")  # the same names, in the same order, as a table gives
     texts = [None if _missing(value) else _text(value) for value in values.tolist()]
     column.add(column.known(pa.array(texts, pa.large_string())))
+    column.texts = any(isinstance(value, str | bytes) for value in values.tolist())
     found = column.labels(None, lambda shape: np.empty(shape, np.int8))
     told = [unknown_labels(column.not_known, "y")]
     if found is not None:

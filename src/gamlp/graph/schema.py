@@ -7,24 +7,58 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from gamlp.arrays import Array
 
 _MOST_NAMES = 5  # that a sentence lists
 
 
+# Untouched numbers and lists of them, of graphs without states; and the types of encoders that give features.
+ColumnType = Literal[
+    "number", "list", "standard", "robust", "quantile", "as-is", "boolean", "category", "date", "vector", "vector-l2",
+    "text",
+]  # fmt: skip
+_STATELESS = ("number", "list", "as-is", "vector")
+
+
 class FeatureColumn(BaseModel):
-    """One column of a node table: a number, or a list of `width` numbers. Further types of columns are named here."""
+    """One column of a node table and the `width` features it became.
+
+    type: a word of `graph.features.encoders`, with the state that makes its features as plain data and the Arrow type
+    of the table; without a state a `number` or a `list` of `width` numbers, untouched.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    type: Literal["number", "list"] = "number"
+    type: ColumnType = "number"
     width: PositiveInt = 1
+    source: str | None = None
+    state: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _can_be_applied(self) -> FeatureColumn:
+        if self.state is None and self.type not in _STATELESS:
+            raise ValueError(f"column '{self.name}' of type {self.type} has no state")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A column without a state is written as it was before there were any."""
+        return {key: value for key, value in inner(self).items() if value is not None}
 
     def __str__(self) -> str:
-        return "a number" if self.type == "number" else f"a list of {self.width} numbers"
+        if self.type == "list":
+            return f"a list of {self.width} numbers"
+        return "a number" if self.type == "number" else f"of type {self.type}"
 
 
 FeatureSchema = tuple[FeatureColumn, ...]  # side by side, in the order of the features

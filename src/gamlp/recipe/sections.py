@@ -83,7 +83,10 @@ class RelationsSettings(Section):
         description="features of types without: ComplEx embeddings, means of neighbours, or none",
     )
     dimension: int = Field(
-        default=0, ge=0, le=1 << 12, description="of embeddings; 0: the width that all features share, else 128"
+        default=0,
+        ge=0,
+        le=1 << 12,
+        description="of embeddings; 0: that of `reduce` if all features have it, else 128",
     )
     embedding_epochs: int = Field(default=20, ge=1, le=1_000_000, description="of ComplEx, at most")
 

@@ -22,7 +22,7 @@ from gamlp.training import best_seed, choose_device
 
 @dataclass(frozen=True)
 class Outcome:
-    """`test` is None without labelled test rows, `predictions` where the graph was given as a graph."""
+    """`test` is None without labelled test rows, `predictions` where they were finished before."""
 
     trained: Trained
     test: dict[str, Any] | None
@@ -36,7 +36,6 @@ def run_path(
     recipe: Recipe,
     out: Path,
     *,
-    predictions: bool = False,
     resources: Resources = LOCAL,
     progress: Progress = silent,
 ) -> Outcome:
@@ -44,15 +43,18 @@ def run_path(
     trained = train(source, recipe, out, resume=True, resources=resources, progress=progress)
     bundle = trained.bundles[best_seed(trained.bundles, trained.recipe.training.monitor)]
     store = HopStore.open(trained.run.store_path())
-    written = None
-    if predictions:
-        written = predict(
-            out, out / "predictions.parquet",
-            keep_finished=True, trust=trained.run.trust, resources=resources, progress=progress,
-        )  # fmt: skip
+    written = predict(
+        out, out / "predictions.parquet", rows=_rows_kept(store, trained.recipe),
+        keep_finished=True, trust=trained.run.trust, resources=resources, progress=progress,
+    )  # fmt: skip
     weights = listening(bundle, source.graph, store, choose_device(resources.device))
     test = _test(trained, source, store, weights, resources)
     return Outcome(trained, test, weights, written, trained.run.report_path)
+
+
+def _rows_kept(store: HopStore, recipe: Recipe) -> str:
+    """All nodes, or those whose hops the recipe keeps."""
+    return "all" if store.kept is None else recipe.propagation.rows
 
 
 def _test(

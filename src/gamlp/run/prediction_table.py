@@ -16,7 +16,7 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import ROLES, Ids, Labels, Split
+from gamlp.graph import ROLES, ClassType, Ids, Labels, Split, arrow_classes
 from gamlp.io import atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
@@ -45,6 +45,9 @@ class LabelSpace(Protocol):
 
     @property
     def multi_label(self) -> bool: ...
+
+    @property
+    def class_type(self) -> ClassType: ...
 
 
 def check_suffix(path: Path) -> None:
@@ -166,9 +169,11 @@ def batch_probabilities(
 def table_schema(space: LabelSpace, ids: Ids, each_class: bool, text: bool) -> pa.Schema:
     """Columns of a table of predictions; `text`: of a CSV."""
     multi_label = space.multi_label and not text  # a CSV cell is no list: its labels are joined
+    as_text = text and (space.multi_label or space.class_type == "boolean")  # a CSV spells booleans as they were given
+    kind = arrow_classes(space.classes, "string" if as_text else space.class_type).type
     fields = [
         ("id", ids.take(np.zeros(0, np.int64)).type),
-        ("label", pa.list_(pa.string()) if multi_label else pa.string()),
+        ("label", pa.list_(kind) if multi_label else kind),
     ]
     if not space.multi_label:
         fields.append(("probability", pa.float32()))
@@ -196,14 +201,16 @@ def table_columns(
     space: LabelSpace, schema: pa.Schema, ids: pa.Array, probabilities: Array, each_class: bool
 ) -> pa.Table:
     """Rows of it: ids and what follows from probabilities `[b, classes]`."""
-    classes = pa.array(space.classes, pa.string())
+    label = schema.field("label").type
+    texts = pa.types.is_string(label.value_type if pa.types.is_list(label) else label)
+    classes = arrow_classes(space.classes, "string" if texts else space.class_type)
     columns: list[Any] = [ids]
     if space.multi_label:
         chosen = probabilities > 0.5
         ends = np.concatenate([[0], np.cumsum(chosen.sum(1))]).astype(np.int32)
         names = classes.take(pa.array(np.nonzero(chosen)[1]))
         lists = pa.ListArray.from_arrays(pa.array(ends), names)
-        columns.append(lists if pa.types.is_list(schema.field("label").type) else _joined(lists))
+        columns.append(lists if pa.types.is_list(label) else _joined(lists))
     else:
         best = probabilities.argmax(1)
         columns += [classes.take(pa.array(best)), pa.array(probabilities[np.arange(len(best)), best])]

@@ -233,7 +233,7 @@ def _count(store: HopStore, chosen: tuple[str, ...], names: str) -> int:
 
 def ddl(schema: pa.Schema) -> str:
     """An Arrow schema as Spark's SQL writes it; a name may hold anything."""
-    kinds = {pa.int64(): "bigint", pa.string(): "string", pa.float32(): "float"}
+    kinds = {pa.int64(): "bigint", pa.string(): "string", pa.float32(): "float", pa.bool_(): "boolean"}
 
     def kind(of: pa.DataType) -> str:
         return f"array<{kind(of.value_type)}>" if pa.types.is_list(of) else kinds[of]

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from gamlp.errors import GamlpError
-from gamlp.graph import ONE_TYPE, FeatureColumn, FeatureSchema, total_width
+from gamlp.graph import ONE_TYPE, ClassType, FeatureColumn, FeatureSchema, fits_type, total_width
 from gamlp.io import Trust, Untrusted
 from gamlp.models import Part, Shape, build, labels_used
 from gamlp.propagation import Statistics
@@ -75,6 +75,7 @@ class _Content(BaseModel):
     multi_label: bool = Field(validation_alias="many", serialization_alias="many")
     report: dict[str, Any]
     columns: dict[str, list[FeatureColumn]] = {}
+    class_type: ClassType = "string"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class Bundle:
     """All that prediction needs beside a graph. `multi_label`: a node may have many labels.
 
     `statistics`, mean and deviation of training features by node type, are there with `standard` scaling. `columns`
-    are names and types of feature columns, of node types whose features came from tables.
+    are names and types of feature columns, of node types whose features came from tables. `class_type` says what the
+    classes are that have these names.
     """
 
     recipe: Recipe
@@ -93,6 +95,7 @@ class Bundle:
     report: dict[str, Any] = field(default_factory=dict)
     statistics: dict[str, Statistics] | None = None
     columns: Mapping[str, FeatureSchema] = field(default_factory=dict)
+    class_type: ClassType = "string"
     made_with: str = field(default_factory=lambda: version("gamlp"))
 
     def model(self) -> nn.Module:
@@ -124,6 +127,7 @@ class Bundle:
             "many": self.multi_label,
             "report": self.report,
             "columns": {name: [one.model_dump() for one in columns] for name, columns in self.columns.items()},
+            "class_type": self.class_type,
         }
         text = json.dumps(content, sort_keys=True)
         save_tensors(Path(path), tensors, with_digest(text, tensors))
@@ -143,7 +147,9 @@ class Bundle:
             raise Untrusted(error.name, _NOT_TRUSTED, path) from error
         except (ValidationError, GamlpError) as error:
             raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again") from error
-        if content.format != FORMAT or content.version != _VERSION or len(content.classes) != content.shape.classes:
+        known = content.format == FORMAT and content.version == _VERSION
+        fit = len(content.classes) == content.shape.classes and fits_type(content.classes, content.class_type)
+        if not (known and fit):
             raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again")
         shape = content.shape.made()
         weights, statistics = _parted(tensors, path)
@@ -157,6 +163,7 @@ class Bundle:
             content.report,
             statistics or None,
             {node_type: tuple(columns) for node_type, columns in content.columns.items()},
+            content.class_type,
             content.gamlp,
         )
 

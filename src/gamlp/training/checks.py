@@ -101,7 +101,7 @@ def with_classes(graph: Graph, classes: tuple[str, ...]) -> Graph:
         _refuse_unseen(graph, [name for name, seen in zip(labels.classes, used) if seen and name not in number])
         table = np.array([*(number.get(name, UNKNOWN) for name in labels.classes), UNKNOWN], np.int32)
         values = table[labels.values]  # -1 finds the last entry
-    return graph.with_targets(labels=Labels(values, classes))
+    return graph.with_targets(labels=Labels(values, classes, labels.class_type))
 
 
 def _refuse_unseen(graph: Graph, unseen: list[str]) -> None:

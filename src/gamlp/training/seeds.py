@@ -129,9 +129,10 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:
         report["reduced_from"] = prepared.reduced_from
+    labels = prepared.train.store.labels
     return Bundle(
         prepared.recipe, prepared.shape, prepared.classes, prepared.multi_label, fitted.weights, report,
-        prepared.statistics, prepared.columns,
+        prepared.statistics, prepared.columns, "string" if labels is None else labels.class_type,
     )  # fmt: skip
 
 

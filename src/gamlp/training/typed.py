@@ -48,8 +48,10 @@ def _separate_types(graph: Graph, recipe: Recipe) -> str:
         return "yes"
     width = widths.pop()
     width = min(width, wanted.reduce) if wanted.reduce else width
+    from gamlp.graph.features import made_width
+
     embedded = wanted.missing == "complex" and any(nodes.features is None for nodes in graph.node_types.values())
-    return "yes" if embedded and wanted.dimension not in (0, width) else "no"
+    return "yes" if embedded and made_width(graph, wanted) != width else "no"
 
 
 def with_features(graph: Graph, recipe: Recipe, beside: Path | Place, progress: Progress = silent) -> Graph:

@@ -244,10 +244,20 @@ def test_an_odd_dimension_is_refused_before_any_work(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_embeddings_are_as_wide_as_what_is_there() -> None:
-    shapes = {"paper": np.ones((120, 6)), "author": np.ones((30, 6))}
-    counts = {"paper": 120, "author": 30, "place": 4}
-    assert completing._shared_width(typed_graph(counts, WRITES, shapes)) == 6
-    shapes["author"] = np.ones((30, 5))
-    assert completing._shared_width(typed_graph(counts, WRITES, shapes)) == 128
-    assert completing._shared_width(typed_graph(counts, WRITES)) == 128
+@pytest.mark.parametrize(
+    ("widths", "wanted", "expected"),
+    [
+        ((1902, 1902), {}, 128),
+        ((6, 6), {}, 128),
+        ((6, 200), {}, 128),
+        ((600, 300), {"reduce": 256}, 256),
+        ((600, 6), {"reduce": 256}, 128),
+        ((600, 300), {"reduce": 255}, 128),  # half of the columns are imaginary parts
+        ((1902, 1902), {"dimension": 16}, 16),
+    ],
+)
+def test_embeddings_have_a_width_of_their_own(widths: tuple[int, int], wanted: dict[str, int], expected: int) -> None:
+    """However wide the tables are: 1,902 columns once took ten minutes to describe 60 nodes."""
+    shapes = {"paper": np.ones((120, widths[0])), "author": np.ones((30, widths[1]))}
+    graph = typed_graph({"paper": 120, "author": 30, "place": 4}, WRITES, shapes)
+    assert completing.made_width(graph, RelationsSettings(**wanted)) == expected

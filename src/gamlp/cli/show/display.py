@@ -1,9 +1,11 @@
-"""Progress bars on a terminal, JSON Lines for machines, nothing otherwise; tables."""
+"""Progress bars on a terminal, lines elsewhere, JSON Lines for machines; tables."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,30 +24,91 @@ console = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
 
 
+_FIRST, _EVERY = 1.0, 10.0  # seconds until the first line where there is no terminal, and between others
+_QUIET = "GAMLP_PROGRESS"  # `off`: no lines but those that --json asks for
+_telling: list[_Lines] = []  # of the verb that runs
+
+
+@contextmanager
+def telling(as_json: bool = False) -> Iterator[None]:
+    """While a verb runs, a line within two seconds and every ten where stderr is no terminal, whatever it does.
+
+    From before the verb's own first step: what it imports may take longer than all it does.
+    """
+    if stderr.is_terminal and not as_json:
+        yield
+        return
+    lines = _JsonLines() if as_json else _Lines()
+    _telling.append(lines)
+    teller = threading.Thread(target=lines.tell, daemon=True)
+    if os.environ.get(_QUIET) != "off":
+        teller.start()
+    try:
+        yield
+    finally:
+        _telling.remove(lines)
+        lines.ended.set()
+        if teller.is_alive():
+            teller.join()
+
+
 @contextmanager
 def progress(as_json: bool = False) -> Iterator[ProgressFunction]:
-    """Show stages as they advance: bars with rate and time left on a terminal, JSON Lines on stderr with --json."""
+    """Show stages as they advance: bars with rate and time left on a terminal, else lines; JSON Lines with --json."""
     if as_json:
-        yield _JsonLines()
+        yield _telling[-1] if _telling else _JsonLines()
     elif stderr.is_terminal:
         with _bars() as bars:
             yield bars
     else:
-        yield silent
+        yield _telling[-1] if _telling else silent
 
 
-class _JsonLines:
+class _Lines:
+    """Knows how far the work is, and tells it now and then."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self._begun = time.monotonic()
+        self._now: tuple[str, float, float | None, str, str] = ("starting", 0, None, "", "")
+
+    def __call__(self, stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
+        self._now = stage, done, total, unit, note
+
+    def tell(self) -> None:
+        """A line, and again, until the work has ended."""
+        wait = _FIRST
+        while not self.ended.wait(wait):
+            try:
+                self._print()
+            except (OSError, ValueError):  # nobody reads any more
+                return
+            wait = _EVERY
+
+    def _print(self) -> None:
+        stage, done, total, unit, note = self._now
+        far = f", {done:,.0f} of {total:,.0f} {unit}" if total else f", {done:,.0f} {unit}" if done else ""
+        seconds = time.monotonic() - self._begun
+        _print_lines(stderr, f"gamlp: {seconds:.0f} s: {stage}{far.rstrip()}{f' ({note})' if note else ''}")
+
+
+class _JsonLines(_Lines):
     """At most five lines a second, and the last of each stage."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._last = 0.0
 
     def __call__(self, stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
-        now = time.monotonic()
-        if now - self._last >= 0.2 or done == total:
-            self._last = now
-            line = {"stage": stage, "done": done, "total": total, "unit": unit}
-            print_json(line | ({"note": note} if note else {}), file=sys.stderr)
+        super().__call__(stage, done, total, unit, note)
+        if time.monotonic() - self._last >= 0.2 or done == total:
+            self._print()
+
+    def _print(self) -> None:
+        self._last = time.monotonic()
+        stage, done, total, unit, note = self._now
+        line = {"stage": stage, "done": done, "total": total, "unit": unit}
+        print_json(line | ({"note": note} if note else {}), file=sys.stderr)
 
 
 @contextmanager

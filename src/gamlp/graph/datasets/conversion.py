@@ -168,4 +168,4 @@ def numbered(values: Array, classes: int) -> Labels:
         known[row : row + _LABELS] = np.clip(part, UNKNOWN, classes)
     if len(known) and int(known.max()) >= classes:
         raise GamlpError(f"a label beyond the {classes} classes", hint="fetch the files again")
-    return Labels(known, tuple(str(number) for number in range(classes)))
+    return Labels(known, tuple(str(number) for number in range(classes)), "integer")

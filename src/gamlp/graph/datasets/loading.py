@@ -48,7 +48,7 @@ def digits() -> Graph:
     pixels = np.asarray(data.data, np.float64)
     near = _nearest(pixels, _NEIGHBOURS)
     edges = np.stack([near.ravel(), np.repeat(np.arange(len(pixels)), _NEIGHBOURS)])
-    labels = Labels(np.asarray(data.target, np.int32), tuple(str(digit) for digit in range(10)))
+    labels = Labels(np.asarray(data.target, np.int32), tuple(str(digit) for digit in range(10)), "integer")
     return Graph.from_arrays(
         edges,
         (pixels / 16).astype(np.float32),
@@ -69,7 +69,7 @@ def karate() -> Graph:
     roles = np.full(len(values), 3, np.int8)
     for role in (1, 2):
         roles[[rows[role - 1] for rows in members]] = role
-    labels = Labels(values, tuple(str(community) for community in range(4)))
+    labels = Labels(values, tuple(str(community) for community in range(4)), "integer")
     features = np.eye(len(values), dtype=np.float32)
     return Graph.from_arrays(np.asarray(edges).T, features, labels, split=Split(roles), name="karate")
 

@@ -28,7 +28,7 @@ def read_ppi(raw: Conversion) -> None:
     raw.writer.nodes(int(starts[-1]))
     raw.write_dense(features, features[0].shape[1], int(starts[-1]))
     hot = np.concatenate(labels).astype(np.int8)
-    raw.writer.labels(Labels(hot, tuple(str(number) for number in range(hot.shape[1]))))
+    raw.writer.labels(Labels(hot, tuple(str(number) for number in range(hot.shape[1])), "integer"))
     raw.writer.split(Split(np.repeat(np.arange(1, 4, dtype=np.int8), counts)))
     chunks = [_edges(raw.file(f"{part}_graph.json"), int(start)) for part, start in zip(parts, starts)]
     raw.write_edges(chunks, int(starts[-1]), sum(len(source) for source, _ in chunks))

@@ -225,7 +225,7 @@ class Projected:
         return out
 
 
-WIDTH = 128  # of embeddings where present features share no width; that of ogbn-mag
+WIDTH = 128  # of embeddings, unless the recipe says otherwise; that of ogbn-mag
 METHOD = 1  # raised when other code makes other rows: what was kept is then not found
 
 
@@ -318,7 +318,7 @@ def _with_means(graph: Graph, keys: dict[str, str], cache: Cache, progress: Prog
 
 def _with_embeddings(graph: Graph, wanted: RelationsSettings, cache: Cache, progress: Progress) -> Graph:
     """Trained on all relations, for all nodes; only those of types without features are used."""
-    width, node_types = wanted.dimension or _shared_width(graph), lacking(graph)
+    width, node_types = made_width(graph, wanted), lacking(graph)
     edges = [fingerprint.structure(graph), list(graph.node_types), list(graph.relation_pairs.values())]
     key = digest(["complex", METHOD, edges, width, wanted.embedding_epochs, wanted.seed])
     made = {
@@ -342,7 +342,9 @@ def _with_embeddings(graph: Graph, wanted: RelationsSettings, cache: Cache, prog
     return graph.with_features(**made)
 
 
-def _shared_width(graph: Graph) -> int:
-    """The width that all present features have, else WIDTH."""
+def made_width(graph: Graph, wanted: RelationsSettings) -> int:
+    """Columns of embeddings: as the recipe says, else WIDTH; a table's width says nothing of what edges tell."""
     widths = {nodes.features.width for nodes in graph.node_types.values() if nodes.features is not None} - {0}
-    return widths.pop() if len(widths) == 1 else WIDTH
+    narrowest = {min(width, wanted.reduce) for width in widths}
+    shared = wanted.reduce if narrowest == {wanted.reduce} and wanted.reduce % 2 == 0 else 0
+    return wanted.dimension or shared or WIDTH

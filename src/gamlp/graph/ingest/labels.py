@@ -13,15 +13,13 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.class_types import class_type_of
+from gamlp.graph.features.encoders import GAP_WORDS
 from gamlp.graph.graph import UNKNOWN, Labels
 from gamlp.graph.ingest.columns import CheckedRows, Column, is_null, is_text, plain
 
 MOST_CLASSES = 1 << 16
-# How programs write that a value is missing: the list of pandas. An empty text is always unknown.
-UNKNOWN_LABELS = (
-    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
-    "NaN", "None", "n/a", "nan", "null",
-)  # fmt: skip
+UNKNOWN_LABELS = GAP_WORDS  # a label that is missing is written as any other value is; an empty text is always unknown
 _INTEGER = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?")  # 3.0 is how a table with gaps often writes 3
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FEW_CLASSES = 20  # so many raise no doubt, however few rows there are
@@ -38,15 +36,17 @@ class LabelColumn:
         self.name = name
         self.multi_label = separator is not None
         self.not_known: Counter[str] = Counter()
+        self.texts = False  # whether a typed table holds labels as texts: then texts they stay, whatever they spell
         self._separator = separator
         self._unknown = frozenset(_spelled(text) for text in unknown) | {""}
         self._codes: dict[str, int] = {}  # in order of appearance
         self._parts: list[Array] = []  # codes: one a node, or those of all nodes one after the other
         self._counts: list[Array] = []  # many labels: number of codes a node, UNKNOWN where there is no list
 
-    def read(self, rows: CheckedRows) -> Column:
-        """Labels of a batch as text (lists of text), null where unknown."""
+    def read(self, rows: CheckedRows, typed: bool = False) -> Column:
+        """Labels of a batch as text (lists of text), null where unknown. `typed`: columns of the table have types."""
         column = rows.column(self.name)
+        self.texts = self.texts or (typed and _holds_text(column.type))
         if self._separator is not None and is_text(column):
             column = pc.split_pattern(self.known(column), self._separator)
         elif _is_list(column):
@@ -118,7 +118,7 @@ class LabelColumn:
             return self._many(codes, kept, create)
         codes = codes if kept is None else codes[kept]
         names, numbers = self._classes(np.unique(codes[codes >= 0]))
-        return Labels(numbers[codes], names) if names else None
+        return Labels(numbers[codes], names, class_type_of(names, self.texts)) if names else None
 
     def _many(self, codes: Array, kept: Array | None, create: Callable[[tuple[int, int]], Array]) -> Labels | None:
         counts = np.concatenate(self._counts)
@@ -135,7 +135,7 @@ class LabelColumn:
         values[:] = 0
         values[counts < 0] = UNKNOWN
         values[owners, numbers[codes]] = 1
-        return Labels(values, names)
+        return Labels(values, names, class_type_of(names, self.texts))
 
     def _as_text(self, rows: CheckedRows, column: Column) -> Column:
         kind = column.type
@@ -204,6 +204,15 @@ def _spelled(text: str) -> str:
     """A label as it is compared: 3.0 is 3."""
     match = _INTEGER.fullmatch(text)
     return text if match is None else match[1]
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds texts, or lists of them."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_list(column: Column) -> bool:

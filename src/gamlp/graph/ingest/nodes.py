@@ -112,7 +112,7 @@ class NodesTable:
                 at = places.add(batch)
                 rows = CheckedRows(batch, self.bad)
                 column = check_ids(rows, self.names.id)
-                found = labels.read(rows) if labels else None
+                found = labels.read(rows, typed=batch.typed) if labels else None
                 role = split_roles(rows, self.split) if self.split else None
                 if features is not None:
                     features.read(batch, at, rows, self.bad)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import FeatureColumn, FileName, Labels, Split, check_label_numbers, check_roles
+from gamlp.graph import ClassType, FeatureColumn, FileName, Labels, Split, check_label_numbers, check_roles
 from gamlp.io import Place, map_array, open_rows, parallel_map, unsealed, usable_cores, verify
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 from gamlp.propagation.plan import Statistics
@@ -65,6 +65,7 @@ class TargetsEntry(_StoreEntry):
 
     key: str
     classes: list[str] | None
+    class_type: ClassType = "string"
     files: list[StoredFile]
 
 
@@ -244,7 +245,7 @@ class HopStore:
             return None
         values = verified_array(self.place, file, self.manifest.nodes, len(classes))
         check_label_numbers(values, self.place / file.name, classes=len(classes))
-        return Labels(values, tuple(classes))
+        return Labels(values, tuple(classes), self.manifest.targets.class_type)
 
     @cached_property
     def split(self) -> Split | None:

@@ -200,7 +200,9 @@ class StoreWriter:
                 continue
             files.append(_file(self.place / name, put_rows(self.place / name, np.asanyarray(values))))
         key = fingerprint.targets(self._graph)
-        return TargetsEntry(key=key, classes=None if labels is None else list(labels.classes), files=files)
+        if labels is None:
+            return TargetsEntry(key=key, classes=None, files=files)
+        return TargetsEntry(key=key, classes=list(labels.classes), class_type=labels.class_type, files=files)
 
 
 @contextmanager

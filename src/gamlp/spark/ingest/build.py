@@ -25,6 +25,7 @@ from gamlp.graph import (
     RelationEnds,
     building,
     check_fractions,
+    class_type_of,
 )
 from gamlp.graph.ingest import (
     IngestOptions,
@@ -75,7 +76,7 @@ class NodeBuild:
             bad = self.report.bad_rows
             for name, count in [*nodes.notes.counts.items(), *([("duplicate id", repeats)] if repeats else [])]:
                 bad[name] = bad.get(name, 0) + count
-            entry, files = self._files(node_type, nodes, ids, rows)
+            entry, files = self._files(node_type, table, nodes, ids, rows)
         finally:
             nodes.close()
         self._tell_columns(node_type, table, names, nodes)
@@ -95,7 +96,7 @@ class NodeBuild:
             self.report.warn(sentence)
 
     def _files(
-        self, node_type: str, nodes: CheckedNodes, ids: SortedIds, rows: RowBlocks
+        self, node_type: str, table: SparkTable, nodes: CheckedNodes, ids: SortedIds, rows: RowBlocks
     ) -> tuple[NodesEntry, FileFacts]:
         texts, multi_label, report = label_texts(nodes), nodes.checks.multi_label, self.report
         graph, staging = self.folder.graph, self.folder.staging / node_type
@@ -108,6 +109,7 @@ class NodeBuild:
             columns = list(columns_schema(nodes.checks.features, nodes.list_widths))
             entry.features = FeaturesEntry(width=nodes.width, dtype=self.dtype, shards=stops, columns=columns)
             report.dtype = self.dtype
+        texts_kept = nodes.checks.label is not None and table.typed and table.holds_text(nodes.checks.label)
         used = np.unique([code for result in results for code in result["used"]]).astype(np.int64)
         classes, numbers = class_numbers(texts or [], used)
         made = TargetFiles(graph, staging, rows, len(classes), numbers, multi_label, node_type)
@@ -121,7 +123,9 @@ class NodeBuild:
             known = sum(result["labelled"] for result in results)
             report.labelled(classes, known, nodes.unknown, multi_label, **where)
         if classes:
-            entry.labels = LabelsEntry(multi_label=multi_label, classes=list(classes))
+            entry.labels = LabelsEntry(
+                multi_label=multi_label, classes=list(classes), class_type=class_type_of(classes, texts_kept)
+            )
             works.append(made.write_labels)
         if given or classes:
             entry.split = True

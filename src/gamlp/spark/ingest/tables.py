@@ -86,6 +86,13 @@ class SparkTable:
         """Whether a column holds several values a row."""
         return self.is_vector(name) or self.kind(name).typeName() == "array"
 
+    def holds_text(self, name: str) -> bool:
+        """Whether a column holds texts, or lists of them."""
+        kind = self.kind(name)
+        return bool(
+            (kind.elementType if kind.typeName() == "array" else kind).typeName() in ("string", "varchar", "char")
+        )
+
     def kind(self, name: str) -> Any:
         """Spark's type of a column."""
         return next(field.dataType for field in self.frame.schema.fields if field.name == name)

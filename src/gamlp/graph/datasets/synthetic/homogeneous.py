@@ -180,7 +180,7 @@ def _write_edges(writer: GraphWriter, plan: Planted, threads: int, progress: Pro
 
 def named(labels: Array, classes: int) -> Labels:
     """Labels whose classes are named by their numbers."""
-    return Labels(labels, tuple(str(number) for number in range(classes)))
+    return Labels(labels, tuple(str(number) for number in range(classes)), "integer")
 
 
 def thread_count(threads: int | None) -> int:

@@ -95,12 +95,15 @@ def _show(report: dict[str, Any]) -> None:
         rows.append(("unknown labels", told))
     if report["split"]:
         made = " (by ids and --seed)" if report["split_made"] else ""
+        made = f" (by {report['split_by']})" if report["split_by"] else made
         rows.append(("split", " / ".join(f"{n:,} {role}" for role, n in report["split"].items()) + made))
     rows.append(("edges read", report["edges_read"]))
     if report["edges_later"]:
         rows.append(("edges left out by --before", report["edges_later"]))
     for name, entries in report["entries"].items():
         rows.append((f"stored, relation {name}" if len(report["entries"]) > 1 else "entries stored", entries))
+    for part, entries in report["entries_earlier"].items():
+        rows.append((f"stored as of the end of {part}", sum(entries.values())))
     rows += [
         ("self-loops dropped", report["self_loops_dropped"]),
         ("duplicates merged", report["duplicates_merged"]),

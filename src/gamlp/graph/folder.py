@@ -14,7 +14,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.class_types import ClassType
-from gamlp.graph.graph import Block, Graph, Labels, Split
+from gamlp.graph.graph import Block, Graph, Labels, Relation, Split
 from gamlp.graph.manifest import (
     MANIFEST,
     BlockEntry,
@@ -45,6 +45,7 @@ class GraphWriter:
         self.source: dict[str, Any] = {}
         self._nodes: dict[str, NodesEntry] = {}
         self._relations: dict[str, RelationEntry] = {}
+        self._earlier: dict[str, dict[str, RelationEntry]] = {}
 
     def nodes(self, count: int, node_type: str = "node") -> None:
         """Declare a node type."""
@@ -123,17 +124,21 @@ class GraphWriter:
         source: str = "node",
         target: str = "node",
         reverse: str | None = None,
+        as_of: str | None = None,
     ) -> None:
-        """Declare a relation; its blocks follow in order of rows."""
+        """Declare a relation; its blocks follow in order of rows. `as_of`: as it was when that part ended."""
         check_name(name)
-        self._relations[name] = RelationEntry(
+        self._entries(as_of)[name] = RelationEntry(
             source=source, target=target, directed=directed, weighted=weighted, blocks=[], reverse=reverse
         )
 
-    def block(self, block: Block, relation: str = "edge") -> None:
+    def _entries(self, as_of: str | None) -> dict[str, RelationEntry]:
+        return self._relations if as_of is None else self._earlier.setdefault(as_of, {})
+
+    def block(self, block: Block, relation: str = "edge", as_of: str | None = None) -> None:
         """Append the next rows of a relation: offsets from 0, neighbours ascending, no self-loops."""
-        entry = self._relations[relation]
-        folder = self.folder / block_folder(relation, len(entry.blocks))
+        entry = self._entries(as_of)[relation]
+        folder = self.folder / block_folder(relation, len(entry.blocks), as_of)
         folder.mkdir(parents=True)
         save_array(folder / "offsets.npy", block.offsets.astype(np.int64, copy=False))
         save_array(folder / "neighbours.npy", block.neighbours.astype(np.int32, copy=False))
@@ -152,7 +157,13 @@ class GraphWriter:
                 for path, crc in zip(paths, sums)
             }
         manifest = GraphManifest(
-            name=self.name, target=target, nodes=self._nodes, relations=self._relations, source=self.source, files=files
+            name=self.name,
+            target=target,
+            nodes=self._nodes,
+            relations=self._relations,
+            source=self.source,
+            files=files,
+            earlier=self._earlier,
         )
         write_text(self.folder / MANIFEST, manifest.to_json().decode())
 
@@ -191,18 +202,25 @@ def save_graph(graph: Graph, out: Path, *, replace: bool = False) -> Graph:
                 writer.labels(nodes.labels, node_type)
             if nodes.split is not None:
                 writer.split(nodes.split, node_type)
-        for name, relation in graph.relations.items():
-            writer.relation(
-                directed=relation.directed,
-                weighted=relation.weighted,
-                name=name,
-                source=relation.source,
-                target=relation.target,
-                reverse=relation.reverse,
-            )
-            for block in relation.blocks:
-                writer.block(block, name)
+        _save_relations(writer, graph.relations)
+        for part, relations in graph.earlier.items():
+            _save_relations(writer, relations, part)
     return open_graph(out)
+
+
+def _save_relations(writer: GraphWriter, relations: dict[str, Relation], as_of: str | None = None) -> None:
+    for name, relation in relations.items():
+        writer.relation(
+            directed=relation.directed,
+            weighted=relation.weighted,
+            name=name,
+            source=relation.source,
+            target=relation.target,
+            reverse=relation.reverse,
+            as_of=as_of,
+        )
+        for block in relation.blocks:
+            writer.block(block, name, as_of)
 
 
 def check_name(name: str) -> None:

@@ -235,6 +235,7 @@ class Graph(MadeFrom):
     folder: Path | Place | None = None
     source: dict[str, Any] = field(default_factory=dict)
     checksums: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    earlier: dict[str, dict[str, Relation]] = field(default_factory=dict, repr=False)  # of a split by time, see as_of
     made: FromFrames | None = field(default=None, repr=False, compare=False)  # keeps the arrays of frames alive
 
     @property
@@ -286,12 +287,28 @@ class Graph(MadeFrom):
     def with_targets(self, **targets: Labels | Split | None) -> Graph:
         """With other `labels` or another `split`; edges and features stay, and keep their fingerprints.
 
-        What is replaced is no longer what the folder holds, so its checksum goes.
+        What is replaced is no longer what the folder holds, so its checksum goes. Edges as of the ends of a split by
+        time go with that split.
         """
         nodes = replace(self.nodes, **targets)  # type: ignore[arg-type]
         gone = tuple(f"/{name}.npy" for name in targets)
         checksums = {name: value for name, value in self.checksums.items() if not name.endswith(gone)}
-        return replace(self, node_types={**self.node_types, self.target: nodes}, checksums=checksums)
+        earlier = {} if "split" in targets else self.earlier
+        return replace(self, node_types={**self.node_types, self.target: nodes}, checksums=checksums, earlier=earlier)
+
+    def as_of(self, part: str) -> Graph:
+        """With the edges that were there when a part (train, valid) of a split by time ended; all nodes stay.
+
+        It has no folder of its own.
+        """
+        if part not in self.earlier:
+            raise GamlpError(f"graph '{self.name}' has no split by time", hint="ingest it with --split-by COLUMN")
+        from gamlp.graph.manifest import earlier_folder
+
+        own = earlier_folder(part)
+        nodes = {name: facts for name, facts in self.checksums.items() if name.startswith("nodes/")}
+        edges = {name.removeprefix(own): facts for name, facts in self.checksums.items() if name.startswith(own)}
+        return replace(self, relations=self.earlier[part], earlier={}, folder=None, checksums=nodes | edges)
 
     def with_features(self, **features: Features | None) -> Graph:
         """With other features of some node types; what is replaced is no longer what the folder holds."""

@@ -98,12 +98,15 @@ class FileEntry(_ManifestEntry):
 
 
 class GraphManifest(_ManifestEntry):
+    """`earlier`: the relations as they were when a part of a split by time ended."""
+
     format: Literal["gamlp-graph"] = "gamlp-graph"
     version: Literal[1] = 1
     name: str
     target: str
     nodes: dict[FileName, NodesEntry]
     relations: dict[FileName, RelationEntry]
+    earlier: dict[FileName, dict[FileName, RelationEntry]] = {}
     source: dict[str, Any]
     files: dict[FilePath, FileEntry]
 
@@ -120,31 +123,44 @@ class GraphManifest(_ManifestEntry):
                 stops = [0, *nodes.raw.blocks]
                 if sorted(stops) != stops or stops[-1] != nodes.count:
                     raise ValueError(f"raw columns of '{node_type}' do not hold {nodes.count} rows")
-        for name, relation in self.relations.items():
+        for relations in (self.relations, *self.earlier.values()):
+            self._check_relations(relations)
+        return self
+
+    def _check_relations(self, relations: dict[str, RelationEntry]) -> None:
+        for name, relation in relations.items():
             for node_type in (relation.source, relation.target):
                 if node_type not in self.nodes:
                     raise ValueError(f"relation '{name}' joins unknown nodes '{node_type}'")
             rows = relation.blocks[-1].stop if relation.blocks else 0
             if relation.blocks and rows != self.nodes[relation.target].count:
                 raise ValueError(f"relation '{name}' has {rows} rows, not {self.nodes[relation.target].count}")
-            other = None if relation.reverse is None else self.relations.get(relation.reverse)
+            other = None if relation.reverse is None else relations.get(relation.reverse)
             if relation.reverse is not None and (
                 other is None or (other.source, other.target, other.reverse) != (relation.target, relation.source, name)
             ):
                 raise ValueError(f"relation '{name}' is not the reverse of '{relation.reverse}'")
-        return self
 
     def to_json(self) -> bytes:
         """The file, with its own digest."""
-        return json.dumps(sealed(self.model_dump(mode="json")), indent=1).encode()
+        content = self.model_dump(mode="json")
+        if not self.earlier:  # as older versions read it
+            del content["earlier"]
+        return json.dumps(sealed(content), indent=1).encode()
 
 
 def nodes_folder(node_type: str) -> str:
     return f"nodes/{node_type}"
 
 
-def block_folder(relation: str, index: int) -> str:
-    return f"relations/{relation}/{index:05d}"
+def block_folder(relation: str, index: int, as_of: str | None = None) -> str:
+    """`as_of`: of the relation as it was when that part of a split by time ended."""
+    return f"{'' if as_of is None else earlier_folder(as_of)}relations/{relation}/{index:05d}"
+
+
+def earlier_folder(as_of: str) -> str:
+    """Where relations lie as they were when a part of a split by time ended; names below are as in the graph."""
+    return f"as-of/{as_of}/"
 
 
 def features_files(node_type: str, shards: list[int] | None) -> list[str]:

@@ -57,6 +57,13 @@ def open_graph(place: str | Path | Place) -> Graph:
             for name, entry in manifest.relations.items()
         },
         target=manifest.target,
+        earlier={
+            part: {
+                name: open_edges(files, name, entry, manifest.nodes[entry.source].count, part)
+                for name, entry in relations.items()
+            }
+            for part, relations in manifest.earlier.items()
+        },
         folder=folder.local or folder,
         source=manifest.source,
         checksums={name: (file.bytes, file.crc32) for name, file in manifest.files.items()},
@@ -181,12 +188,13 @@ def open_strings(path: Path, count: int) -> Any:
     return ids
 
 
-def open_edges(files: FolderFiles, name: str, entry: RelationEntry, count: int) -> Relation:
-    """The blocks of a relation whose neighbours are among `count` nodes."""
+def open_edges(files: FolderFiles, name: str, entry: RelationEntry, count: int, as_of: str | None = None) -> Relation:
+    """The blocks of a relation whose neighbours are among `count` nodes; `as_of`: when that part of a split ended."""
     blocks = []
     row = 0
     for index, block in enumerate(entry.blocks):
-        place = files.place / block_folder(name, index)
+        folder = block_folder(name, index, as_of)
+        place = files.place / folder
         names = [part for part in _EDGE_TYPES if entry.weighted or part != "weights"]
         parts = {part: open_rows(place / f"{part}.npy") for part in names}
         if files.place.local is not None:  # elsewhere nothing is read before it is needed
@@ -202,8 +210,7 @@ def open_edges(files: FolderFiles, name: str, entry: RelationEntry, count: int) 
                 "neighbours": partial(check_neighbours_of, count=count),
             }
             parts = {
-                part: files.later(f"{block_folder(name, index)}/{part}.npy", values, checks.get(part))
-                for part, values in parts.items()
+                part: files.later(f"{folder}/{part}.npy", values, checks.get(part)) for part, values in parts.items()
             }
         blocks.append(Block(block.start, block.stop, parts["offsets"], parts["neighbours"], parts.get("weights")))
         row = block.stop

@@ -94,14 +94,29 @@ class TableOptions:
     ] = None
     split_fractions: Annotated[str, typer.Option(help="Train, valid, test.", rich_help_panel=SPLITTING)] = "0.6,0.2,0.2"
 
+    split_by: Annotated[
+        str | None,
+        _option("Node: time that makes the split, together with the next two; no feature.", "COLUMN", SPLITTING),
+    ] = None
+    train_until: Annotated[
+        str | None, _option("Nodes until then train, and see edges until then.", "TIME", SPLITTING)
+    ] = None
+    valid_until: Annotated[
+        str | None,
+        _option("Later nodes until then validate, see edges until then; others test.", "TIME", SPLITTING),
+    ] = None
+
     def given(self) -> list[str]:
         """Options that were given, as they are written."""
         return [f"--{one.name.replace('_', '-')}" for one in fields(self) if getattr(self, one.name) != one.default]
 
     def to_read(self, edges: str | dict[str, str], nodes: str | dict[str, str], seed: int) -> IngestOptions:
         """How these tables are read; `seed` is of the split."""
-        from gamlp.graph.ingest import IngestOptions
+        from gamlp.graph.ingest import IngestOptions, TimeSplit
 
+        split_by = TimeSplit.given(self.split_by, self.train_until, self.valid_until)
+        if split_by is not None and self.split:
+            raise GamlpError("--split and --split-by are two splits", hint="leave one of them out")
         edge_names, edge_names_of = self._edge_names(edges)
         node_names, names_of = self._node_names(nodes)
         return IngestOptions(
@@ -118,6 +133,7 @@ class TableOptions:
             names_of=names_of,
             edge_names_of=edge_names_of,
             before=self.before,
+            split_by=split_by,
         )
 
     def _node_names(self, tables: str | dict[str, str]) -> tuple[NodeNames, dict[str, NodeNames]]:

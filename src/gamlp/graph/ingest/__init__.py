@@ -54,6 +54,7 @@ from gamlp.graph.ingest.nodes import (
 )
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
 from gamlp.graph.ingest.tables import TableBatch, too_many_rows  # rows of a table with their place in it
+from gamlp.graph.ingest.time_split import TimeSplit  # a split by the times of nodes
 from gamlp.graph.ingest.times import time_by_name  # the column that is called as times usually are
 from gamlp.graph.ingest.uses import (
     ColumnUse,  # what a column of a table is used for
@@ -86,6 +87,7 @@ __all__ = [
     "RandomSplit",
     "TableBatch",
     "TablePlaces",
+    "TimeSplit",
     "as_integers",
     "as_text",
     "bucket_count",

@@ -9,118 +9,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.folder import GraphWriter, check_name, writing
-from gamlp.graph.ingest.buckets import Buckets, bucket_count
 from gamlp.graph.ingest.columns import BadRows, OnBad
-from gamlp.graph.ingest.edges import EdgeNames, EdgesTable, too_heavy
+from gamlp.graph.ingest.edges import EdgeNames, EdgesTable
 from gamlp.graph.ingest.ids import IdMap
 from gamlp.graph.ingest.nodes import NodeNames, NodesTable, RandomSplit, write_nodes
 from gamlp.graph.ingest.report import IngestReport
+from gamlp.graph.ingest.spilled import RelationsBuild, Spilled
 from gamlp.graph.ingest.tables import Table
+from gamlp.graph.ingest.time_split import EARLIER, EdgePeriods, TimeSplit
 from gamlp.graph.ingest.times import Cut
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 from gamlp.graph.splits import check_fractions
 from gamlp.io import available_memory
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
-
-_FOLDER = "buckets"
-
-
-@dataclass
-class Spilled:
-    """The edges of one relation while tables are read: entries of it, and of its reverse where it has one."""
-
-    relation: DeclaredRelation
-    weight: str | None  # the column of weights
-    forward: Buckets
-    backward: Buckets | None
-
-    def add(self, sources: Array, targets: Array, weights: Array | None) -> None:
-        """Row = target, neighbour = source."""
-        if not self.relation.symmetric:
-            self.forward.add(targets, sources, weights)
-            if self.backward is not None:
-                self.backward.add(sources, targets, weights)
-            return
-        # Both directions of an edge one after the other: duplicates then add up in the order of the table.
-        self.forward.add(
-            np.stack([targets, sources], 1).ravel(),
-            np.stack([sources, targets], 1).ravel(),
-            None if weights is None else np.repeat(weights, 2),
-        )
-
-
-@dataclass
-class RelationsBuild:
-    """All relations of a graph: declared in the manifest as they come, filled, then sorted into blocks."""
-
-    writer: GraphWriter
-    counts: Mapping[str, int]  # nodes by type
-    memory: int  # for sorting
-    spilled: dict[str, Spilled] = field(default_factory=dict)
-
-    def declare(self, relation: DeclaredRelation, table: EdgesTable | None) -> Spilled:
-        """A relation whose edges come from this table, or that has none."""
-        weight = None if table is None else table.weight
-        at_most = 0 if table is None else table.table.count_at_most()
-        forward = self._buckets(
-            relation.name, (relation.source, relation.target), weight is not None, at_most, relation, relation.reverse
-        )
-        backward = None
-        if relation.reverse is not None:
-            ends = relation.target, relation.source
-            backward = self._buckets(relation.reverse, ends, weight is not None, at_most, relation, relation.name)
-        self.spilled[relation.name] = Spilled(relation, weight, forward, backward)
-        return self.spilled[relation.name]
-
-    def write(self, report: IngestReport, progress: Progress) -> None:
-        """Sort one relation after the other; buckets go as soon as they are sorted."""
-        rows = sum(buckets.rows for one in self.spilled.values() for buckets in _both(one))
-        done = 0
-        for one in self.spilled.values():
-            for name, buckets in zip((one.relation.name, one.relation.reverse), _both(one)):
-                assert name is not None
-                report.entries[name] = 0
-                for block in buckets.blocks():
-                    if block.weights is not None and not np.isfinite(block.weights).all():
-                        raise too_heavy(one.weight)
-                    self.writer.block(block, name)
-                    report.entries[name] += len(block.neighbours)
-                    done += block.stop - block.start
-                    progress("sort", done, rows, "rows")
-                buckets.close()
-            merged = one.forward.entries - report.entries[one.relation.name]
-            report.duplicates_merged += merged // (2 if one.relation.symmetric else 1)
-        (self.writer.folder / _FOLDER).rmdir()
-
-    def _buckets(
-        self,
-        name: str,
-        ends: tuple[str, str],
-        weighted: bool,
-        at_most: int,
-        relation: DeclaredRelation,
-        reverse: str | None,
-    ) -> Buckets:
-        source, target = ends
-        self.writer.relation(
-            directed=not relation.symmetric, weighted=weighted, name=name, source=source, target=target, reverse=reverse
-        )
-        rows = self.counts[target]
-        count = bucket_count(at_most * (2 if relation.symmetric else 1), rows, weighted, self.memory)
-        others = None if relation.inside else self.counts[source]
-        return Buckets(self.writer.folder / _FOLDER / name, rows, weighted, count, self.memory, others)
-
-
-def _both(one: Spilled) -> list[Buckets]:
-    return [one.forward] if one.backward is None else [one.forward, one.backward]
-
 
 TablePlaces = str | Path | Mapping[str, str | Path]  # one table, or several by what they hold
 OneTable = str | Path | Table  # a file, a folder of files, or a table that is open already
@@ -169,15 +76,16 @@ def edge_tables(
     types: Mapping[str, object],
     read: Callable[[Any], Table] = Table,
     before: Cut | None = None,
+    by_period: bool = False,
 ) -> tuple[list[EdgesTable], RelationEnds]:
     """Edge tables, and the types that their relations join."""
     relation_ends = resolve_relation_ends(edges, names_of, relation_ends, types)
     if isinstance(edges, Mapping):
         return [
-            EdgesTable(read(path), names_of.get(name, names), relation_ends, name, before)
+            EdgesTable(read(path), names_of.get(name, names), relation_ends, name, before, by_period)
             for name, path in edges.items()
         ], relation_ends
-    table = EdgesTable(read(edges), names, relation_ends, before=before)
+    table = EdgesTable(read(edges), names, relation_ends, before=before, by_period=by_period)
     if relation_ends.alone is None and table.relation is None:
         raise unnamed_edges(table.table.place)
     return [table], relation_ends
@@ -270,6 +178,7 @@ class IngestOptions:
     names_of: Mapping[str, NodeNames] = field(default_factory=dict)
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
     before: str | None = None  # edges at this time or later are left out
+    split_by: TimeSplit | None = None  # of the target's nodes
 
 
 def _read_table(place: OneTable, max_rows: int | None) -> Table:
@@ -293,6 +202,7 @@ def ingest(
     began = time.monotonic()
     options, out = options or IngestOptions(), Path(out)
     check_fractions(options.fractions)
+    cuts = () if options.split_by is None else options.split_by.cuts()
     before = None if options.before is None else Cut.of("--before", options.before, included=False)
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
@@ -300,19 +210,23 @@ def ingest(
     types, target = type_tables(nodes, options.node_names, options.names_of, options.target, read)
     given = RelationEnds(options.relation_ends, directed=options.directed)
     by_relation, relation_ends = edge_tables(
-        edges, options.edge_names, options.edge_names_of, given, types, read, before
+        edges, options.edge_names, options.edge_names_of, given, types, read, before, bool(cuts)
     )
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
     by_type = {
-        node_type: NodesTable(one.table, one.names, bad, size, progress, node_type) for node_type, one in types.items()
+        node_type: NodesTable(
+            one.table, one.names, bad, size, progress, node_type, options.split_by if node_type == target else None
+        )
+        for node_type, one in types.items()
     }
     with writing(out, options.name or out.name, target=target) as writer:
         report = IngestReport(str(out), 0, target=target)
-        ids, counts = _read_nodes(options, by_type, writer, report)
+        ids, counts, since = _read_nodes(options, by_type, writer, report)
         if any(known.by_hash for known in ids.values()):
             size = min(max(memory // 8, _SMALLEST_BATCH), _LARGEST_HASHED)
-        relations = RelationsBuild(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE))
-        _read_edges(by_relation, relation_ends, ids, relations, bad, size, report, progress)
+        relations = RelationsBuild(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE), EARLIER if cuts else ())
+        periods = EdgePeriods(cuts, since) if cuts else None
+        _read_edges(by_relation, relation_ends, ids, relations, bad, size, report, progress, periods)
         ids.clear()  # its memory is for sorting now
         pa.default_memory_pool().release_unused()
         relations.write(report, progress)
@@ -324,16 +238,18 @@ def ingest(
 
 def _read_nodes(
     options: IngestOptions, nodes: Mapping[str, NodesTable], writer: GraphWriter, report: IngestReport
-) -> tuple[dict[str, IdMap], dict[str, int]]:
-    """Rows by id and the number of nodes, type by type."""
+) -> tuple[dict[str, IdMap], dict[str, int], dict[str, Array]]:
+    """Rows by id and the number of nodes, type by type, and the periods of those that have times."""
     ids: dict[str, IdMap] = {}
     counts: dict[str, int] = {}
+    since: dict[str, Array] = {}
     draw = RandomSplit(options.fractions, options.seed)
     for node_type, table in nodes.items():
         found = table.read(options.dtype, writer.folder / "features.npy")
         write_nodes(node_type, table, found, draw, writer, report)
         ids[node_type], counts[node_type] = IdMap(found.ids), found.count
-    return ids, counts
+        since |= {} if found.periods is None else {node_type: found.periods.since}
+    return ids, counts, since
 
 
 def _read_edges(
@@ -345,6 +261,7 @@ def _read_edges(
     size: int,
     report: IngestReport,
     progress: Progress,
+    periods: EdgePeriods | None,
 ) -> None:
     """Relations in the order in which they are declared, others as they turn up in the table."""
     table_of = {table.name: table for table in tables}
@@ -357,7 +274,7 @@ def _read_edges(
         return relations.spilled.get(relation.name) or relations.declare(relation, table)
 
     for table in tables:
-        table.spill(ids, partial(entries_of, table), bad, size, progress)
+        table.spill(ids, partial(entries_of, table), bad, size, progress, periods)
         report.edges_read += table.read
         report.self_loops_dropped += table.loops
         report.edges_later += table.later

@@ -15,6 +15,7 @@ from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, is
 from gamlp.graph.ingest.ids import IdMap, missing
 from gamlp.graph.ingest.nodes import check_ids, choose
 from gamlp.graph.ingest.tables import Table
+from gamlp.graph.ingest.time_split import EdgePeriods
 from gamlp.graph.ingest.times import Cut, TimeColumn, holds_times, time_by_name
 from gamlp.graph.ingest.uses import ColumnUse, edge_uses
 from gamlp.graph.relations import ONE_RELATION, DeclaredRelation, RelationEnds, with_article
@@ -40,8 +41,8 @@ class EdgeNames:
 class EdgeSink(Protocol):
     """Where the edges of a relation go."""
 
-    def add(self, sources: Array, targets: Array, weights: Array | None) -> None:
-        """Append edges by the rows of their ends."""
+    def add(self, sources: Array, targets: Array, weights: Array | None, since: Array | None) -> None:
+        """Append edges by the rows of their ends; `since` of a split by time: the period of each."""
         ...
 
 
@@ -92,6 +93,7 @@ class EdgesTable:
     relation_ends: RelationEnds = field(default_factory=RelationEnds)
     name: str | None = None
     before: Cut | None = None  # edges at this time or later are left out
+    by_period: bool = False  # the split is by time
     weight: str | None = field(init=False)
     relation: str | None = field(init=False)
     time: str | None = field(init=False)
@@ -113,10 +115,12 @@ class EdgesTable:
         bad: BadRows,
         size: int,
         progress: Progress,
+        periods: EdgePeriods | None = None,
     ) -> None:
         """Map ids to rows of the types that are joined, and append edges to what `create` makes of their relation."""
         relations: dict[str, EdgeSink] = {}
-        clock = None if self.before is None or self.time is None else TimeColumn(self.time, [self.before])
+        cuts = [*([] if self.before is None else [self.before]), *(() if periods is None else periods.cuts)]
+        clock = TimeColumn(self.time, cuts) if self.time is not None and cuts else None
         columns = [name for name in (self.names.src, self.names.dst, self.weight, self.relation) if name]
         columns += [] if clock is None else [clock.name]
         total = self.table.count()
@@ -128,23 +132,24 @@ class EdgesTable:
             sources, targets = self._ends(rows, ids, typed)
             weights = read_weights(rows, self.weight) if self.weight else None
             edge_relations = self._edge_relations(rows) if typed is None else typed
-            if clock is not None:
-                self._leave_out_later(rows, clock)
+            times = None if clock is None else clock.read(rows, needed=True)
+            if self.before is not None and times is not None:
+                later = rows.good & ~self.before.keeps(times)
+                self.later += int(np.count_nonzero(later))
+                rows.good &= ~later
+            since = None
+            if periods is not None:
+                ends = ((one.source, one.target, picked) for one, picked in edge_relations.parts(rows.good))
+                since = periods.of(times, sources, targets, ends)
             loops = (sources == targets) & rows.good & edge_relations.inside()
             self.loops += int(np.count_nonzero(loops))
             self.read += batch.columns.num_rows
             for relation, picked in edge_relations.parts(rows.good):
                 if relation.name not in relations:
                     relations[relation.name] = self._create(create, relation, len(relations), rows, picked)
-                _add(relations[relation.name], sources, targets, weights, picked & ~loops)
+                _add(relations[relation.name], sources, targets, weights, since, picked & ~loops)
             progress(stage, self.read, total, "edges")
         self.notes += [] if clock is None else clock.notes()
-
-    def _leave_out_later(self, rows: CheckedRows, clock: TimeColumn) -> None:
-        assert self.before is not None
-        later = rows.good & ~self.before.keeps(clock.read(rows, needed=True))
-        self.later += int(np.count_nonzero(later & rows.good))
-        rows.good &= ~later
 
     def _find_time(self) -> str | None:
         """The column of times: the one that is named, else one with a usual name, else one that holds times."""
@@ -179,7 +184,9 @@ class EdgesTable:
         found = edge_uses(
             table, self.table.all_column_names, self.names, self.weight, self.relation, self.name, self.time
         )
-        about = "of no use without --before" if self.before is None else str(self.before)
+        told = [str(self.before)] if self.before is not None else []
+        told += ["by periods of the split"] if self.by_period else []
+        about = ", ".join(told) or "of no use without --before"
         return [replace(one, about=about) if one.use == "time" else one for one in found]
 
     def _edge_relations(self, rows: CheckedRows) -> EdgeRelations:
@@ -229,13 +236,16 @@ class EdgesTable:
             ) from error
 
 
-def _add(entries: EdgeSink, sources: Array, targets: Array, weights: Array | None, chosen: Array) -> None:
+def _add(
+    entries: EdgeSink, sources: Array, targets: Array, weights: Array | None, since: Array | None, chosen: Array
+) -> None:
     if not chosen.any():
         return
     if not chosen.all():
         sources, targets = sources[chosen], targets[chosen]
         weights = None if weights is None else weights[chosen]
-    entries.add(sources, targets, weights)
+        since = None if since is None else since[chosen]
+    entries.add(sources, targets, weights, since)
 
 
 def _refuse_strangers(

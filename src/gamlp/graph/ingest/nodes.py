@@ -22,6 +22,7 @@ from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch
+from gamlp.graph.ingest.time_split import NodePeriods, TimeSplit
 from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
@@ -56,6 +57,7 @@ class NodeColumns:
     roles: Array | None
     kept: Array | None
     features: FeatureRows | None
+    periods: NodePeriods | None = None  # of a split by time
 
     @property
     def count(self) -> int:
@@ -78,6 +80,7 @@ class NodesTable:
     size: int  # bytes of a batch
     progress: Progress
     node_type: str = ONE_TYPE
+    split_by: TimeSplit | None = None
     columns: FeatureColumns = field(init=False)
     features: FeatureSource | None = field(init=False)
     label: str | None = field(init=False)
@@ -85,11 +88,12 @@ class NodesTable:
 
     def __post_init__(self) -> None:
         self.label = choose(self.table, self.names.label, "label")
-        self.split = choose(self.table, self.names.split, "split")
-        self.table.need([self.names.id])
+        self.split = choose(self.table, self.names.split, "split") if self.split_by is None else None
+        self.table.need([self.names.id] + ([] if self.split_by is None else [self.split_by.column]))
         if self.names.features is None:
             self._check_columns()
-        self.columns = feature_columns(self.table.all_column_names, self.names, self.label, self.split)
+        time = None if self.split_by is None else self.split_by.column
+        self.columns = feature_columns(self.table.all_column_names, self.names, self.label, self.split, time)
         self.features = self._features()
 
     def read(self, dtype: FloatName, scratch: Path) -> NodeColumns:
@@ -103,6 +107,8 @@ class NodesTable:
         places = _Places()
         names = [name for name in (self.names.id, self.label, self.split) if name]
         names += self.features.columns if self.features is not None else []
+        periods = None if self.split_by is None else NodePeriods(self.split_by, self.table.place)
+        names += [] if self.split_by is None else [self.split_by.column]
         features = FeatureRows(self.features, dtype, scratch) if self.features is not None else None
         # A ragged row that is passed over would shift every later node against the rows of a .npy.
         ragged = None if isinstance(self.features, ArrayFeatures) else self.bad.ragged()
@@ -114,6 +120,8 @@ class NodesTable:
                 column = check_ids(rows, self.names.id)
                 found = labels.read(rows, typed=batch.typed) if labels else None
                 role = split_roles(rows, self.split) if self.split else None
+                if periods is not None:
+                    periods.read(rows)
                 if features is not None:
                     features.read(batch, at, rows, self.bad)
                 good = pa.array(rows.good)
@@ -139,7 +147,9 @@ class NodesTable:
         role_of = np.concatenate(roles) if roles else None
         if role_of is not None and keeps is not None:
             role_of = role_of[keeps]
-        return NodeColumns(values, labels, role_of, keeps, features)
+        if periods is not None:
+            role_of = periods.finish(keeps)
+        return NodeColumns(values, labels, role_of, keeps, features, periods)
 
     def _label_column(self) -> LabelColumn | None:
         return LabelColumn(self.label, self.names.separator, self.names.unknown) if self.label else None
@@ -166,7 +176,7 @@ class NodesTable:
         """What every column is used for, after features were read."""
         lists = self.features.list_widths if isinstance(self.features, ColumnFeatures) else {}
         table = "nodes" if self.node_type == ONE_TYPE else f"nodes {self.node_type}"
-        return node_uses(table, self.names, self.columns, self.label, self.split, lists)
+        return node_uses(table, self.names, self.columns, self.label, self.split, lists, self.split_by)
 
     def _stage(self, name: str) -> str:
         return name if self.node_type == ONE_TYPE else f"{name}: {self.node_type}"
@@ -342,6 +352,10 @@ def write_nodes(
 
 def _split(draw: RandomSplit, labels: Labels | None, found: NodeColumns, report: IngestReport) -> Split | None:
     """The split of the table, or one at random over labelled nodes."""
+    if found.periods is not None:
+        split = found.periods.split(labels, report)
+        report.untrained([] if labels is None else classes_without_training(labels, split))
+        return split
     given = found.roles is not None and bool(found.roles.any())
     if labels is None:
         return Split(found.roles) if given and found.roles is not None else None

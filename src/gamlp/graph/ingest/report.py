@@ -29,12 +29,19 @@ class IngestReport:
     unknown_labels: dict[str, int] = field(default_factory=dict)  # by what the table says; '': nothing
     split: dict[str, int] = field(default_factory=dict)
     split_made: bool = False
+    split_by: str | None = None  # the column of times that made the split, and when its parts end
+    entries_earlier: dict[str, dict[str, int]] = field(default_factory=dict)  # of a split by time: when a part ended
     bad_rows: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     target: str = ONE_TYPE
     types: dict[str, dict[str, int]] = field(default_factory=dict)  # nodes and features, where types have names
     columns: list[ColumnUse] = field(default_factory=list)  # what every column was used for
     seconds: float = 0.0
+
+    def count_entries(self, relation: str, entries: int, as_of: str | None) -> None:
+        """Stored, or stored as they were when a part of a split by time ended."""
+        stored = self.entries if as_of is None else self.entries_earlier.setdefault(as_of, {})
+        stored[relation] = entries
 
     def warn(self, sentence: str) -> None:
         """Say it at once and keep it."""
@@ -80,4 +87,5 @@ class IngestReport:
             "duplicates_merged": self.duplicates_merged,
             "bad_rows": self.bad_rows,
             "seed": seed if self.split_made else None,
+            **({} if self.split_by is None else {"split_by": self.split_by}),
         }

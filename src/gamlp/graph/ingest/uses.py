@@ -12,6 +12,7 @@ from gamlp.errors import GamlpError
 if TYPE_CHECKING:
     from gamlp.graph.ingest.edges import EdgeNames
     from gamlp.graph.ingest.nodes import NodeNames
+    from gamlp.graph.ingest.time_split import TimeSplit
 
 # Names that pandas gives to an index: none in a CSV, which it reads again as Unnamed: 0; its own in Parquet.
 _INDEX = re.compile(r"|Unnamed: \d+(_level_\d+)?|__index_level_\d+__")
@@ -36,8 +37,13 @@ class FeatureColumns:
     index: list[str]  # of those ignored, what looks like the row numbers of another program
 
 
-def feature_columns(columns: Sequence[str], names: NodeNames, label: str | None, split: str | None) -> FeatureColumns:
-    """Which columns of a node table are features: those that are named, else all that are not something else."""
+def feature_columns(
+    columns: Sequence[str], names: NodeNames, label: str | None, split: str | None, time: str | None = None
+) -> FeatureColumns:
+    """Which columns of a node table are features: those that are named, else all that are not something else.
+
+    `time`: the column that makes the split, a feature only where it is named.
+    """
     taken = {names.id, label, split} - {None}
     others = [name for name in columns if name not in taken]
     if names.features is not None:
@@ -49,14 +55,18 @@ def feature_columns(columns: Sequence[str], names: NodeNames, label: str | None,
                     hint=f"leave it out, or say {option} '' as well",
                 )
         why = f"features are those of {names.features}" if names.features.endswith(".npy") else "not in --features"
-        return FeatureColumns(chosen, [(name, why) for name in others if name not in chosen], [])
+        return FeatureColumns(chosen, [(name, why) for name in others if name not in (*chosen, time)], [])
     # A label that is left out must not come back as a feature.
     asked = {"label" if label is None else label: "--label", "split" if split is None else split: "--split"}
     features: list[str] = []
     ignored: list[tuple[str, str]] = []
     index: list[str] = []
     for name in others:
-        if name in names.left_out:
+        if name == time:
+            continue
+        if time is not None and asked.get(name) == "--split":
+            ignored.append((name, f"the split is by {time}"))
+        elif name in names.left_out:
             ignored.append((name, "labels and split are those of the target type"))
         elif name in asked:
             ignored.append((name, f"{asked[name]} is empty"))
@@ -98,11 +108,13 @@ def node_uses(
     label: str | None,
     split: str | None,
     lists: Mapping[str, int],
+    split_by: TimeSplit | None = None,
 ) -> list[ColumnUse]:
     """Of every column of a node table; `lists`: the columns of lists, with their lengths."""
     found = [(names.id, "id", "")]
     found += [(label, "label", "")] if label else []
     found += [(split, "split", "")] if split else []
+    found += [(split_by.column, "split", str(split_by))] if split_by else []
     if names.features is not None and names.features.endswith(".npy"):
         found.append((names.features.rsplit("/", 1)[-1], "feature", "an array, a row for each node"))
     for name in chosen.names:

@@ -168,8 +168,9 @@ def spark_graph(
     began = time.monotonic()
     options = options or IngestOptions()
     check_fractions(options.fractions)
-    if options.before is not None:
-        raise GamlpError("--before is read on one machine", hint="leave out --engine spark, or filter the edges before")
+    if options.before is not None or options.split_by is not None:
+        asked = "--before" if options.before is not None else "--split-by"
+        raise GamlpError(f"{asked} is for one machine", hint="leave out --engine spark, or give a column 'split'")
     place = Place.of(out).resolved()
     made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, blocks, progress)
     with spark_failure_as_error(), building(place) as folder:

@@ -17,7 +17,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gamlp.arrays import Array
-from gamlp.classifier.given import Given, WrongInput, check_names, is_tables, predicting, without_drawn_split
+from gamlp.classifier.given import Given, check_names, is_tables, predicting, without_drawn_split
+from gamlp.classifier.matrices import WrongInput, is_matrix
 from gamlp.classifier.rows import ScoredHops, hop_weights, number_type, split_of, with_split
 from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
@@ -95,11 +96,13 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         knows them then. A graph is a Graph, PyG's, networkx' or (edge_index, x, y); `y` replaces its labels. `train`,
         `valid` and `test` (row numbers or masks) replace the split. Several seeds: the best by validation stays.
         """
-        given, names = Given.of(graph, y, edges), check_names(columns)
+        given, names = Given.of(graph, y, edges).checked(self, fitting=True), check_names(columns)
         recipe = Recipe.of(self.recipe, trust=self.trust)
         check_one_model(recipe)
         if "seeds" not in recipe.training.model_fields_set:
             recipe = recipe.changed({"training.seeds": [self.seed]})
+        if given.matrix and given.edges is None and "beta" not in recipe.model.model_fields_set:
+            recipe = recipe.changed({"model.beta": 0.0})  # no neighbour has a label to listen to
         kept: dict[str, Any] = {}
         graph = given.graph(names, self.seed)
         if given.frames:
@@ -157,7 +160,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         with self._hops(graph, rows, edges, train) as (hops, rows):
             chosen = self._chosen(hops, hops.rows(rows))
-        return chosen if self.bundle_.multi_label else self.classes_[chosen]
+        if not self.bundle_.multi_label:
+            return self.classes_[chosen]
+        return chosen.astype(self.bundle_.report.get(_PYTHON, {}).get("numbers") or chosen.dtype, copy=False)
 
     def predict_proba(self, graph: Any = None, rows: Any = None, *, edges: Any = None, train: Any = None) -> Array:
         """Probabilities `[rows, classes]`, float32, in the order of `classes_`; many labels: one for each."""
@@ -168,9 +173,17 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 found[part] = probabilities
         return found
 
-    def score(self, graph: Any = None, rows: Any = None, *, edges: Any = None, train: Any = None) -> float:
-        """Accuracy, or micro-F1 of many labels: of test rows, or of all labelled rows where the graph has no split."""
-        with self._hops(graph, rows, edges, train) as (hops, rows):
+    def score(
+        self, graph: Any = None, y: Any = None, *, rows: Any = None, edges: Any = None, train: Any = None
+    ) -> float:
+        """Accuracy, or micro-F1 of many labels: of test rows, or of all labelled rows where the graph has no split.
+
+        `y`: labels of features alone, `score(x, y)` as scikit-learn has it; beside frames, their edges; beside a graph,
+        rows.
+        """
+        if y is not None and rows is None and not (is_matrix(graph) and not is_tables(graph)):
+            y, rows = None, y
+        with self._hops(graph, rows, edges, train, y) as (hops, rows):
             asked = hops.rows_to_score(rows)
             chosen = self._chosen(hops, asked)
             assert hops.labels is not None
@@ -209,6 +222,12 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loaded._adopt(bundle)
         return loaded
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "bundle_")
 
@@ -219,7 +238,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {**state, "_own": None} if "_own" in state else state
 
     @contextmanager
-    def _hops(self, source: Any, rows: Any, edges: Any, train: Any) -> Iterator[tuple[ScoredHops, Any]]:
+    def _hops(self, source: Any, rows: Any, edges: Any, train: Any, y: Any = None) -> Iterator[tuple[ScoredHops, Any]]:
         """(hops, rows asked for): those of the fit where nodes are the same, others only as long as they are read."""
         check_is_fitted(self)
         if source is None:
@@ -232,7 +251,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return
         if is_tables(source) and edges is None:
             edges, rows = rows, None
-        graph, notes = matched(self._other(Given.of(source, None, edges)), self.bundle_, say_unnamed=False)
+        graph, notes = matched(
+            self._other(Given.of(source, y, edges).checked(self, fitting=False)), self.bundle_, say_unnamed=False
+        )
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=4)
         check_width(graph, self.bundle_.shape.features)

@@ -9,20 +9,18 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from sklearn.base import BaseEstimator
 
-from gamlp.errors import GamlpError
+from gamlp.classifier.matrices import WrongInput, check_features, check_targets, is_matrix
 from gamlp.graph import Graph, as_graph
 from gamlp.graph.ingest import is_frame
 
 # Of frames; what else `Graph.from_frames` takes would change which rows there are, or where they lie.
 FRAME_NAMES = (
     "id", "label", "split", "features", "columns", "drop", "schema", "many_labels", "unknown_label", "src", "dst",
-    "weight", "relation", "time", "before", "join", "target", "directed", "fractions",
+    "weight", "relation", "time", "before", "split_by", "train_until", "valid_until", "join", "target", "directed",
+    "fractions",
 )  # fmt: skip
-
-
-class WrongInput(GamlpError, ValueError):
-    """What was given cannot be meant: also a ValueError, as scikit-learn expects."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +44,29 @@ class Given:
     def frames(self) -> bool:
         return is_tables(self.source)
 
+    @property
+    def matrix(self) -> bool:
+        """Features alone, as scikit-learn has them."""
+        return not self.frames and is_matrix(self.source)
+
+    def checked(self, estimator: BaseEstimator, *, fitting: bool) -> Given:
+        """With features and labels that scikit-learn would take; a graph or frames are checked as they are read."""
+        if not self.matrix:
+            return self
+        x = check_features(estimator, self.source, fitting=fitting)
+        if fitting and self.edges is None:
+            message = "no edges are given: every node is classified by its own features alone; give edges=edge_index"
+            warnings.warn(message, UserWarning, stacklevel=3)
+        return replace(self, source=x, y=check_targets(x, self.y, fitting=fitting))
+
     def graph(self, names: Mapping[str, Any], seed: int) -> Graph:
         """The graph; `names` are those of the columns of frames, `seed` draws the split that they do not have."""
         if self.frames:
             return as_graph(Graph.from_frames(self.source, self.edges, seed=seed, **names), self.y)
         if names:
             raise WrongInput(f"'{next(iter(names))}' names a column, and no frames are given", hint="leave it out")
-        if _is_matrix(self.source):
-            return as_graph((self._edge_index(), _matrix(self.source), self.y))
+        if self.matrix:
+            return as_graph((np.zeros((2, 0), np.int64) if self.edges is None else self.edges, self.source, self.y))
         if self.edges is not None:
             what = f"edges beside a {type(self.source).__name__}, which has its own"
             raise WrongInput(what, hint="give edges with frames or with an array of features")
@@ -67,19 +80,11 @@ class Given:
             return self.source[2] if len(self.source) == 3 else None
         return None if isinstance(self.source, Graph) or self.frames else getattr(self.source, "y", None)
 
-    def _edge_index(self) -> Any:
-        if self.edges is None:
-            warnings.warn(
-                "no edges are given: every node is classified by its own features alone; give edges=edge_index",
-                UserWarning,
-                stacklevel=5,
-            )
-        return np.zeros((2, 0), np.int64) if self.edges is None else self.edges
-
 
 def is_tables(value: Any) -> bool:
     """A frame, or frames by node type or relation."""
-    return is_frame(value) or (isinstance(value, Mapping) and bool(value) and all(map(is_frame, value.values())))
+    by_name = isinstance(value, Mapping) and not scipy.sparse.issparse(value)  # some sparse matrices are mappings
+    return is_frame(value) or (by_name and len(value) > 0 and all(map(is_frame, value.values())))
 
 
 def check_names(names: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,19 +114,6 @@ def without_drawn_split(graph: Graph) -> Graph:
     if graph.made is None or not graph.made.report.split_made:
         return graph
     return replace(graph.with_targets(split=None), folder=None)
-
-
-def _is_matrix(value: Any) -> bool:
-    """Features alone: an array, a tensor, a sparse matrix or lists."""
-    return isinstance(value, np.ndarray | list) or scipy.sparse.issparse(value) or _is_tensor(value)
-
-
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "detach") and hasattr(value, "dtype")
-
-
-def _matrix(value: Any) -> Any:
-    return value if scipy.sparse.issparse(value) or _is_tensor(value) else np.asarray(value)
 
 
 def _columns(frame: Any) -> list[Any]:

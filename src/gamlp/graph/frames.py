@@ -7,10 +7,10 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
@@ -22,12 +22,14 @@ from gamlp.graph.ingest import (
     IngestReport,
     NodeNames,
     OnBad,
+    TimeSplit,
     ingest,
 )
 from gamlp.io import parse_size
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
 
+Found = TypeVar("Found")
 ByTable = str | None | Mapping[str, str | None]  # a column's name, or one for every table that has another
 _OPTION = re.compile(r"(?:gamlp \w+ )?--([a-z][a-z-]*)(?: (?=[A-Z]{2,}|''|TYPE))?")
 _JOINS = "join=NAME=SOURCE:TARGET"
@@ -54,6 +56,9 @@ def graph_from_frames(
     directed: bool = False,
     dtype: FloatName = "float32",
     on_bad: OnBad = "stop",
+    split_by: str | None = None,
+    train_until: str | None = None,
+    valid_until: str | None = None,
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
     max_rows: int | None = None,
@@ -94,6 +99,7 @@ def graph_from_frames(
         target=target,
         directed=directed,
         before=before,
+        split_by=_told(lambda: TimeSplit.given(split_by, train_until, valid_until)),
         dtype=dtype,
         on_bad=on_bad,
         fractions=fractions,
@@ -133,26 +139,29 @@ def ingest_frames(
     temporary = TemporaryFolder() if folder is None else None
     out = Path(folder) if folder is not None else temporary.path / "graph"  # type: ignore[union-attr]
     budget = parse_size(memory) if isinstance(memory, str) else memory
+
+    def read() -> IngestReport:
+        by_relation, by_type = _tables(edges, "edges", options.max_rows), _tables(nodes, "nodes", options.max_rows)
+        return ingest(by_relation, by_type, out, options, memory=budget, progress=progress)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        report = _told(read)
+    for warning in told:
+        warnings.warn(in_python(str(warning.message)), warning.category, stacklevel=4)
+    graph = replace(Graph.open(out), made=FromFrames(report, temporary))
+    return graph if temporary is None else replace(graph, folder=None)
+
+
+def _told(step: Callable[[], Found]) -> Found:
+    """What a step finds; its error speaks of arguments."""
     try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            report = ingest(
-                _tables(edges, "edges", options.max_rows),
-                _tables(nodes, "nodes", options.max_rows),
-                out,
-                options,
-                memory=budget,
-                progress=progress,
-            )
+        return step()
     except GamlpError as error:
         hint = None if error.hint is None else in_python(error.hint)
         raise GamlpError(
             in_python(error.problem), file=error.file, row=error.row, column=error.column, hint=hint
         ) from error
-    for warning in told:
-        warnings.warn(in_python(str(warning.message)), warning.category, stacklevel=4)
-    graph = replace(Graph.open(out), made=FromFrames(report, temporary))
-    return graph if temporary is None else replace(graph, folder=None)
 
 
 def in_python(sentence: str) -> str:

@@ -39,7 +39,8 @@ class MadeFrom:
         features: the columns to use; None: all that are nothing else.
         many_labels, unknown_label: what stands between labels of a node, and what says that none is known.
         join: `{relation: (source type, target type)}`; target: the type whose labels are asked for.
-        fractions, seed: of a split where there is no such column. on_bad: 'stop' or 'skip' bad rows.
+        split_by, train_until, valid_until: a split by time. fractions, seed: of one that is drawn where there is none.
+        on_bad: 'stop' or 'skip' bad rows.
         dtype, max_rows, memory, progress: as on the command line. name: of the graph.
         folder: where the graph stays; None: in a temporary folder that goes with it.
 

@@ -54,10 +54,10 @@ def prepare(
     progress: Progress = silent,
 ) -> Prepared:
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
-    check_trainable(graph)
+    check_trainable(graph, recipe)
     reduced, columns = reduced_from(graph, recipe), graph.columns  # before features are made or reduced
-    graph, recipe = prepare_graph(graph, recipe, folder, progress)
     with closing(resources.open_engine()) as engine:
+        graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
         if valid_graph is not None:
             prepared = _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
         elif recipe.training.setting == "inductive":
@@ -70,7 +70,7 @@ def prepare(
 def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Prepared:
     """Training rows on the graph of training nodes alone; the others on the whole graph."""
     assert graph.nodes.split is not None
-    alone = _alone(graph, folder, engine, progress)
+    alone = _alone(graph, recipe, folder, engine, progress)
     statistics = _statistics(alone, recipe)
     plan = plan_of(recipe, statistics)
     inner = engine.propagate(alone, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
@@ -87,10 +87,11 @@ def _statistics(graph: Graph, recipe: Recipe) -> dict[str, Statistics] | None:
     return {node_type: feature_statistics(replace(graph, target=node_type)) for node_type in have}
 
 
-def _alone(graph: Graph, folder: Path, engine: Propagator, progress: Progress) -> Graph:
-    """The graph of training nodes alone."""
+def _alone(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Graph:
+    """The graph of training nodes alone; features that are made of edges are made of its own."""
     assert graph.nodes.split is not None
-    return engine.induce(graph, graph.nodes.split.train, folder / "training-graph", progress)
+    alone = engine.induce(graph, graph.nodes.split.train, folder / "training-graph", progress)
+    return with_features(alone, recipe, folder, engine, progress)
 
 
 def _prepare_two(
@@ -100,12 +101,13 @@ def _prepare_two(
     labels = graph.nodes.labels
     assert labels is not None
     valid_graph, _ = with_columns(with_classes(valid_graph, labels.classes), graph.columns)
+    valid_graph = with_features(valid_graph, recipe, folder, engine, progress)
     check_width(valid_graph, width_of(graph))
     if labels_used(recipe) and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (docs/method.md, section 5).
         recipe = recipe.changed({"model.beta": 0.0})
     if recipe.training.setting == "inductive" and graph.nodes.split is not None:
-        graph = _alone(graph, folder, engine, progress)
+        graph = _alone(graph, recipe, folder, engine, progress)
     statistics = _statistics(graph, recipe)
     plan = plan_of(recipe, statistics)
     inner = engine.propagate(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
@@ -130,8 +132,9 @@ def prepare_split(
     progress: Progress = silent,
 ) -> Prepared:
     """One of several splits of a graph: features come from a store that all splits share, labels from their own."""
-    check_trainable(graph)
-    graph, recipe = prepare_graph(graph, recipe, folder, progress)
+    check_trainable(graph, recipe)
+    with closing(resources.open_engine()) as engine:
+        graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None and split is not None
     plan = plan_of(recipe)
@@ -169,7 +172,8 @@ def hops_for(
     """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
     graph, _ = matched(with_classes(graph, bundle.classes), bundle)
     check_made(graph, bundle)
-    graph = with_features(graph, bundle.recipe, folder, progress)
+    with closing(resources.open_engine()) as engine:
+        graph = with_features(graph, bundle.recipe, folder, engine, progress)
     check_fits(graph, bundle)
     if labels_used(bundle.recipe) and not graph.trainable:
         raise GamlpError(

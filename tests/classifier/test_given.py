@@ -122,3 +122,13 @@ def test_what_cannot_be_meant_is_told(model: NodeClassifier, call: Any, sentence
         call(NodeClassifier(QUICK) if "fit" in call.__code__.co_names else model)
     with pytest.raises(TypeError, match="unexpected keyword argument 'lable'"):
         NodeClassifier(QUICK).fit(nodes(), edges(), lable="side")
+
+
+def test_a_classifier_and_an_explanation_show_themselves_and_nothing_runs(model: NodeClassifier) -> None:
+    evil = nodes().assign(side=nodes()["side"].replace("left", "<script>x</script>"))
+    other = NodeClassifier({**QUICK, "training": {"epochs": 2}}).fit(evil, edges(), id="who", label="side")
+    pages = [model._repr_html_(), model.explain(["p0"])._repr_html_(), other.explain(["p0"])._repr_html_()]
+    assert "test" in pages[0] and "accuracy" in pages[0] and "hop 2" in pages[0] and ">a<" in pages[0]
+    assert "p0: left" in pages[1] and "by neighbours" in pages[1]
+    assert "&lt;script&gt;" in pages[2] and not any("<script" in page or "http" in page for page in pages)
+    assert "not fitted yet" in NodeClassifier()._repr_mimebundle_()["text/html"]

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from gamlp.arrays import Array
 from gamlp.classifier.given import Given, check_names, is_tables, predicting, without_drawn_split
 from gamlp.classifier.matrices import WrongInput, is_matrix
+from gamlp.classifier.page import classifier_html
 from gamlp.classifier.rows import ScoredHops, hop_weights, number_type, split_of, with_split
 from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
@@ -221,6 +222,13 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loaded = cls(bundle.recipe)
         loaded._adopt(bundle)
         return loaded
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return classifier_html(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": classifier_html(self)}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

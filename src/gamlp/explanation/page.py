@@ -39,7 +39,8 @@ def _weights(by: str, signal: str, groups: Any, first: int) -> str:
 
 def _node(node: NodeExplanation) -> str:
     true = "not known" if node.true is None else " | ".join(node.true)
-    about = f"{node.id}: {node.predicted.text} ({node.predicted.probability:.1%}), true label {true}, {node.role or 'no'} row"
+    said = f"{node.id}: {node.predicted.text} ({node.predicted.probability:.1%})"
+    about = f"{said}, true label {true}, {node.degree:,} neighbours"
     hops = [[part.hop, part.weight, "" if part.alone is None else part.alone.text] for part in node.hops]
     classes = [
         [part.name, part.probability, part.without_labels, part.from_features, part.from_labels]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from gamlp import markup
@@ -36,7 +38,7 @@ def graph_html(graph: Graph) -> str:
     return markup.page(f"Graph '{graph.name}': {many:,} nodes, {edges:,} edges", parts)
 
 
-def columns_html(columns: dict[str, FeatureSchema]) -> str:
+def columns_html(columns: Mapping[str, FeatureSchema]) -> str:
     """Names and types of feature columns, by node type."""
     rows = [[of, one.name, one.type, one.width] for of, schema in columns.items() for one in schema]
     return markup.table(["nodes", "column", "type", "features"], rows)

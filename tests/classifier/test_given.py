@@ -132,3 +132,22 @@ def test_a_classifier_and_an_explanation_show_themselves_and_nothing_runs(model:
     assert "p0: left" in pages[1] and "by neighbours" in pages[1]
     assert "&lt;script&gt;" in pages[2] and not any("<script" in page or "http" in page for page in pages)
     assert "not fitted yet" in NodeClassifier()._repr_mimebundle_()["text/html"]
+
+
+def test_texts_gaps_dates_and_booleans_go_in_and_are_encoded_as_training_did(tmp_path: Path) -> None:
+    mixed = nodes().assign(
+        town=np.where(np.arange(COUNT) % 2 == 0, "North", "South"),
+        since=pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(COUNT), unit="D"),
+        member=np.arange(COUNT) % 3 == 0,
+    )
+    mixed.loc[::7, "b"] = np.nan
+    model = NodeClassifier(QUICK).fit(mixed, edges(), id="who", label="side", drop=["a"])
+    assert {column.name for column in model.bundle_.columns["node"]} == {"b", "town", "since", "member"}
+    assert model.score() == 1.0
+    # Fitted anew, a mean of two rows and one town would make other features of the same cells.
+    some = mixed.head(2).assign(side=["left", "right"], split=["train", "train"])
+    with pytest.warns(UserWarning, match="such as 'Mars'"):
+        found = model.predict_proba(some.assign(town=["North", "Mars"]), edges().head(0))
+    loaded = NodeClassifier.load(model.save(tmp_path / "mixed.safetensors"))
+    alone = loaded.predict_proba(some, edges().head(0))
+    assert np.array_equal(found[0], alone[0]) and not np.array_equal(found[1], alone[1])

@@ -28,7 +28,7 @@ from gamlp.io import parse_size
 from gamlp.models import HopWeights
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
-from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, prepare
+from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, plain_columns, prepare
 from gamlp.training import (
     Bundle,
     check_trainable,
@@ -278,7 +278,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not given.frames:
             return given.graph({}, self.seed)
         known = self.bundle_.report.get(_PYTHON, {}).get("frames") or {"names": {}, "seed": self.seed, "chosen": False}
-        graph = given.graph(predicting(known["names"], given.source), known["seed"])
+        fitted = any(column.state is not None for schema in self.bundle_.columns.values() for column in schema)
+        schema = plain_columns(self.bundle_.columns) if fitted else None
+        graph = given.graph(predicting(known["names"], given.source, schema), known["seed"])
         return without_drawn_split(graph) if known["chosen"] else graph
 
     def _with_known_split(self, graph: Graph, train: Any) -> Graph:

@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator
 
 from gamlp.classifier.matrices import WrongInput, check_features, check_targets, is_matrix
 from gamlp.graph import Graph, as_graph
-from gamlp.graph.ingest import is_frame
+from gamlp.graph.ingest import PlainSchema, is_frame
 
 # Of frames; what else `Graph.from_frames` takes would change which rows there are, or where they lie.
 FRAME_NAMES = (
-    "id", "label", "split", "features", "columns", "drop", "schema", "many_labels", "unknown_label", "src", "dst",
+    "id", "label", "split", "features", "column", "drop", "schema", "many_labels", "unknown_label", "src", "dst",
     "weight", "relation", "time", "before", "split_by", "train_until", "valid_until", "join", "target", "directed",
     "fractions",
 )  # fmt: skip
@@ -95,9 +95,14 @@ def check_names(names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _plain(value) for name, value in names.items()}
 
 
-def predicting(names: Mapping[str, Any], nodes: Any) -> dict[str, Any]:
-    """Names as those of fit, for nodes that may have no labels yet: a column of labels or of a split may be missing."""
-    found = dict(names)
+def predicting(names: Mapping[str, Any], nodes: Any, schema: PlainSchema | None) -> dict[str, Any]:
+    """Names as those of fit, for nodes that may have no labels yet: a column of labels or of a split may be missing.
+
+    `schema`: columns as training fitted them. Nothing is fitted anew: what an encoder knows, it knows from training.
+    """
+    found = {name: value for name, value in names.items() if schema is None or name not in ("column", "drop")}
+    if schema is not None:
+        found["schema"] = schema
     tables = nodes if isinstance(nodes, Mapping) else {None: nodes}
     columns = {str(column) for frame in tables.values() for column in _columns(frame)}
     for name in ("label", "split"):

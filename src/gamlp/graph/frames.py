@@ -22,6 +22,7 @@ from gamlp.graph.ingest import (
     IngestReport,
     NodeNames,
     OnBad,
+    PlainSchema,
     TimeSplit,
     ingest,
 )
@@ -32,6 +33,7 @@ from gamlp.progress import Progress, silent
 Found = TypeVar("Found")
 ByTable = str | None | Mapping[str, str | None]  # a column's name, or one for every table that has another
 _OPTION = re.compile(r"(?:gamlp \w+ )?--([a-z][a-z-]*)(?: (?=[A-Z]{2,}|''|TYPE))?")
+_COLUMN, _DROP = re.compile(r"--column (\S+)=(\w[\w:-]*)"), re.compile(r"--drop (\w\S*)")
 _JOINS = "join=NAME=SOURCE:TARGET"
 
 
@@ -62,6 +64,9 @@ def graph_from_frames(
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
     max_rows: int | None = None,
+    column: Mapping[str, str] | None = None,
+    drop: Sequence[str] = (),
+    schema: PlainSchema | None = None,
     name: str = "frames",
     folder: str | Path | None = None,
     memory: int | str | None = None,
@@ -105,6 +110,9 @@ def graph_from_frames(
         fractions=fractions,
         seed=seed,
         max_rows=max_rows,
+        columns=dict(column or {}),
+        drop=tuple(drop),
+        schema=schema,
         name=name,
     )
     return ingest_frames(nodes, edges, options, folder=folder, memory=memory, progress=progress)
@@ -149,6 +157,7 @@ def ingest_frames(
         report = _told(read)
     for warning in told:
         warnings.warn(in_python(str(warning.message)), warning.category, stacklevel=4)
+    report.columns = [replace(use, about=in_python(use.about)) for use in report.columns]
     graph = replace(Graph.open(out), made=FromFrames(report, temporary))
     return graph if temporary is None else replace(graph, folder=None)
 
@@ -169,8 +178,11 @@ def in_python(sentence: str) -> str:
 
     >>> in_python("no --join says it; add --join NAME=SOURCE:TARGET, or gamlp ingest --label ''")
     "no join= says it; add join={'NAME': ('SOURCE', 'TARGET')}, or label=''"
+    >>> in_python("--column note=text makes features of it, and --drop note none")
+    "column={'note': 'text'} makes features of it, and drop=['note'] none"
     """
-    found = _OPTION.sub(lambda option: option[1].replace("-", "_") + "=", sentence)
+    found = _COLUMN.sub(r"column={'\1': '\2'}", _DROP.sub(r"drop=['\1']", sentence))
+    found = _OPTION.sub(lambda option: option[1].replace("-", "_") + "=", found)
     return found.replace(_JOINS, "join={'NAME': ('SOURCE', 'TARGET')}").replace(
         "edges=NAME=PATH", "edges={'NAME': frame}"
     )

@@ -36,7 +36,8 @@ class MadeFrom:
         nodes, edges: frames; of several node types a dict by type, of several relations a dict by name.
         id, label, split: columns of nodes; with several types also a dict by type. label='': no labels.
         src, dst, weight, relation, time: columns of edges. directed: edges go one way. before: the graph as of then.
-        features: the columns to use; None: all that are nothing else.
+        features: the columns to use; None: all that are nothing else. column: types of some, such as
+        `{"age": "robust"}`, `{"*": "as-is"}` for all as they are; drop: columns that are none. schema: of before.
         many_labels, unknown_label: what stands between labels of a node, and what says that none is known.
         join: `{relation: (source type, target type)}`; target: the type whose labels are asked for.
         split_by, train_until, valid_until: a split by time. fractions, seed: of one that is drawn where there is none.

@@ -29,11 +29,12 @@ def graph_html(graph: Graph) -> str:
     parts = [
         markup.table(["nodes", "count", "features", "classes", "labelled", "train", "valid", "test"], types),
         markup.table(["relation", "joins", "entries", "weighted", "directed"], relations),
-        columns_html(graph.columns),
     ]
-    if graph.made is not None:
-        ignored = [[use.table, use.column, use.about] for use in graph.made.report.columns if use.use == "ignored"]
-        parts.append(markup.table(["table", "column", "why it is not used"], ignored))
+    if graph.made is None:
+        parts.append(columns_html(graph.columns))
+    else:
+        uses = [[use.table, use.column, use.use, use.about] for use in graph.made.report.columns]
+        parts.append(markup.table(["table", "column", "use", "what it is"], uses))
     parts.append(_classes(graph.nodes))
     return markup.page(f"Graph '{graph.name}': {many:,} nodes, {edges:,} edges", parts)
 

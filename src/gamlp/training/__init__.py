@@ -72,6 +72,9 @@ from gamlp.training.trackers import trackers_for
 # Graphs of several types
 from gamlp.training.typed import expected_shape, prepare_graph, reduced_from, resolve_relations, with_features
 
+# Weights to start from
+from gamlp.training.warm import check_warm, warm_bundle
+
 __all__ = [
     "ALONE",
     "GO_ON",
@@ -109,6 +112,7 @@ __all__ = [
     "check_store",
     "check_targets",
     "check_trainable",
+    "check_warm",
     "check_width",
     "choose_device",
     "clear",
@@ -147,6 +151,7 @@ __all__ = [
     "train_seeds",
     "unpacked",
     "valid_rows",
+    "warm_bundle",
     "width_of",
     "with_classes",
     "with_columns",

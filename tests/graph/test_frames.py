@@ -19,7 +19,7 @@ from gamlp import GamlpError, Graph
 from gamlp.graph.frames import graph_from_frames, in_python
 from gamlp.graph.ingest import ingest
 
-OF_FILES = {"delimiter", "add", "add_nodes", "add_edges", "columns"}  # never said of a frame
+OF_FILES = {"delimiter"}  # never said of a frame
 SOURCE = Path(importlib.import_module("gamlp").__file__ or "").parent
 
 

@@ -34,6 +34,7 @@ Found = TypeVar("Found")
 ByTable = str | None | Mapping[str, str | None]  # a column's name, or one for every table that has another
 _OPTION = re.compile(r"(?:gamlp \w+ )?--([a-z][a-z-]*)(?: (?=[A-Z]{2,}|''|TYPE))?")
 _COLUMN, _DROP = re.compile(r"--column (\S+)=(\w[\w:-]*)"), re.compile(r"--drop (\w\S*)")
+_ARGUMENTS = {"out": "folder"}  # that are called otherwise
 _JOINS = "join=NAME=SOURCE:TARGET"
 
 
@@ -182,7 +183,7 @@ def in_python(sentence: str) -> str:
     "column={'note': 'text'} makes features of it, and drop=['note'] none"
     """
     found = _COLUMN.sub(r"column={'\1': '\2'}", _DROP.sub(r"drop=['\1']", sentence))
-    found = _OPTION.sub(lambda option: option[1].replace("-", "_") + "=", found)
+    found = _OPTION.sub(lambda option: _ARGUMENTS.get(option[1], option[1].replace("-", "_")) + "=", found)
     return found.replace(_JOINS, "join={'NAME': ('SOURCE', 'TARGET')}").replace(
         "edges=NAME=PATH", "edges={'NAME': frame}"
     )

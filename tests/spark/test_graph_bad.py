@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same
 
+AS_IS = IngestOptions(columns={"*": "as-is"})
 NODES = "id,x,label,split\n1,1,a,train\n2,2,b,train\n3,3,a,test\n"
 EDGES = "src,dst\n1,2\n"
 
@@ -23,7 +25,7 @@ def build(spark, folder, nodes=NODES, edges=EDGES, blocks=None, **options):
     (folder / "nodes.csv").write_text(nodes)
     (folder / "edges.csv").write_text(edges)
     tables = read_table(spark, folder / "edges.csv"), read_table(spark, folder / "nodes.csv")
-    return spark_graph(spark, *tables, folder / "new" / "graph", IngestOptions(**options), blocks=blocks)
+    return spark_graph(spark, *tables, folder / "new" / "graph", replace(AS_IS, **options), blocks=blocks)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_columns_that_are_not_there(spark, tmp_path):
 def test_more_labels_than_could_be_classes(spark, tmp_path):
     nodes = spark.range(70_000).selectExpr("id", "concat('name', id) as label")
     with pytest.raises(GamlpError, match="column label: more than 65536 different labels"):
-        spark_graph(spark, spark.createDataFrame([(1, 2)], ["src", "dst"]), nodes, tmp_path / "g")
+        spark_graph(spark, spark.createDataFrame([(1, 2)], ["src", "dst"]), nodes, tmp_path / "g", AS_IS)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -91,8 +93,8 @@ def test_lists_of_another_length_than_the_first_nodes(spark, tmp_path):
     nodes = spark.createDataFrame(lists, "id long, x array<double>").repartition(5)
     edges = spark.createDataFrame([(1, 3)], ["src", "dst"])
     with pytest.raises(GamlpError, match="column x: node '2': 0 features where other nodes have 2"):
-        spark_graph(spark, edges, nodes, tmp_path / "g")
-    report = spark_graph(spark, edges, nodes, tmp_path / "g", IngestOptions(on_bad="skip"))
+        spark_graph(spark, edges, nodes, tmp_path / "g", AS_IS)
+    report = spark_graph(spark, edges, nodes, tmp_path / "g", replace(AS_IS, on_bad="skip"))
     assert report.bad_rows == {"ragged features": 2, "missing feature": 1}
     assert Graph.open(tmp_path / "g").nodes.features.values[:].tolist() == [[1, 2], [3, 4]]
 
@@ -124,6 +126,15 @@ def test_formats_that_spark_reads(spark, tmp_path):
     assert table.column_names == ["id", "x", "label"] and not table.typed
     rows = [tuple(row) for row in table.frame.collect()]
     assert rows == [("1", "2", 'a, "b"', None), ("2", " 3 ", None, None), ("3", "4", None, "3,4")]
+    (tmp_path / "n.tsv").write_text('id\tlabel\n1\t"u,""\t""v"\n2\tw\t3\n')
+    assert [tuple(row) for row in read_table(spark, tmp_path / "n.tsv").frame.collect()] == [
+        ("1", 'u,"\t"v', None), ("2", "w", "2\tw\t3")
+    ]  # fmt: skip
+    (tmp_path / "comma.csv").write_text("id;x\n1;0,5\n")
+    with pytest.raises(GamlpError, match=r"comma.csv, column x: numbers with a comma in them, such as '0,5'"):
+        read_table(spark, tmp_path / "comma.csv")
+    (tmp_path / "n.jsonl").write_text('{"id": 1, "label": "u"}\n')
+    assert read_table(spark, tmp_path / "n.jsonl").frame.count() == 1
     plain = spark.createDataFrame([(1, "u"), (2, "v")], ["id", "label"])
     for kind in ("json", "orc", "parquet"):
         plain.write.format(kind).save(str(tmp_path / kind))

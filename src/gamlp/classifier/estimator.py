@@ -24,11 +24,12 @@ from gamlp.classifier.rows import ScoredHops, hop_weights, number_type, split_of
 from gamlp.errors import GamlpError
 from gamlp.explanation import Explanation, explain_model
 from gamlp.graph import Graph, Split, class_values, fingerprint, random_split
+from gamlp.graph.ingest import states_schema
 from gamlp.io import parse_size
 from gamlp.models import HopWeights
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
-from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, plain_columns, prepare
+from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, prepare
 from gamlp.training import (
     Bundle,
     check_trainable,
@@ -279,7 +280,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return given.graph({}, self.seed)
         known = self.bundle_.report.get(_PYTHON, {}).get("frames") or {"names": {}, "seed": self.seed, "chosen": False}
         fitted = any(column.state is not None for schema in self.bundle_.columns.values() for column in schema)
-        schema = plain_columns(self.bundle_.columns) if fitted else None
+        schema = states_schema(self.bundle_.columns) if fitted else None
         graph = given.graph(predicting(known["names"], given.source, schema), known["seed"])
         return without_drawn_split(graph) if known["chosen"] else graph
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from gamlp.run.resources import engine_names as engine_names
 
     # Types and states of columns, of a file, a graph or a run
-    from gamlp.run.schemas import plain_columns as plain_columns
     from gamlp.run.schemas import schema_of as schema_of
 
     # What training starts from
@@ -84,7 +83,7 @@ _PLACES = {
     "preparation": ("hops_for", "prepare", "prepare_split", "propagate"),
     "resources": ("LOCAL", "Resources", "engine_names"),
     "source": ("Source", "check_one_model", "default_recipe", "open_source", "resolve_recipe"),
-    "schemas": ("plain_columns", "schema_of"),
+    "schemas": ("schema_of",),
     "tables": ("Tables", "from_tables"),
     "trained": ("explain", "graph_of", "open_trained", "predict"),
     "training": ("Trained", "train", "train_run"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
+from gamlp.graph.features import fitted_on, written
 from gamlp.io import Place
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
@@ -55,6 +56,8 @@ def prepare(
 ) -> Prepared:
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph, recipe)
+    if recipe.training.setting == "inductive" and graph.nodes.split is not None:
+        graph = written(fitted_on(graph, graph.nodes.split.train), folder)
     reduced, columns = reduced_from(graph, recipe), graph.columns  # before features are made or reduced
     with closing(resources.open_engine()) as engine:
         graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
@@ -101,6 +104,7 @@ def _prepare_two(
     labels = graph.nodes.labels
     assert labels is not None
     valid_graph, _ = with_columns(with_classes(valid_graph, labels.classes), graph.columns)
+    valid_graph = written(valid_graph, folder)
     valid_graph = with_features(valid_graph, recipe, folder, engine, progress)
     check_width(valid_graph, width_of(graph))
     if labels_used(recipe) and not valid_graph.trainable:
@@ -183,6 +187,7 @@ def as_model_reads(
     `folder`: where features are kept that are made for it, if the graph has no folder of its own.
     """
     graph, notes = matched(with_classes(graph, bundle.classes), bundle)
+    graph = written(graph, folder)
     check_made(graph, bundle)
     graph = with_features(graph, bundle.recipe, folder, engine, progress)
     check_fits(graph, bundle)

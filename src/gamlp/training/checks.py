@@ -181,7 +181,9 @@ def _check_view(store: HopStore, wanted: Plan, view: str) -> None:
     if wanted.labels is None or wanted.labels.folds < 2:
         return
     if f"crossfit{at}" not in store.manifest.signals:
-        raise GamlpError("the store has no cross-fitted labels", file=store.folder, hint="propagate with --label-folds")
+        raise GamlpError(
+            "the store has no cross-fitted labels", file=store.folder, hint="make them: gamlp propagate --label-folds"
+        )
     settings = store.manifest.signals[f"crossfit{at}"].settings
     for key in ("folds", "fold_seed"):
         if settings.get(key) != (asked_for := getattr(wanted.labels, key)):

@@ -15,6 +15,12 @@ from gamlp.graph.ingest.build import (
     type_tables,  # node tables by type, and the target
     unnamed_edges,  # the error of edges between several types without names
 )
+from gamlp.graph.ingest.cells import (
+    CellChecks,  # which cells of feature columns are what they were asked to be
+    fit_dtype,  # features as a half type holds them
+    is_no,  # what is said of a cell that is not
+    kept_raw,  # columns that a graph keeps as the table had them
+)
 from gamlp.graph.ingest.columns import (
     BadRows,  # what to do with bad rows, and how many there were
     CheckedRows,  # the rows of a batch, and which of them are good
@@ -36,13 +42,20 @@ from gamlp.graph.ingest.edges import (
     too_heavy,
     too_many_relations,
 )
+from gamlp.graph.ingest.encoding import (
+    unseen_sentences,  # what is said of what a schema does not know
+    what_was_done,  # what became of a column, for people
+)
 from gamlp.graph.ingest.features import (
     ColumnFeatures,  # columns of numbers and lists → a matrix
     columns_schema,  # their names and types
 )
 from gamlp.graph.ingest.formats import (
+    ReadingRules,  # what a person says of how tables are written
     delimiter_name,  # as people call it
     parse_delimiter,  # what a person writes for one
+    refuse_decimal_commas,
+    sniffed,  # the delimiter of a text that starts so
     split_place,  # a database's file and its table
 )
 from gamlp.graph.ingest.frames import FrameTable, is_frame  # a table that Python holds
@@ -81,7 +94,9 @@ from gamlp.graph.ingest.wanted import (
     PlainSchema,  # a schema as options keep it
     WantedTypes,  # what --column and --drop say
     plain_schema,
+    plain_type,
     plan_columns,
+    states_schema,  # the columns that a graph or a bundle uses, as a schema
 )
 
 __all__ = [
@@ -92,6 +107,7 @@ __all__ = [
     "Additions",
     "BadRows",
     "Buckets",
+    "CellChecks",
     "CheckedRows",
     "Column",
     "ColumnFeatures",
@@ -109,6 +125,7 @@ __all__ = [
     "OnBad",
     "PlainSchema",
     "RandomSplit",
+    "ReadingRules",
     "TableBatch",
     "TablePlaces",
     "TimeSplit",
@@ -125,26 +142,33 @@ __all__ = [
     "delimiter_name",
     "edge_uses",
     "feature_columns",
+    "fit_dtype",
     "id_integers",
     "index_left_out",
     "ingest",
     "is_frame",
+    "is_no",
     "is_null",
+    "kept_raw",
     "node_uses",
     "numbers",
     "parse_delimiter",
     "plain",
     "plain_schema",
+    "plain_type",
     "plan_columns",
     "read_additions",
     "read_relations",
     "read_weights",
+    "refuse_decimal_commas",
     "refuse_undeclared",
     "refuse_unknown",
     "resolve_relation_ends",
     "shown",
+    "sniffed",
     "split_place",
     "split_roles",
+    "states_schema",
     "stranger",
     "time_by_name",
     "too_heavy",
@@ -154,4 +178,6 @@ __all__ = [
     "type_tables",
     "unknown_labels",
     "unnamed_edges",
+    "unseen_sentences",
+    "what_was_done",
 ]  # fmt: skip

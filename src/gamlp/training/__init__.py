@@ -10,6 +10,7 @@ from gamlp.training.bundle import Bundle, best_seed, make_model
 from gamlp.training.checks import (
     check_fits,
     check_made,
+    check_same_width,
     check_store,
     check_targets,
     check_trainable,
@@ -109,6 +110,7 @@ __all__ = [
     "bundle_of",
     "check_fits",
     "check_made",
+    "check_same_width",
     "check_store",
     "check_targets",
     "check_trainable",

@@ -41,7 +41,13 @@ def check_features(graph: Graph) -> None:
 
 
 def check_width(graph: Graph, width: int) -> None:
-    """Features of another width are refused."""
+    """Features of another width are refused; of a graph without any `check_fits` tells: they may yet be made."""
+    if graph.nodes.features is not None:
+        check_same_width(graph, width)
+
+
+def check_same_width(graph: Graph, width: int) -> None:
+    """Features of another width, or none, are refused."""
     if width_of(graph) != width:
         raise GamlpError(
             f"graph '{graph.name}' has {width_of(graph)} features where the model expects {width}",
@@ -56,7 +62,7 @@ def check_fits(graph: Graph, bundle: Bundle) -> None:
     if one_relation:
         if graph.heterogeneous:
             raise GamlpError(f"graph '{graph.name}' has several relations, and the model was trained on one")
-        check_width(graph, bundle.shape.features)
+        check_same_width(graph, bundle.shape.features)
         return
     for node_type, width in dict.fromkeys((part.node_type, part.width) for part in parts):
         node_types = graph.node_types if node_type is None else [node_type]

@@ -161,16 +161,29 @@ def read_texts(column: Column, dates: bool = True) -> Texts:
     return Texts(words, apart, gap, numeric, numbers, dated, moments, places)
 
 
-def quick_numbers(column: Column) -> tuple[Array, Array] | None:
-    """(float64, gap) of texts that are all numbers as a program writes them; None: each is to be looked at."""
-    try:
-        values = column.cast(pa.float64())
-    except pa.ArrowInvalid:
-        return None
-    if _may_be_codes(column):
+def quick_numbers(column: Column, codes: bool = True) -> tuple[Array, Array] | None:
+    """(float64, gap) of texts that are all numbers as a program writes them; None: each is to be looked at.
+
+    codes: texts such as 007 are no numbers.
+    """
+    values = _cast_or_none(column)
+    if values is None:  # words for gaps among numbers are common, and soon taken out
+        known = pc.is_in(column, value_set=pa.array([*GAP_WORDS, ""], pa.large_string()))
+        if not pc.any(known).as_py():
+            return None
+        column = pc.if_else(known, pa.scalar(None, column.type), column)
+        values = _cast_or_none(column)
+    if values is None or (codes and _may_be_codes(column)):
         return None
     numbers, gap = floats(values)
     return (numbers, gap) if np.isfinite(numbers).all() else None
+
+
+def _cast_or_none(column: Column) -> Column | None:
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
 
 
 def number_key(value: float) -> str:
@@ -237,7 +250,7 @@ def numbers_or_texts(column: Column) -> tuple[Array, Array, Array]:
     if kind is None:
         return np.zeros(len(column)), np.ones(len(column), bool), np.ones(len(column), bool)
     if kind == "text":
-        if (quick := quick_numbers(column)) is not None:
+        if (quick := quick_numbers(column, codes=False)) is not None:  # a code that is asked for as a number is one
             return *quick, np.ones(len(column), bool)
         texts = read_texts(column, dates=False)
         # A code that was asked for as a number is one: 007 is 7.
@@ -334,8 +347,16 @@ def _may_be_codes(column: Column) -> bool:
     within = starts + 1 < offsets[1:][lengths > 1]
     if (zero & within).any():
         return True
-    long = lengths > 15
-    if not long.any():
-        return False
-    texts = column.filter(pa.array(long)) if not long.all() else column
-    return bool(_mask(pc.match_substring_regex(texts, r"^[-+]?[0-9]{16,}").fill_null(False)).any())
+    return _has_long_number(data, starts, offsets[1:][lengths > 1])
+
+
+def _has_long_number(data: Array, starts: Array, stops: Array) -> bool:
+    """Whether a text begins with 16 digits. Fractions are out at their point; a regular expression would read all."""
+    for place in range(16):
+        there = starts + place < stops
+        starts, stops = starts[there], stops[there]
+        digit = data[starts + place] - np.uint8(ord("0")) < 10
+        starts, stops = starts[digit], stops[digit]
+        if len(starts) == 0:
+            return False
+    return True

@@ -17,6 +17,9 @@ from gamlp.propagation.operator import Operator, factors
 # What to propagate, and what every engine can do
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator, Statistics
 
+# Hops of a split by time: of every row over the graph as of the end of its own part
+from gamlp.propagation.split_by_time import propagate_as_of
+
 # Hops on disk: gather(rows) → Hops
 from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, StoreManifest, row_numbers, side_by_side
 
@@ -42,6 +45,7 @@ __all__ = [
     "factors",
     "feature_statistics",
     "hops_in_memory",
+    "propagate_as_of",
     "relation_pair_of",
     "row_numbers",
     "scaled_features",

@@ -41,6 +41,7 @@ _OWN = {
     "made",
     "training-hops",
     "training-graph",
+    "as-of",
     "graph",
     "seeds",
     "recipe.yaml",

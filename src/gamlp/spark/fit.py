@@ -32,6 +32,7 @@ from gamlp.training import (
     NoFolder,
     Prepared,
     SeedFiles,
+    by_time,
     check_trainable,
     check_width,
     from_store,
@@ -139,7 +140,7 @@ def fitted(
 
 
 def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, progress: Progress) -> Prepared:
-    if recipe.training.setting == "transductive":
+    if recipe.training.setting == "transductive" and not by_time(graph, recipe):
         check_trainable(graph)
         return from_store(propagate(graph, plan_of(recipe), place / "hops", resources, progress), recipe)
     if place.local is None:

@@ -96,10 +96,10 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         graph = as_graph(graph, y)
         if train is not None or valid is not None or test is not None:
             graph = with_split(graph, split_of(graph.nodes.count, train=train, valid=valid, test=test))
-        elif graph.nodes.split is None and graph.nodes.labels is not None and graph.nodes.features is not None:
+        elif graph.nodes.split is None and graph.nodes.labels is not None:
             kept["drawn"] = {"seed": self.seed, "graph": fingerprint.everything(graph), "by": "id"}
             graph = with_split(graph, random_split(graph.nodes.labels, graph.nodes.ids, FRACTIONS, self.seed))
-        check_trainable(graph)
+        check_trainable(graph, recipe)
         assert graph.nodes.labels is not None
         kept["numbers"] = number_type(raw_labels(source, y), graph.nodes.labels.classes)
         place, end = self._place()

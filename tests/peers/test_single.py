@@ -31,9 +31,10 @@ def test_label_propagation_needs_no_features(bare: Graph, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["gcn", "r-gcn", "graphsage-sampled"])
-def test_what_needs_features_says_so(bare: Graph, tmp_path: Path, name: str) -> None:
-    with pytest.raises(GamlpError, match="graph 'karate' has no features; ingest feature columns"):
-        run_method(bare, recipe_for(name), tmp_path / "run")
+def test_what_needs_features_says_so_where_none_may_be_made(bare: Graph, tmp_path: Path, name: str) -> None:
+    recipe = recipe_for(name).changed({"features.structural": "none"})
+    with pytest.raises(GamlpError, match="graph 'karate' has no features; give its nodes some"):
+        run_method(bare, recipe, tmp_path / "run")
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert left == []
 

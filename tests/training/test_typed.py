@@ -49,7 +49,7 @@ def test_the_shape_is_known_before_and_after(tmp_path: Path) -> None:
         (part.view, part.node_type) for part in prepared.shape.parts
     ]
     same_width = planted(widths=(4, 4)).graph()
-    assert prepare_graph(same_width, RECIPE, tmp_path / "same")[1].relations.separate_types == "no"
+    assert prepare_graph(same_width, RECIPE, tmp_path / "same", LocalPropagator())[1].relations.separate_types == "no"
     assert expected_shape(same_width, RECIPE).node_types == (None,)
 
 
@@ -158,7 +158,10 @@ def test_training_on_some_views_a_step_learns_and_is_the_same_for_a_seed(tmp_pat
 
 def test_a_store_by_itself_says_its_subsets(tmp_path: Path) -> None:
     graph, recipe = prepare_graph(
-        planted().graph(), RECIPE.changed({"relations.subsets": [["writes"], ["cites", "writes"]]}), tmp_path
+        planted().graph(),
+        RECIPE.changed({"relations.subsets": [["writes"], ["cites", "writes"]]}),
+        tmp_path,
+        LocalPropagator(),
     )
     LocalPropagator(threads=1).propagate(graph, plan_of(recipe), tmp_path / "store")
     source = open_source(str(tmp_path / "store"))

@@ -129,8 +129,13 @@ def _show_subsets(shares: SubsetShares) -> None:
             continue
         ordered = sorted(found, key=lambda name: -sum(found[name]))[:_MOST_SUBSETS]
         rows = [(_cell(name.replace("+", " + ")), *(f"{share:.2f}" for share in found[name])) for name in ordered]
-        display.say(f"\nShare of each subset of relations in every hop of {signal}")
-        display.table("relations", *(f"hop {hop}" for hop in range(len(rows[0]) - 1)), rows=rows)
+        what = "direction of edges" if shares.directions else "subset of relations"
+        display.say(f"\nShare of each {what} in every hop of {signal}")
+        display.table(
+            "direction" if shares.directions else "relations",
+            *(f"hop {hop}" for hop in range(len(rows[0]) - 1)),
+            rows=rows,
+        )
         if len(ordered) < len(found):
             display.say(f"the {len(ordered)} strongest of {len(found)}; all of them are in --out FILE.json")
 

@@ -88,7 +88,7 @@ def show_store(
     for note in notes:
         display.say(f"note: {note}.")
     if manifest.views:
-        listed = [(" + ".join(view.relation_pairs), ", ".join(view.types)) for view in manifest.views.values()]
+        listed = [(view.words, ", ".join(view.types)) for view in manifest.views.values()]
         display.table("view: its relations", "node types", rows=listed)
     _show_signals(manifest)
     ended = f" in {seconds:.1f} s" if seconds is not None else ""

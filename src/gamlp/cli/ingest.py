@@ -12,7 +12,7 @@ from gamlp.cli.options import named
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.tables import SPLITTING, TableOptions, with_table_options
 from gamlp.cli.show import display
-from gamlp.cli.show.columns import show_columns
+from gamlp.cli.show.columns import show_columns, show_delimiters
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +47,8 @@ def _ingest(
 ) -> None:
     """Turn a table of edges and a table of nodes into a graph folder.
 
-    Parquet, CSV, CSV.gz and Arrow, one file or a folder of them:
+    Parquet, CSV with any delimiter, JSON Lines, Arrow (texts also .gz and .zst), one file or a folder of them, and
+    tables of SQLite and DuckDB files (FILE::TABLE):
 
       gamlp ingest --edges edges.parquet --nodes nodes.csv --out graph
 
@@ -78,6 +79,7 @@ def _ingest(
         display.print_json(asdict(report))
     else:
         show_columns(report.columns)
+        show_delimiters(report.delimiters)
         _show(asdict(report))
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gamlp.graph import Graph
     from gamlp.progress import Progress
     from gamlp.recipe import Recipe
+    from gamlp.run import Engine
 
 
 class Scaling(StrEnum):
@@ -166,7 +167,7 @@ def _propagate(
         opened = open_or_load(graph, data_dir, seed, progress)
         if "label_hops" not in made.propagation.model_fields_set:
             made = made.changed({"propagation.label_hops": made.propagation.hops if opened.trainable else 0})
-        opened, made, notes = _on_views(opened, made, out, progress)
+        opened, made, notes = _on_views(opened, made, out, chosen, progress)
         plan = Plan.of(made, labels=made.propagation.label_hops > 0)
         if all(nodes.features is None for nodes in opened.node_types.values()):
             plan = plan.model_copy(update={"features": None})
@@ -174,17 +175,17 @@ def _propagate(
     show_store(store, as_json, seconds=time.monotonic() - begun, notes=notes)
 
 
-def _on_views(graph: Graph, recipe: Recipe, out: str, progress: Progress) -> tuple[Graph, Recipe, list[str]]:
-    """The graph with features for every type and the recipe with its subsets, as training would have them."""
-    if not graph.heterogeneous:
-        if named := sorted(recipe.relations.model_fields_set):
-            raise GamlpError(
-                f"graph '{graph.name}' has one relation, and {', '.join(named)} were given for several",
-                hint="leave them out",
-            )
-        return graph, recipe, []
+def _on_views(
+    graph: Graph, recipe: Recipe, out: str, engine: Engine, progress: Progress
+) -> tuple[Graph, Recipe, list[str]]:
+    """The graph with features for every type and the recipe with its views, as training would have them."""
+    if not graph.heterogeneous and (named := sorted(recipe.relations.model_fields_set)):
+        raise GamlpError(
+            f"graph '{graph.name}' has one relation, and {', '.join(named)} were given for several",
+            hint="leave them out",
+        )
     from gamlp.io import Place
     from gamlp.training import resolve_relations, with_features
 
     recipe, notes = resolve_relations(graph, recipe)
-    return with_features(graph, recipe, Place.of(out), progress), recipe, notes
+    return with_features(graph, recipe, Place.of(out), engine, progress), recipe, notes

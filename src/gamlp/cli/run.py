@@ -31,7 +31,7 @@ from gamlp.cli.options.recipe import (
 )
 from gamlp.cli.options.tables import TableOptions, with_table_options
 from gamlp.cli.show import display
-from gamlp.cli.show.columns import show_columns
+from gamlp.cli.show.columns import show_columns, show_delimiters
 from gamlp.cli.show.peers import show_single
 from gamlp.cli.show.scores import show_next, show_scores, show_training, show_weights
 from gamlp.errors import GamlpError
@@ -140,6 +140,7 @@ def _run(
         else:
             opened = open_source(graph or "digits", data_dir, seed, progress)
         columns = [] if opened.ingested is None else opened.ingested.columns
+        delimiters = {} if opened.ingested is None else opened.ingested.delimiters
         made, name = recipe_of(opened, recipe, changes, seeds, model, trust)
         if not peer_of(made).leaves_bundle:
             if not opened_engine.one_machine:
@@ -154,6 +155,7 @@ def _run(
         return
     if columns:
         show_columns(columns)
+        show_delimiters(delimiters)
     show_training(outcome.trained)
     _show(outcome, place, name, seconds)
 
@@ -177,10 +179,13 @@ def _tables(
 
 def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:
     """Of a run: after its graph, or its table of nodes; of several tables, after the target's."""
+    from gamlp.graph.ingest import split_place
+
     if tables is None:
         return "-".join([Path(graph or "digits").name, *([model] if model else [])])
     if isinstance(tables.nodes, str):
-        return Path(tables.nodes).name.partition(".")[0]
+        file, table = split_place(tables.nodes)
+        return table or file.name.partition(".")[0]
     return tables.how.target or next(iter(tables.nodes))
 
 
@@ -216,6 +221,7 @@ def _print(outcome: Outcome, place: Path, name: str, seconds: float, columns: Se
             "predictions": None if outcome.predictions is None else str(outcome.predictions.path),
             "report": str(outcome.report),
             "columns": [asdict(use) for use in columns],
+            "notes": outcome.trained.notes,
             "seconds": round(seconds, 3),
         }
     )

@@ -19,7 +19,7 @@ from gamlp.explanation.subsets import SubsetShares, shares_by_subset
 from gamlp.explanation.weights import WeightsByClass, WeightsByDegree, weights_by_class, weights_by_degree
 from gamlp.graph import Graph, rows_by_id
 from gamlp.io import write_json, write_text
-from gamlp.propagation import HopStore
+from gamlp.propagation import HopStore, structural_words
 from gamlp.training import Bundle, rows_of
 
 PICTURES = (".png", ".svg")
@@ -127,6 +127,8 @@ def explain_model(
     def by_class(by: Any) -> WeightsByClass | None:
         return weights_by_class(model, source, bundle.classes, by=by, multi_label=bundle.multi_label, device=device)
 
+    made = [structural_words(tuple(columns)) for columns in store.manifest.columns.values()]
+    notes = tuple(f"features are made of edges: {words}" for words in made if store.manifest.structural is not None)
     return Explanation(
         model=bundle.recipe.model.name,
         graph=graph.name,
@@ -135,4 +137,5 @@ def explain_model(
         true=by_class("true"),
         nodes=tuple(explain_nodes(bundle, store, chosen, ids=nodes.ids, degrees=degrees, device=device)),
         subsets=shares_by_subset(model, source, device=device),
+        known_before=notes,
     )

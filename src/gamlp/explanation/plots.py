@@ -99,7 +99,8 @@ def panels(
         strongest = sorted(shares, key=lambda name: -sum(shares[name]))[:MOST_ROWS]
         names = tuple("\n+ ".join(_short(link, _SUBSET) for link in name.split("+")) for name in strongest)
         some = f", {len(strongest)} of {len(shares)}" if len(strongest) < len(shares) else ""
-        title = f"Hops of {kind}, share of subsets{some}"
+        what = "directions" if subsets is not None and subsets.directions else "subsets"
+        title = f"Hops of {kind}, share of {what}{some}"
         found.append(Panel(title, "relations", names, np.array([shares[name] for name in strongest]), 0))
     if degree is not None and getattr(degree.ranges[0], kind) is not None:
         first = degree.first_label_hop if kind == "labels" else 0

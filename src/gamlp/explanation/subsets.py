@@ -38,6 +38,7 @@ class SubsetShares:
     labels: tuple[ChannelShares, ...] | None
     rows: int
     sampled: bool
+    directions: bool = False  # of a graph of one relation: its subsets are the directions of its edges
 
     def content(self) -> dict[str, Any]:
         """For JSON, where a channel's node type is called `kind`."""
@@ -80,7 +81,9 @@ def shares_by_subset(
     if sums[1] is not None:
         labels = _channels([(view, None) for view in model.shape.label_views], sums[1], _weights(model, "label_mixing"))
     features = _channels(parts, sums[0], _weights(model, "mixing"))
-    return SubsetShares(features, labels, len(chosen), len(source) > most)
+    views = (source.features_from or source.store).manifest.views
+    directions = any(view.direction is not None for view in views.values())
+    return SubsetShares(features, labels, len(chosen), len(source) > most, directions)
 
 
 def _weights(model: Any, name: str) -> Tensor | None:

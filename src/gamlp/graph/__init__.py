@@ -9,6 +9,9 @@ from gamlp.graph.class_types import ClassType, arrow_classes, class_type_of, cla
 # What arrays may hold
 from gamlp.graph.contents import DAMAGED_HINT, ascend, check_label_numbers, check_roles, stray_neighbour
 
+# Entries of relations
+from gamlp.graph.entries import contained
+
 # Ids as people write them → rows
 from gamlp.graph.finding import ids_in_file, rows_by_id, split_ids
 
@@ -64,10 +67,20 @@ from gamlp.graph.shared_folder import Building, building
 from gamlp.graph.splits import check_fractions, random_split, roles_by_id
 
 # Several relations as one
-from gamlp.graph.union import contained, union_by_tasks, union_graphs
+from gamlp.graph.union import union_by_tasks, union_graphs
 
 # Views: subsets of relations
-from gamlp.graph.views import View, touches_target, view_name, view_of, whole_view
+from gamlp.graph.views import (
+    Direction,
+    Directions,
+    View,
+    directed_views,
+    told_apart,
+    touches_target,
+    view_name,
+    view_of,
+    whole_view,
+)
 
 # A short name for JSON content
 from gamlp.io import digest
@@ -84,6 +97,8 @@ __all__ = [
     "Building",
     "ClassType",
     "DeclaredRelation",
+    "Direction",
+    "Directions",
     "FeatureColumn",
     "FeatureSchema",
     "Features",
@@ -120,6 +135,7 @@ __all__ = [
     "contained",
     "damaged_files",
     "digest",
+    "directed_views",
     "features_files",
     "fingerprint",
     "fits_type",
@@ -138,6 +154,7 @@ __all__ = [
     "rows_by_id",
     "split_ids",
     "stray_neighbour",
+    "told_apart",
     "total_width",
     "touches_target",
     "union_by_tasks",

@@ -57,6 +57,16 @@ def features(graph: Graph, node_type: str | None = None) -> str:
     return digest([values.dtype, values.width, files or _crc(kept), *more])
 
 
+def ids(graph: Graph) -> str:
+    """Changes with any original id of the target's nodes, or their order."""
+    values = graph.nodes.ids.values
+    if files := _files(graph, f"{nodes_folder(graph.target)}/ids"):
+        return digest(files)
+    if values is None or isinstance(values, np.ndarray):
+        return digest(None if values is None else _crc(values))
+    return digest(_crc_of_strings(graph, np.arange(graph.nodes.count)))
+
+
 def training_labels(graph: Graph) -> str:
     """Changes with the training rows or their labels; not with any other label."""
     labels, split = graph.nodes.labels, graph.nodes.split
@@ -85,13 +95,18 @@ def members(graph: Graph, rows: Array) -> str:
     labels = nodes.labels and [_crc(nodes.labels.values, rows), list(nodes.labels.classes)]
     ids = nodes.ids.values
     if ids is not None and not isinstance(ids, np.ndarray):
-        crc = 0
-        for begin in range(0, len(rows), _STRINGS):
-            crc = zlib.crc32("\0".join(nodes.ids.take(rows[begin : begin + _STRINGS]).to_pylist()).encode(), crc)
-        ids = crc
+        ids = _crc_of_strings(graph, rows)
     elif ids is not None:
         ids = _crc(ids, rows)
     return digest([_crc(rows), labels, nodes.split and _crc(nodes.split.roles, rows), ids])
+
+
+def _crc_of_strings(graph: Graph, rows: Array) -> int:
+    """CRC-32 of the original ids of some rows, where they are texts."""
+    crc = 0
+    for begin in range(0, len(rows), _STRINGS):
+        crc = zlib.crc32("\0".join(graph.nodes.ids.take(rows[begin : begin + _STRINGS]).to_pylist()).encode(), crc)
+    return crc
 
 
 def _files(graph: Graph, prefix: str) -> list[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.errors import GamlpError
+from gamlp.graph.entries import RelationEntries, ends_of, entries_of, turned_entries_of, turned_sizes
 from gamlp.graph.graph import Block, Graph, Ids, Nodes, Relation
 from gamlp.graph.manifest import (
     MANIFEST,
@@ -39,77 +39,30 @@ _ENTRY_BYTES = 128  # of one entry in a task: as it was read, and while one view
 _PARTS = "parts"  # notes of the ranges that are done
 
 
-@dataclass(frozen=True)
-class RelationEntries:
-    """Rows begin..end of one relation as an edge list: (row, neighbour, weight), rows counted within the type."""
-
-    rows: Array
-    neighbours: Array
-    weights: Array | None
-
-
 def folder_name(view: View) -> str:
     """Of a view's graph folder: its name may be too long for one."""
-    return digest(list(view.relation_pairs))
+    return digest([*view.relation_pairs, *([view.direction] if view.direction else [])])
 
 
-def union_block(
-    graph: Graph, view: View, node_type: str, begin: int, end: int, read: dict[str, RelationEntries]
-) -> Block:
+Read = dict[tuple[str, bool], RelationEntries]  # by relation, and whether its edges are turned
+
+
+def union_block(graph: Graph, view: View, node_type: str, begin: int, end: int, read: Read) -> Block:
     """Rows begin..end of a type in a view: duplicates of several relations become one edge, weights add up."""
     at = view.start(node_type)
     rows, neighbours, weights = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
     for name in view.relations:
-        relation = graph.relations[name]
-        if relation.target != node_type:
+        source, target = ends_of(graph.relations[name], view.turned)
+        if target != node_type:
             continue
-        found = read[name]
+        found = read[name, view.turned]
         rows.append(found.rows + np.int32(at))
-        neighbours.append(found.neighbours + np.int32(view.start(relation.source)))
+        neighbours.append(found.neighbours + np.int32(view.start(source)))
         weights.append(np.ones(len(found.rows), np.float32) if found.weights is None else found.weights)
     values = np.concatenate(weights) if view.weighted(graph) else None
     return Block.from_edges(
         np.concatenate(rows), np.concatenate(neighbours), values, start=at + begin, stop=at + end, symmetric=False
     )
-
-
-def entries_of(graph: Graph, relation: Relation, begin: int, end: int) -> RelationEntries:
-    """Rows begin..end of a relation, over its blocks."""
-    rows, neighbours, weights = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
-    for block in relation.blocks:
-        first, last = max(begin, block.start), min(end, block.stop)
-        if first >= last:
-            continue
-        offsets = np.asarray(block.offsets[first - block.start : last - block.start + 1])
-        rows.append(np.repeat(np.arange(first, last, dtype=np.int32), np.diff(offsets)))
-        neighbours.append(np.asarray(block.neighbours[int(offsets[0]) : int(offsets[-1])]))
-        if block.weights is not None:
-            weights.append(np.asarray(block.weights[int(offsets[0]) : int(offsets[-1])]))
-    found = np.concatenate(neighbours)
-    nodes = graph.node_types[relation.source].count
-    if len(found) and (found.min() < 0 or found.max() >= nodes):
-        raise GamlpError(
-            f"relation '{relation.name}' names a node of {relation.source} beyond the {nodes} there are",
-            file=graph.folder,
-            hint="the graph is damaged: verify it with gamlp info, and build it again",
-        )
-    return RelationEntries(np.concatenate(rows), found, np.concatenate(weights) if relation.weighted else None)
-
-
-def contained(graph: Graph, small: Relation, large: Relation) -> bool:
-    """Whether every edge of one relation is one of another between the same types, too; weights are not looked at."""
-    if small.entries > large.entries or (small.source, small.target) != (large.source, large.target):
-        return False
-    if small.entries and (small.degrees() > large.degrees()).any():
-        return False
-    step = 1 << 16  # rows: most pairs that are no such thing differ in the first
-    width = graph.node_types[small.source].count
-    for begin in range(0, graph.node_types[small.target].count, step):
-        found = [entries_of(graph, relation, begin, begin + step) for relation in (small, large)]
-        mine, others = (entries.rows.astype(np.int64) * width + entries.neighbours for entries in found)
-        if not np.isin(mine, others, assume_unique=True).all():
-            return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -131,12 +84,12 @@ class UnionBlocks:
         """One task: a block of every view that has rows here."""
         pieces = self.pieces(index)
         graph = self.source if isinstance(self.source, Graph) else _edges_alone(self.source, self.views)
-        names = dict.fromkeys(name for view in self.views for name in view.relations)
+        wanted = dict.fromkeys((name, view.turned) for view in self.views for name in view.relations)
         read = {
-            name: entries_of(graph, graph.relations[name], begin, end)
+            (name, turned): (turned_entries_of if turned else entries_of)(graph, graph.relations[name], begin, end)
             for node_type, begin, end in pieces
-            for name in names
-            if graph.relations[name].target == node_type
+            for name, turned in wanted
+            if ends_of(graph.relations[name], turned)[1] == node_type
         }
         made: dict[str, Any] = {}
         for view, folder in zip(self.views, self.folders):
@@ -207,11 +160,11 @@ def union_by_tasks(
         return found
     types = tuple(node_type for node_type in _ordered(graph) if any(node_type in view.types for view in missing))
     starts = tuple(int(at) for at in np.cumsum([0, *(graph.node_types[node_type].count for node_type in types)]))
-    names = {name for view in missing for name in view.relations}
-    entries = sum(graph.relations[name].entries for name in names)
+    wanted = {(name, view.turned) for view in missing for name in view.relations}
+    entries = sum(graph.relations[name].entries for name, _ in wanted)
     parts = max(1, parts, -(-entries * _ENTRY_BYTES // memory))
-    bounds = _even_bounds(graph, types, names, parts, exact=isinstance(source, Graph) or source.local is not None)
-    key = digest([list(bounds), [list(view.relation_pairs) for view in missing]])
+    bounds = _even_bounds(graph, types, wanted, parts, exact=isinstance(source, Graph) or source.local is not None)
+    key = digest([list(bounds), [folder_name(view) for view in missing]])
     folders = tuple(_beside(found[view.name], key) for view in missing)
     work = UnionBlocks(source, types, starts, bounds, missing, folders, folder / f"{_PARTS}-{key}")
     _drop_others(folder, {work.notes.name, *(place.name for place in folders)})
@@ -261,20 +214,26 @@ def _ordered(graph: Graph) -> Iterator[str]:
     yield from (node_type for node_type in graph.node_types if node_type != graph.target)
 
 
-def _even_bounds(graph: Graph, types: Sequence[str], names: set[str], parts: int, *, exact: bool) -> tuple[int, ...]:
+def _even_bounds(
+    graph: Graph, types: Sequence[str], wanted: set[tuple[str, bool]], parts: int, *, exact: bool
+) -> tuple[int, ...]:
     """Ranges with about as many rows and entries each; on an object store offsets are not asked, but guessed."""
     bounds, weights = [0], []
     for node_type in types:
-        into = [relation for name in sorted(names) if (relation := graph.relations[name]).target == node_type]
+        into = [
+            turned_sizes(graph, relation, exact) if turned else relation
+            for name, turned in sorted(wanted)
+            if ends_of(relation := graph.relations[name], turned)[1] == node_type
+        ]
         weights.append(_Weight(graph.node_types[node_type].count, into, exact))
     total = sum(weight.total for weight in weights)
     for part in range(1, parts):
-        wanted, at = total * part // parts, 0
+        left, at = total * part // parts, 0
         for weight in weights:
-            if wanted <= weight.total:
-                bounds.append(at + bisect_left(range(weight.count), wanted, key=weight.upto))
+            if left <= weight.total:
+                bounds.append(at + bisect_left(range(weight.count), left, key=weight.upto))
                 break
-            wanted, at = wanted - weight.total, at + weight.count
+            left, at = left - weight.total, at + weight.count
     return tuple(sorted({*bounds, sum(weight.count for weight in weights)}))
 
 

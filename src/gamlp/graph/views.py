@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from gamlp.errors import GamlpError
 from gamlp.graph import fingerprint
 from gamlp.graph.graph import Graph
 from gamlp.io import digest
 
+Direction = Literal["in", "out"]  # a node hears those whose edges lead to it, or those that its own edges lead to
+Directions = Literal["in", "out", "both"]
 _LONGEST = 100  # characters of a name that is still a part of file names
 
 
@@ -18,7 +21,7 @@ class View:
     """Nodes are numbered type after type, the target first: type i has the numbers starts[i] .. starts[i + 1].
 
     A target node's number is its row, so that rows that are kept mean the same in every view. The view of a
-    homogeneous graph has no name.
+    homogeneous graph has no name, unless its directions are told apart: `out` runs against the edges.
     """
 
     name: str
@@ -26,6 +29,12 @@ class View:
     relations: tuple[str, ...]
     types: tuple[str, ...]
     starts: tuple[int, ...]
+    direction: Direction | None = None
+
+    @property
+    def turned(self) -> bool:
+        """Whether a node hears those that its edges lead to: Aᵀ in the place of A."""
+        return self.direction == "out"
 
     @property
     def count(self) -> int:
@@ -53,13 +62,27 @@ class View:
         if not self.name:
             return fingerprint.structure(graph)
         relations = sorted(fingerprint.relation(graph, name) for name in self.relations)
-        return digest({"types": list(self.types), "starts": list(self.starts), "relations": relations})
+        content = {"types": list(self.types), "starts": list(self.starts), "relations": relations}
+        return digest(content | ({"direction": self.direction} if self.direction else {}))
 
 
 def whole_view(graph: Graph) -> View:
     """The one view of a homogeneous graph."""
     name = graph.relation.name
     return View("", (name,), (name,), (graph.target,), (0, graph.nodes.count))
+
+
+def directed_views(graph: Graph, directions: Directions) -> list[View]:
+    """Of a homogeneous graph: its one view; a view against the edges; or one along them and one against them."""
+    whole = whole_view(graph)
+    wanted = told_apart(directions)
+    return [replace(whole, name=direction, direction=direction) for direction in wanted] or [whole]
+
+
+def told_apart(directions: Directions) -> tuple[Direction, ...]:
+    """Directions that are views of their own, each by its name; none where edges are followed as they lead."""
+    named: dict[Directions, tuple[Direction, ...]] = {"in": (), "out": ("out",), "both": ("in", "out")}
+    return named[directions]
 
 
 def view_of(graph: Graph, pairs: Iterable[str]) -> View:

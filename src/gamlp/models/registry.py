@@ -51,10 +51,14 @@ def labels_used(recipe: Recipe) -> bool:
 
 
 def check_operators(recipe: Recipe) -> None:
-    """Refuse further operators for a model that would leave all but the first aside."""
+    """Refuse further operators, or other directions, for a model that would leave all but the first aside."""
     if recipe.propagation.also_r and not _reads(recipe, "operators"):
         raise GamlpError(
             f"model '{recipe.model.name}' reads one operator: leave 'propagation.also_r' empty, or use sign-xl"
+        )
+    if recipe.propagation.directions != "in" and not is_model(recipe.model.name):
+        raise GamlpError(
+            f"'{recipe.model.name}' reads edges as they lead", hint="set propagation.directions to in, or use gamlp"
         )
 
 

@@ -84,7 +84,8 @@ class Model(nn.Module):
 def one_channel(shape: Shape, name: str) -> None:
     """Refuse several channels for a model that would leave all but the first aside."""
     if shape.channels != 1:
-        raise ValueError(f"{name} reads one channel, not {shape.channels}")
+        views = f" (views {', '.join(shape.views)})" if shape.views else ""
+        raise ValueError(f"{name} reads one channel, not {shape.channels}{views}")
 
 
 def channels_of(shape: Shape, views: Sequence[int]) -> list[int]:

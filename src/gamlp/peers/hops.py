@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,10 +31,11 @@ from gamlp.training import (
     full_report,
     logits_of,
     plan_of,
-    prepare_graph,
+    resolve_relations,
     rows_of,
     summary,
     to_probabilities,
+    with_features,
 )
 
 INFERENCE_BATCH = 2000
@@ -89,14 +91,16 @@ def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prep
 
 
 def _ready(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Task, Recipe, float]:
-    """A graph of several relations with features of all types, and the seconds they took to make."""
-    if not task.graph.heterogeneous or by_time(task.graph, recipe):
+    """A graph of several relations with features of all types, or of one with features, and the seconds they took."""
+    recipe, _ = resolve_relations(task.graph, recipe)
+    if by_time(task.graph, recipe) or (not task.graph.heterogeneous and recipe.features.structural != "alone"):
         return task, recipe, 0.0
     settings = recipe.relations.model_dump(include={"reduce", "missing", "dimension", "embedding_epochs", "seed"})
-    folder = workspace.hops / f"made-{digest([fingerprint.structure(task.graph), settings])}"
-    with locked(folder):
+    known = settings if task.graph.heterogeneous else recipe.features.model_dump()
+    folder = workspace.hops / f"made-{digest([fingerprint.structure(task.graph), known])}"
+    with locked(folder), closing(workspace.resources.open_engine()) as engine:
         begun = time.monotonic()
-        graph, recipe = prepare_graph(task.graph, recipe, folder, workspace.progress)
+        graph = with_features(task.graph, recipe, folder, engine, workspace.progress)
         return replace(task, graph=graph), recipe, _took(folder, time.monotonic() - begun)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,17 @@ from gamlp.peers.tensors import (
 )
 from gamlp.propagation import feature_statistics
 from gamlp.recipe import Recipe
-from gamlp.training import Machine, check_trainable, choose_device, fit, full_report, summary, to_probabilities
+from gamlp.training import (
+    Machine,
+    check_trainable,
+    choose_device,
+    fit,
+    full_report,
+    resolve_relations,
+    summary,
+    to_probabilities,
+    with_features,
+)
 
 MakeModel = Callable[[Shape, Recipe], nn.Module]
 MakeTyped = Callable[[TypedShape, Recipe], nn.Module]
@@ -59,9 +70,10 @@ def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, mask
     def run(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
         with PeakMemory() as peak, temporary_folder() as folder:
             begun = time.monotonic()
-            check_trainable(task.graph)
+            check_trainable(task.graph, recipe)
             share = None if masked is None else float(recipe.model.options.get("masked", masked))
-            sides = _sides(task, recipe, folder, partial(_plain_side, recipe.propagation.scaling, share))
+            reader = partial(_plain_side, recipe.propagation.scaling, share)
+            sides = _sides(task, recipe, folder, reader, workspace)
             if sampler is not None:
                 sides = replace(sides, train=replace(sides.train, sampler=sampler(sides.train, recipe, seed)))
             shape = Shape(int(sides.train.tensors.x.shape[1]), sides.train.classes, 0)
@@ -81,7 +93,7 @@ def typed_message_passing(make: MakeTyped) -> Run:
         with PeakMemory() as peak, temporary_folder() as folder:
             begun = time.monotonic()
             _check_typed(task.graph, recipe)
-            sides = _sides(task, recipe, folder, partial(_typed_side, recipe.propagation.scaling))
+            sides = _sides(task, recipe, folder, partial(_typed_side, recipe.propagation.scaling), workspace)
             shape = sides.train.tensors.shape
             for name, rows in {"valid": sides.valid, **sides.tests}.items():
                 if rows is not None:
@@ -134,12 +146,16 @@ def _sides(
     recipe: Recipe,
     folder: Path,
     reader: Callable[[Graph | None], Read[Tensors]],
+    workspace: Workspace,
 ) -> _Sides[Tensors]:
     """`reader(of)` reads rows of graphs; `standard` scaling is then by the graph `of`, or each by its own."""
     inductive = recipe.training.setting == "inductive"
+    complete = partial(_complete, resolve_relations(task.graph, recipe)[0], folder, workspace)
+    task = replace(task, graph=complete(task.graph), valid=task.valid and complete(task.valid))
+    task = replace(task, tests={name: complete(graph) for name, graph in task.tests.items()})
     alone = task.graph
     if inductive and task.graph.nodes.split is not None:
-        alone = induce(task.graph, task.graph.nodes.split.train, folder / "training-graph")
+        alone = complete(induce(task.graph, task.graph.nodes.split.train, folder / "training-graph"))
     # Rows that training must not see lend it no statistics either (docs/method.md, section 1).
     separate_statistics = recipe.propagation.scaling == "standard" and (
         inductive or task.valid is not None or bool(task.tests)
@@ -152,6 +168,14 @@ def _sides(
     if not task.tests:
         tests = {"test": replace(whole, rows=labelled(task.graph, "test"))}
     return _Sides(train, valid if len(valid) else None, tests)
+
+
+def _complete(recipe: Recipe, folder: Path, workspace: Workspace, graph: Graph) -> Graph:
+    """A graph of one relation with features made of its edges, where it has none; several types learn their own."""
+    if graph.heterogeneous or recipe.features.structural != "alone":
+        return graph
+    with closing(workspace.resources.open_engine()) as engine:
+        return with_features(graph, recipe, folder, engine, workspace.progress)
 
 
 def _plain_side(scaling: str, masked: float | None, of: Graph | None) -> Read[GraphTensors]:
@@ -174,7 +198,7 @@ def _typed_side(scaling: str, of: Graph | None) -> Read[TypedTensors]:
 def _check_typed(graph: Graph, recipe: Recipe) -> None:
     """Unlike on graphs of one type, features may be missing; training rows alone have no graph of their own."""
     if not graph.heterogeneous:
-        return check_trainable(graph)
+        return check_trainable(graph, recipe)
     if recipe.training.setting == "inductive":
         raise GamlpError(
             f"'{recipe.model.name}' on a graph of several types trains on the whole graph",

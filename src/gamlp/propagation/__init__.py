@@ -21,7 +21,11 @@ from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator,
 from gamlp.propagation.split_by_time import propagate_as_of
 
 # Hops on disk: gather(rows) → Hops
-from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, StoreManifest, row_numbers, side_by_side
+from gamlp.propagation.store.manifest import StoreManifest
+from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, row_numbers, side_by_side
+
+# Features made of edges alone
+from gamlp.propagation.structural import structural_schema, structural_words, with_structural_features
 
 # Which subsets of relations become views
 from gamlp.propagation.subsets import Reach, choose_subsets, relation_pair_of
@@ -50,4 +54,7 @@ __all__ = [
     "row_numbers",
     "scaled_features",
     "side_by_side",
+    "structural_schema",
+    "structural_words",
+    "with_structural_features",
 ]

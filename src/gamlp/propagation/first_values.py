@@ -17,6 +17,7 @@ from gamlp.graph import ROLES, Features, Graph, Labels, View
 from gamlp.propagation.plan import FeatureSignal, Statistics
 
 CHUNK = 1 << 14  # rows that are scaled or added up at a time
+NO_FEATURES_HINT = "let them be made of its edges (features.structural: auto), or propagate labels alone"
 _TRAIN = ROLES.index("train")
 _SHORT, _LONG = 1e-15, 1e15  # lengths of rows that float32 can be trusted with
 
@@ -225,7 +226,7 @@ def feature_statistics(graph: Graph, rows: Array | None = None) -> Statistics:
 def features_of(graph: Graph, node_type: str) -> Features:
     features = graph.node_types[node_type].features
     if features is None:
-        raise GamlpError(f"graph '{graph.name}' has no features", hint="give node features, or propagate labels alone")
+        raise GamlpError(f"graph '{graph.name}' has no features", hint=NO_FEATURES_HINT)
     return features
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Labels, View, view_of, whole_view
+from gamlp.graph import Directions, Graph, Labels, View, directed_views, view_of
 from gamlp.io import Place
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
@@ -86,7 +86,8 @@ class Plan(_Frozen):
 
     `subsets` of a heterogeneous graph's relations are its views; None: one view of all relations.
     `separate_types`: the features of each type of nodes are a signal of their own.
-    A homogeneous graph is one view, and leaves both aside.
+    A homogeneous graph is one view, and leaves both aside. `directions` of its edges: along them (`in`: a node hears
+    those that lead to it, A), against them (`out`, Aᵀ), or both, each a view.
     """
 
     features: FeatureSignal | None = FeatureSignal()
@@ -94,6 +95,7 @@ class Plan(_Frozen):
     rows: str = "all"
     subsets: tuple[tuple[str, ...], ...] | None = None
     separate_types: bool = False
+    directions: Directions = "in"
 
     @classmethod
     def of(
@@ -124,12 +126,13 @@ class Plan(_Frozen):
             rows=wanted.rows,
             subsets=subsets if isinstance(subsets, tuple) else None,
             separate_types=isinstance(subsets, tuple) and recipe.relations.separate_types == "yes",
+            directions=wanted.directions,
         )
 
     def views(self, graph: Graph) -> list[View]:
         """The graphs of one kind of node and edge that hops are computed on."""
         if not graph.heterogeneous:
-            return [whole_view(graph)]
+            return directed_views(graph, self.directions)
         subsets = (tuple(graph.relation_pairs),) if self.subsets is None else self.subsets
         found = {view.name: view for view in (view_of(graph, subset) for subset in subsets)}
         return list(found.values())

@@ -10,7 +10,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Split, View, digest, fingerprint, whole_view
-from gamlp.propagation.first_values import First, FirstValues, Fold, features_of, given_statistics
+from gamlp.propagation.first_values import NO_FEATURES_HINT, First, FirstValues, Fold, features_of, given_statistics
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
 
@@ -97,7 +97,7 @@ def signal_types(graph: Graph, view: View, separate_types: bool) -> list[tuple[s
             f"graph '{graph.name}' has no features of {lacking}"
             if view.name
             else f"graph '{graph.name}' has no features",
-            hint="give node features, or propagate labels alone",
+            hint="set relations.missing to complex, or propagate labels alone" if view.name else NO_FEATURES_HINT,
         )
     if separate_types and view.name:
         return [(node_type,) for node_type in have]

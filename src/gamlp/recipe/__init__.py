@@ -7,6 +7,7 @@ from gamlp.recipe.recipe import Recipe, described, is_own, shipped_names
 # Its sections, and the two kinds of attention.
 from gamlp.recipe.sections import (
     Attention,
+    FeaturesSettings,
     ModelSettings,
     PropagationSettings,
     RelationsSettings,
@@ -23,6 +24,7 @@ from gamlp.recipe.space import Choice, Space, load_space, named_spaces, starting
 __all__ = [
     "Attention",
     "Choice",
+    "FeaturesSettings",
     "ModelSettings",
     "PropagationSettings",
     "Recipe",

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from gamlp.errors import GamlpError
 from gamlp.io import Trust, check_trusted, names_of
 from gamlp.recipe.sections import (
+    FeaturesSettings,
     ModelSettings,
     PropagationSettings,
     RelationsSettings,
@@ -45,6 +46,7 @@ class Recipe(Section):
     """
 
     propagation: PropagationSettings = PropagationSettings()
+    features: FeaturesSettings = FeaturesSettings()
     relations: RelationsSettings = RelationsSettings()
     model: ModelSettings = ModelSettings()
     training: TrainingSettings = TrainingSettings()
@@ -102,7 +104,7 @@ class Recipe(Section):
                 if not isinstance(target, dict):
                     raise GamlpError(
                         f"'{section}' is no section of a recipe",
-                        hint="propagation, relations, model, training, smoothing are",
+                        hint="propagation, features, relations, model, training, smoothing are",
                     )
             target[name] = value
         return self._checked(content, None, (self.model.name, *names_of(trust)))

@@ -28,6 +28,10 @@ class PropagationSettings(Section):
         default=(), max_length=16, description="r of further operators, each a channel of its own (sign-xl)"
     )
     loops: bool = Field(default=True, description="one self-loop a node")
+    directions: Literal["in", "out", "both"] = Field(
+        default="in",
+        description="of directed edges: a node hears those that lead to it, those it leads to, or both as channels",
+    )
     scaling: Literal["none", "row", "l2", "standard"] = Field(
         default="none", description="of features, before propagation"
     )
@@ -63,6 +67,19 @@ class PropagationSettings(Section):
         if folds == 1:
             raise ValueError("one fold leaves no labels for the others: use 0 or at least 2")
         return folds
+
+
+class FeaturesSettings(Section):
+    """Graphs of one relation without features: log degrees and random projections of the edges (FastRP) are made."""
+
+    structural: Literal["auto", "alone", "none"] = Field(
+        default="auto",
+        description="features made of edges; auto: where a graph has none; alone: in the place of those it has",
+    )
+    width: int = Field(default=128, ge=0, le=1 << 12, description="columns of projections; 0: log degrees alone")
+    hops: int = Field(default=3, ge=1, le=100, description="of a round of projections")
+    rounds: int = Field(default=4, ge=1, le=100, description="of projections: they look hops × rounds far")
+    seed: int = Field(default=0, ge=0, le=_LARGEST, description="of the random signs that are projected")
 
 
 class RelationsSettings(Section):

@@ -20,14 +20,16 @@ def load_yaml(text: str) -> Any:
     return yaml.load(text, _Loader)
 
 
-def read_yaml(path: Path) -> Any:
-    """A YAML file as plain values; never objects."""
+def read_yaml(
+    path: Path, what: str = "recipe", largest: int = _LARGEST_FILE, hint: str = "gamlp recipes lists the shipped ones"
+) -> Any:
+    """A YAML file as plain values; never objects. `hint`: where such a file comes from."""
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise GamlpError("is too large for a recipe", file=path)
+        if path.stat().st_size > largest:
+            raise GamlpError(f"is too large for a {what}", file=path)
         return load_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise GamlpError("there is no such recipe", file=path, hint="gamlp recipes lists the shipped ones") from error
+        raise GamlpError(f"there is no such {what}", file=path, hint=hint) from error
     except OSError as error:
         raise GamlpError(f"cannot be read ({error.strerror})", file=path) from error
     except _NOT_YAML as error:

@@ -13,9 +13,9 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.explanation import WeightsByDegree, grouped_hops, weights_of_rows
-from gamlp.graph import Graph
+from gamlp.graph import Graph, total_width
 from gamlp.models import HopWeights
-from gamlp.propagation import HopStore
+from gamlp.propagation import HopStore, structural_schema, structural_words
 from gamlp.recipe import Recipe
 from gamlp.report.observed import Frame, Observed, Tally, degrees_of
 from gamlp.training import Bundle, RunFolder, best_seed, rows_of, summary
@@ -205,6 +205,9 @@ def content_of_run(
         kept.get("peak_memory"),
     )
     notes = [] if graph is not None else ["The run's graph was not at hand: nodes are named by their row numbers."]
+    if store.manifest.structural is not None:
+        made = [structural_words(tuple(columns)) for columns in store.manifest.columns.values()]
+        notes += [f"Features were made of edges: {words}." for words in made]
     return _content(
         title=store.manifest.graph if graph is None else graph.name,
         graph=graph, classes=bundles[best].classes, multi_label=bundles[best].multi_label, part=part, seeds=seeds,
@@ -285,7 +288,7 @@ def _content(
         "about": recipe.about,
         "gamlp": version("gamlp"),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "graph": _graph(graph, classes),
+        "graph": _graph(graph, recipe, classes),
         "many": multi_label,
         "score_name": "micro-F1" if multi_label else "accuracy",
         "part": part,
@@ -310,12 +313,14 @@ def _content(
     return plain
 
 
-def _graph(graph: Graph | None, classes: tuple[str, ...]) -> Content:
+def _graph(graph: Graph | None, recipe: Recipe, classes: tuple[str, ...]) -> Content:
     facts: Content = {"classes": len(classes)}
     if graph is not None:
         halves = [relation.entries / (1 if relation.directed else 2) for relation in graph.relations.values()]
         facts |= {"nodes": graph.nodes.count, "edges": int(sum(halves))}
         facts |= {"features": 0 if graph.nodes.features is None else graph.nodes.features.width}
+        if recipe.features.structural == "alone":
+            facts |= {"features": total_width(structural_schema(graph, recipe.features))}
     return facts
 
 

@@ -56,14 +56,15 @@ def prepare(
     progress: Progress = silent,
 ) -> Prepared:
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
-    check_trainable(graph)
+    check_trainable(graph, recipe)
     recipe, _ = resolve_as_of(graph, recipe)
     given, reduced, columns = graph, reduced_from(graph, recipe), graph.columns  # before features are made or reduced
-    graph, recipe = prepare_graph(graph, recipe, folder, progress)
-    earlier = {}
-    if recipe.propagation.as_of_split:
-        earlier = {part: with_features(given.as_of(part), recipe, folder / "as-of" / part) for part in given.earlier}
     with closing(resources.open_engine()) as engine:
+        graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
+        parts = given.earlier if recipe.propagation.as_of_split else ()
+        earlier = {
+            part: with_features(given.as_of(part), recipe, folder / "as-of" / part, engine, progress) for part in parts
+        }
         if valid_graph is not None:
             graph = earlier.get("train", graph)
             prepared = _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
@@ -79,7 +80,7 @@ def prepare(
 def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Prepared:
     """Training rows on the graph of training nodes alone; the others on the whole graph."""
     assert graph.nodes.split is not None
-    alone = _alone(graph, folder, engine, progress)
+    alone = _alone(graph, recipe, folder, engine, progress)
     statistics = _statistics(alone, recipe)
     plan = plan_of(recipe, statistics)
     inner = engine.propagate(alone, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
@@ -112,10 +113,11 @@ def _statistics(graph: Graph, recipe: Recipe, rows: Array | None = None) -> dict
     }
 
 
-def _alone(graph: Graph, folder: Path, engine: Propagator, progress: Progress) -> Graph:
-    """The graph of training nodes alone."""
+def _alone(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Graph:
+    """The graph of training nodes alone; features that are made of edges are made of its own."""
     assert graph.nodes.split is not None
-    return engine.induce(graph, graph.nodes.split.train, folder / "training-graph", progress)
+    alone = engine.induce(graph, graph.nodes.split.train, folder / "training-graph", progress)
+    return with_features(alone, recipe, folder, engine, progress)
 
 
 def _prepare_two(
@@ -125,12 +127,13 @@ def _prepare_two(
     labels = graph.nodes.labels
     assert labels is not None
     valid_graph, _ = with_columns(with_classes(valid_graph, labels.classes), graph.columns)
+    valid_graph = with_features(valid_graph, recipe, folder, engine, progress)
     check_width(valid_graph, width_of(graph))
     if labels_used(recipe) and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (docs/method.md, section 5).
         recipe = recipe.changed({"model.beta": 0.0})
     if recipe.training.setting == "inductive" and graph.nodes.split is not None:
-        graph = _alone(graph, folder, engine, progress)
+        graph = _alone(graph, recipe, folder, engine, progress)
     by_time = recipe.propagation.as_of_split and graph.nodes.split is not None
     statistics = _statistics(graph, recipe, graph.nodes.split.train if by_time and graph.nodes.split else None)
     plan = plan_of(recipe, statistics)
@@ -156,8 +159,9 @@ def prepare_split(
     progress: Progress = silent,
 ) -> Prepared:
     """One of several splits of a graph: features come from a store that all splits share, labels from their own."""
-    check_trainable(graph)
-    graph, recipe = prepare_graph(graph, recipe, folder, progress)
+    check_trainable(graph, recipe)
+    with closing(resources.open_engine()) as engine:
+        graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None and split is not None
     plan = plan_of(recipe)
@@ -195,7 +199,8 @@ def hops_for(
     """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
     graph, _ = matched(with_classes(graph, bundle.classes), bundle)
     check_made(graph, bundle)
-    graph = with_features(graph, bundle.recipe, folder, progress)
+    with closing(resources.open_engine()) as engine:
+        graph = with_features(graph, bundle.recipe, folder, engine, progress)
     check_fits(graph, bundle)
     if labels_used(bundle.recipe) and not graph.trainable:
         raise GamlpError(

@@ -124,7 +124,12 @@ def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:
         found |= {key: settings[key] for key in ("folds", "fold_seed") if key in settings}
     mentioned = recipe.propagation.model_fields_set
     changes = {f"propagation.{key}": value for key, value in found.items() if key not in mentioned}
-    if store.manifest.views and not isinstance(recipe.relations.subsets, tuple):
+    if (made := store.manifest.structural) is not None:
+        changes["features"] = made.model_dump(mode="json") | {"structural": "alone"}
+    directions = [view.direction for view in store.manifest.views.values() if view.direction is not None]
+    if directions:
+        changes["propagation.directions"] = "both" if len(directions) == 2 else directions[0]
+    elif store.manifest.views and not isinstance(recipe.relations.subsets, tuple):
         changes["relations.subsets"] = [view.relation_pairs for view in store.manifest.views.values()]
         changes["relations.separate_types"] = "yes" if any(channel.node_type for channel in channels) else "no"
     if not labels and "beta" not in recipe.model.model_fields_set:

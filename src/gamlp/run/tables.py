@@ -10,7 +10,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.ingest import IngestOptions, IngestReport
+from gamlp.graph.ingest import IngestOptions, IngestReport, split_place
 from gamlp.io import Place, write_json
 from gamlp.progress import Progress, silent
 from gamlp.run.engine import Engine
@@ -38,7 +38,7 @@ class Tables:
         """Refuse a place where this machine sees nothing; to be asked before a folder is made that has such a name."""
         for tables in (self.edges, self.nodes):
             for place in [tables] if isinstance(tables, str) else tables.values():
-                if not Path(place).exists():
+                if not Path(place).exists() and not split_place(place)[0].exists():
                     raise GamlpError("there is no such table", file=place)
 
     def identity(self) -> dict[str, Any]:
@@ -101,8 +101,11 @@ def _difference(before: Any, now: dict[str, Any]) -> str:
 
 def _table_identity(name: str) -> list[Any]:
     """A table's place with the size and time of its files; a place that only the engine sees is known by its name."""
-    table = Path(name)
+    table, within = Path(name), None
+    if not table.exists():
+        table, within = split_place(name)
     if not table.exists():
         return [name, []]
     files = sorted(path for path in table.rglob("*") if path.is_file()) if table.is_dir() else [table]
-    return [str(table.resolve()), [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]]
+    place = str(table.resolve()) + ("" if within is None else f"::{within}")
+    return [place, [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]]

@@ -91,6 +91,8 @@ def hops_beside(
     key = [fingerprint.structure(graph), graph.name, settings["propagation"], settings["relations"]]
     have = [node_type for node_type, nodes in graph.node_types.items() if nodes.features is not None]
     key += [[node_type, fingerprint.features(graph, node_type)] for node_type in have]
+    if bundle.recipe.features.structural == "alone":
+        key += [settings["features"], fingerprint.ids(graph)]
     key += [known.model_dump() for known in (bundle.statistics or {}).values()]
     with work_folder(place / f".hops-{digest(key)}", keep=True) as own:
         yield hops_for(bundle, graph, own / "hops", resources, progress)
@@ -182,4 +184,4 @@ def explain(
         rows_by_id(graph, ids)  # a misspelt id is told before hops are made
     with open_trained(place, graph, folder, trust=trust, resources=resources, progress=progress) as read:
         found = explain_model(read.bundle, read.store, read.graph, ids, choose_device(resources.device))
-        return replace(found, known_before=read.notes)
+        return replace(found, known_before=(*read.notes, *found.known_before))

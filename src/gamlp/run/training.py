@@ -204,7 +204,7 @@ def _check_makes(source: Source, recipe: Recipe) -> None:
         make_model(recipe, prepared.shape)
         return
     graph = source.opened
-    check_trainable(graph)
+    check_trainable(graph, recipe)
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None and split is not None
     train = split.train[labels.known()[split.train]]

@@ -38,6 +38,7 @@ from gamlp.training import (
     from_store,
     matched,
     plan_of,
+    prepare_graph,
     sources_of,
     train_seeds,
     unpacked,
@@ -141,7 +142,9 @@ def fitted(
 
 def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, progress: Progress) -> Prepared:
     if recipe.training.setting == "transductive" and not by_time(graph, recipe):
-        check_trainable(graph)
+        check_trainable(graph, recipe)
+        with closing(resources.open_engine()) as engine:
+            graph, recipe = prepare_graph(graph, recipe, place, engine, progress)
         return from_store(propagate(graph, plan_of(recipe), place / "hops", resources, progress), recipe)
     if place.local is None:
         raise GamlpError("the graph of training nodes needs a folder", file=place, hint="give one: workDir=FOLDER")

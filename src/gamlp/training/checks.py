@@ -8,8 +8,9 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import UNKNOWN, Graph, Labels, fingerprint, view_name
+from gamlp.graph import UNKNOWN, Graph, Labels, fingerprint, told_apart, view_name
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
+from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
 from gamlp.training.typed import reduced_from
@@ -17,17 +18,26 @@ from gamlp.training.typed import reduced_from
 _LACKING = {"features": "propagate them too", "labels": "propagate them too, or set model.beta to 0"}
 
 
-def check_trainable(graph: Graph) -> None:
-    """Labels, training rows, features: what is lacking is told."""
+def check_trainable(graph: Graph, recipe: Recipe | None = None) -> None:
+    """Labels, training rows, and features where the recipe says that none are to be made: what is lacking is told."""
     nodes = graph.nodes
-    if nodes.features is None and not graph.heterogeneous:
-        raise GamlpError(f"graph '{graph.name}' has no features", hint="ingest feature columns or --features FILE.npy")
+    if recipe is not None and recipe.features.structural == "none":
+        check_features(graph)
     if nodes.labels is None:
         raise GamlpError(f"graph '{graph.name}' has no labels", hint="ingest a label column")
     if nodes.split is None:
         raise GamlpError(f"graph '{graph.name}' has no split", hint="ingest a split column, or let ingest make one")
     if not len(nodes.split.train):
         raise GamlpError(f"graph '{graph.name}' has no training rows", hint="mark some rows 'train' in its split")
+
+
+def check_features(graph: Graph) -> None:
+    """Refuse a graph of one relation that has none."""
+    if graph.nodes.features is None and not graph.heterogeneous:
+        raise GamlpError(
+            f"graph '{graph.name}' has no features",
+            hint="give its nodes some, or let them be made of its edges: --set features.structural=auto",
+        )
 
 
 def check_width(graph: Graph, width: int) -> None:
@@ -42,7 +52,8 @@ def check_width(graph: Graph, width: int) -> None:
 def check_fits(graph: Graph, bundle: Bundle) -> None:
     """Features of other widths, types or relations than the model was trained on are refused."""
     parts = bundle.shape.parts
-    if not parts:
+    one_relation = not isinstance(bundle.recipe.relations.subsets, tuple)
+    if one_relation:
         if graph.heterogeneous:
             raise GamlpError(f"graph '{graph.name}' has several relations, and the model was trained on one")
         check_width(graph, bundle.shape.features)
@@ -62,8 +73,8 @@ def check_fits(graph: Graph, bundle: Bundle) -> None:
 def check_made(graph: Graph, bundle: Bundle) -> None:
     """What is made for one graph means nothing on another: embeddings, and columns of a basis of its own."""
     wanted, report = bundle.recipe.relations, bundle.report
-    if not bundle.shape.parts or "structure" not in report:
-        return
+    if not bundle.shape.parts or "structure" not in report or not graph.heterogeneous:
+        return  # what is made of the edges of one relation is made by original ids, and holds on other graphs
     lacking = any(nodes.features is None or not nodes.features.width for nodes in graph.node_types.values())
     elsewhere = fingerprint.structure(graph) != report["structure"]
     embedded = elsewhere and wanted.missing == "complex" and lacking
@@ -133,8 +144,15 @@ def check_targets(train: HopRows, labels: Labels) -> None:
 
 def check_store(store: HopStore, wanted: Plan) -> None:
     """Whether a store holds what the recipe reads: the same operator, scaling and labels, and as deep."""
-    views = [""]
-    if wanted.subsets is not None:
+    views: list[str] = [*told_apart(wanted.directions)] or [""]
+    if wanted.subsets is None:
+        if store.manifest.views.keys().isdisjoint(views) and views != [""]:
+            raise GamlpError(
+                f"the store tells no directions apart, and the recipe reads {' and '.join(views)}",
+                file=store.folder,
+                hint="propagate again, or set propagation.directions to in",
+            )
+    else:
         views = [view_name(subset) for subset in wanted.subsets]
         for view in views:
             if view not in store.manifest.views:

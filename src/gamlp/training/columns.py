@@ -15,6 +15,12 @@ def matched(graph: Graph, bundle: Bundle, *, say_unnamed: bool = True) -> tuple[
     `say_unnamed`: also where neither side has names of columns, and no names could be compared.
     """
     notes: list[str] = []
+    if bundle.recipe.features.structural == "alone":
+        if graph.nodes.features is None:
+            return graph, notes
+        return graph.with_features(**{graph.target: None}), [
+            f"features of graph '{graph.name}' are left aside: the model reads those that are made of edges"
+        ]
     scaled = bundle.recipe.propagation.scaling == "standard"
     if scaled and not bundle.statistics:
         notes.append(

@@ -1,4 +1,4 @@
-"""Graphs of several types made ready: features for every type, and a recipe whose subsets of relations are settled."""
+"""Graphs made ready: features where there are none, and a recipe whose views are settled."""
 
 from __future__ import annotations
 
@@ -6,23 +6,37 @@ import os
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, digest, fingerprint, view_name, view_of
+from gamlp.graph import Graph, digest, fingerprint, told_apart, total_width, view_name, view_of
 from gamlp.io import Place
 from gamlp.models import Part, Shape, labels_used
 from gamlp.progress import Progress, silent
-from gamlp.propagation import Reach, choose_subsets
+from gamlp.propagation import (
+    Propagator,
+    Reach,
+    choose_subsets,
+    structural_schema,
+    structural_words,
+    with_structural_features,
+)
 from gamlp.recipe import Recipe
 
 
 def resolve_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
-    """The recipe with its subsets as a list, and what was left out, in sentences; done twice it changes nothing."""
+    """The recipe as it fits a graph, and what was changed or left out, in sentences; done twice it changes nothing.
+
+    Of several relations it lists its subsets; of one, it says whether features are made and directions told apart.
+    """
     if not graph.heterogeneous:
         if isinstance(recipe.relations.subsets, tuple):
             raise GamlpError(
                 f"graph '{graph.name}' has one relation, and the recipe lists subsets of several",
                 hint="leave relations.subsets out",
             )
-        return recipe, []
+        return _resolve_one_relation(graph, recipe)
+    if recipe.propagation.directions != "in":
+        raise GamlpError(
+            "directions are told apart on graphs of one relation alone", hint="set propagation.directions to in"
+        )
     if recipe.training.setting == "inductive":
         raise GamlpError("the inductive setting reads graphs of one relation", hint="set training.setting transductive")
     if recipe.propagation.also_r:
@@ -36,6 +50,27 @@ def resolve_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
     subsets = [list(view_of(graph, subset).relation_pairs) for subset in chosen.subsets]
     changes = {"relations.subsets": subsets, "relations.separate_types": _separate_types(graph, recipe)}
     return recipe.changed(changes), list(chosen.notes)
+
+
+def _resolve_one_relation(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
+    notes: list[str] = []
+    if recipe.propagation.directions != "in":
+        if not graph.relation.directed:
+            notes.append(
+                f"edges of graph '{graph.name}' lead both ways: propagation.directions "
+                f"{recipe.propagation.directions} is left aside"
+            )
+            recipe = recipe.changed({"propagation.directions": "in"})
+        elif recipe.propagation.also_r:
+            raise GamlpError(
+                "further operators are read in one direction alone",
+                hint="leave propagation.also_r empty, or set propagation.directions to in",
+            )
+    if recipe.features.structural == "auto" and graph.nodes.features is None:
+        recipe = recipe.changed({"features.structural": "alone"})
+        made = structural_words(structural_schema(graph, recipe.features))
+        notes.append(f"graph '{graph.name}' has no features: they are made of its edges ({made})")
+    return recipe, notes
 
 
 def _separate_types(graph: Graph, recipe: Recipe) -> str:
@@ -54,18 +89,25 @@ def _separate_types(graph: Graph, recipe: Recipe) -> str:
     return "yes" if embedded and made_width(graph, wanted) != width else "no"
 
 
-def with_features(graph: Graph, recipe: Recipe, beside: Path | Place, progress: Progress = silent) -> Graph:
-    """Features for types that have none, and narrower ones; kept with the graph, or `beside` where that cannot be."""
-    if not graph.heterogeneous:
+def with_features(
+    graph: Graph, recipe: Recipe, beside: Path | Place, engine: Propagator, progress: Progress = silent
+) -> Graph:
+    """Features for types that have none, and narrower ones; kept with the graph, or `beside` where that cannot be.
+
+    The recipe is one that was resolved for a graph: `auto` in it means that the graph had features.
+    """
+    if not graph.heterogeneous and recipe.features.structural != "alone":
         return graph
-    from gamlp.graph.features import completed
+    from gamlp.graph.features import FOLDER, completed
 
     place = Place.of(beside)
     if graph.folder is not None:
         own = Place.of(graph.folder)
         if own.local is None or os.access(own.local, os.W_OK):
             place = own
-    return completed(graph, recipe.relations, place, progress)
+    if graph.heterogeneous:
+        return completed(graph, recipe.relations, place, progress)
+    return with_structural_features(graph, recipe.features, engine, place / FOLDER, Place.of(beside) / FOLDER, progress)
 
 
 def reduced_from(graph: Graph, recipe: Recipe) -> str | None:
@@ -83,17 +125,19 @@ def reduced_from(graph: Graph, recipe: Recipe) -> str | None:
 
 
 def prepare_graph(
-    graph: Graph, recipe: Recipe, beside: Path | Place, progress: Progress = silent
+    graph: Graph, recipe: Recipe, beside: Path | Place, engine: Propagator, progress: Progress = silent
 ) -> tuple[Graph, Recipe]:
-    """Both; a graph of one relation stays as it is."""
+    """Both; a graph of one relation that has features stays as it is."""
     recipe, _ = resolve_relations(graph, recipe)
-    return with_features(graph, recipe, beside, progress), recipe
+    return with_features(graph, recipe, beside, engine, progress), recipe
 
 
 def views_of(recipe: Recipe) -> tuple[str, ...] | None:
-    """Names of a settled recipe's views; None on a graph of one relation."""
+    """Names of a settled recipe's views; None on a graph of one relation, unless directions are told apart."""
     subsets = recipe.relations.subsets
-    return tuple(view_name(subset) for subset in subsets) if isinstance(subsets, tuple) else None
+    if isinstance(subsets, tuple):
+        return tuple(view_name(subset) for subset in subsets)
+    return told_apart(recipe.propagation.directions) or None
 
 
 def expected_shape(graph: Graph, recipe: Recipe) -> Shape:
@@ -104,9 +148,16 @@ def expected_shape(graph: Graph, recipe: Recipe) -> Shape:
     channels = 1 + len(recipe.propagation.also_r)
     features = graph.nodes.features
     width = 1 if features is None else features.width
-    if not graph.heterogeneous:
-        return Shape(width, len(labels.classes), recipe.propagation.hops, label_hops, channels)
     recipe, _ = resolve_relations(graph, recipe)
+    if not graph.heterogeneous:
+        if recipe.features.structural == "alone":
+            width = total_width(structural_schema(graph, recipe.features))
+        found = views_of(recipe) or ()
+        sides = tuple(Part(view, None, width) for view in found)
+        heard = found if label_hops else ()
+        return Shape(
+            width, len(labels.classes), recipe.propagation.hops, label_hops, max(channels, len(sides)), sides, heard
+        )
     assert isinstance(recipe.relations.subsets, tuple)
     views = [view_of(graph, subset) for subset in recipe.relations.subsets]
     node_types = (

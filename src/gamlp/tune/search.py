@@ -7,7 +7,7 @@ import io
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -173,12 +173,14 @@ class Search:
     def _prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         if by_time(graph, recipe):
             return self._prepared_separately(recipe, graph, number)
-        graph, recipe = prepare_graph(graph, recipe, self.folder)
+        with closing(self.resources.open_engine()) as engine:
+            graph, recipe = prepare_graph(graph, recipe, self.folder, engine)
         propagation = recipe.propagation
         if self.valid_graph is not None or recipe.training.setting == "inductive":
             return self._prepared_separately(recipe, graph, number)
         labels = digest(
             [propagation.label_hops, propagation.label_r, propagation.r, propagation.loops, propagation.folds]
+            + ([propagation.directions] if propagation.directions != "in" else [])
         )
         folder = self.folder / "hops" / f"labels-{number}-{labels}"
         every = plan_of(self._with_all(recipe))
@@ -204,6 +206,7 @@ class Search:
         plan = plan_of(recipe.changed({"propagation.hops": deepest}), labels=False)
         plan = plan.model_copy(update={"rows": "train"})
         made = [recipe.relations.model_dump(mode="json")] if graph.heterogeneous else []
+        made += [recipe.features.model_dump(mode="json")] if recipe.features.structural == "alone" else []
         name = digest([plan.model_dump(exclude={"labels"}), *made])
         return propagate(self._union(graph), plan, self.folder / "hops" / f"features-{name}", self.resources)
 

@@ -163,8 +163,8 @@ def test_damaged_arrow_and_invalid_text(build, tmp_path):
 
 
 def test_files_that_are_not_tables(build, tmp_path):
-    (tmp_path / "edges.txt").write_text("1 2\n")
-    assert "edges.txt: unknown kind of file; names end in .csv" in told(build, tmp_path, INTS, tmp_path / "edges.txt")
+    (tmp_path / "edges.dat").write_text("1 2\n")
+    assert "edges.dat: unknown kind of file; names end in .csv" in told(build, tmp_path, INTS, tmp_path / "edges.dat")
     assert told(build, tmp_path, INTS, tmp_path / "none.csv") == "none.csv: no such file or folder."
     (tmp_path / "edges").mkdir()
     assert told(build, tmp_path, INTS, tmp_path / "edges") == "edges: folder holds no tables."

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest import ingest, tables
+from gamlp.graph.ingest import ingest
+from gamlp.graph.ingest.formats import contract
 from gamlp.graph.ingest.tables import Table
 
 COUNT = 40_000
@@ -113,7 +114,7 @@ def test_lists_whose_length_the_first_rows_do_not_tell(build, tmp_path):
 
 
 def test_a_small_file_does_not_unfold_to_any_number_of_rows(build, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_ROWS_ALWAYS", 1000)
+    monkeypatch.setattr(contract, "_ROWS_ALWAYS", 1000)
     (tmp_path / "e.csv.gz").write_bytes(gzip.compress(b"src,dst\n" + b"1,2\n" * 100_000))
     zeros, ones = np.zeros(1_000_000, np.int64), np.ones(1_000_000, np.int64)
     pq.write_table(pa.table({"src": zeros, "dst": ones}), tmp_path / "e.parquet", store_schema=False)

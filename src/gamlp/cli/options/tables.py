@@ -62,6 +62,11 @@ class TableOptions:
         int | None,
         _option("Rows of a table at most. (default: 16 for each byte of its files, or 10 million)", "ROWS", min=1),
     ] = None
+    delimiter: Annotated[
+        str | None,
+        _option("Between columns of text tables: ';', '|', tab … (default: found by itself)", "CHAR"),
+    ] = None
+    decimal: Annotated[str | None, _option("',' where numbers of text tables have a decimal comma.", "CHAR")] = None
     src: Annotated[list[str] | None, _column("Edge: where it starts. (default: src)")] = None
     dst: Annotated[list[str] | None, _column("Edge: where it ends. (default: dst)")] = None
     weight: Annotated[list[str] | None, _column("Edge: weight. 'weight' if there; '' for none.")] = None
@@ -112,7 +117,7 @@ class TableOptions:
 
     def to_read(self, edges: str | dict[str, str], nodes: str | dict[str, str], seed: int) -> IngestOptions:
         """How these tables are read; `seed` is of the split."""
-        from gamlp.graph.ingest import IngestOptions, TimeSplit
+        from gamlp.graph.ingest import IngestOptions, TimeSplit, parse_delimiter
 
         split_by = TimeSplit.given(self.split_by, self.train_until, self.valid_until)
         if split_by is not None and self.split:
@@ -130,6 +135,8 @@ class TableOptions:
             relation_ends=named.relation_ends(self.join),
             target=self.target,
             max_rows=self.max_rows,
+            delimiter=None if self.delimiter is None else parse_delimiter(self.delimiter),
+            decimal=_decimal(self.decimal),
             names_of=names_of,
             edge_names_of=edge_names_of,
             before=self.before,
@@ -194,6 +201,12 @@ def with_table_options(verb: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     called.__annotations__ = {one.name: one.annotation for one in parameters}
     return called
+
+
+def _decimal(text: str | None) -> str | None:
+    if text not in (None, ",", "."):
+        raise GamlpError(f"--decimal '{text}' is no sign before decimals", hint="write --decimal ',' or --decimal '.'")
+    return text
 
 
 def _fractions(text: str) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gamlp.cli.show import display
@@ -21,6 +21,15 @@ def show_columns(uses: Iterable[ColumnUse]) -> None:
         groups.setdefault((one.table, use), []).append(one.column)
     rows = [(table, use, _named(columns)) for (table, use), columns in groups.items()]
     display.table("table", "used as", "columns", rows=rows)
+
+
+def show_delimiters(delimiters: Mapping[str, str]) -> None:
+    """What was found between columns, where it is not a comma."""
+    from gamlp.graph.ingest import delimiter_name
+
+    for table, delimiter in delimiters.items():
+        if delimiter != ",":
+            display.say(f"{table}: columns are separated by {delimiter_name(delimiter)}")
 
 
 def _named(columns: list[str]) -> str:

@@ -34,6 +34,11 @@ from gamlp.graph.ingest.features import (
     ColumnFeatures,  # columns of numbers and lists → a matrix
     columns_schema,  # their names and types
 )
+from gamlp.graph.ingest.formats import (
+    delimiter_name,  # as people call it
+    parse_delimiter,  # what a person writes for one
+    split_place,  # a database's file and its table
+)
 from gamlp.graph.ingest.frames import FrameTable, is_frame  # a table that Python holds
 from gamlp.graph.ingest.ids import IdMap, as_integers, as_text, id_integers  # original ids ↔ rows
 from gamlp.graph.ingest.labels import (
@@ -96,6 +101,7 @@ __all__ = [
     "choose",
     "class_numbers",
     "columns_schema",
+    "delimiter_name",
     "edge_uses",
     "feature_columns",
     "id_integers",
@@ -105,6 +111,7 @@ __all__ = [
     "is_null",
     "node_uses",
     "numbers",
+    "parse_delimiter",
     "plain",
     "read_relations",
     "read_weights",
@@ -112,6 +119,7 @@ __all__ = [
     "refuse_unknown",
     "resolve_relation_ends",
     "shown",
+    "split_place",
     "split_roles",
     "stranger",
     "time_by_name",

@@ -16,6 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.folder import GraphWriter, check_name, writing
 from gamlp.graph.ingest.columns import BadRows, OnBad
 from gamlp.graph.ingest.edges import EdgeNames, EdgesTable
+from gamlp.graph.ingest.formats import ReadingRules
 from gamlp.graph.ingest.ids import IdMap
 from gamlp.graph.ingest.nodes import NodeNames, NodesTable, RandomSplit, write_nodes
 from gamlp.graph.ingest.report import IngestReport
@@ -172,6 +173,8 @@ class IngestOptions:
     fractions: Sequence[float] = (0.6, 0.2, 0.2)
     seed: int = 0
     max_rows: int | None = None  # of a table; None: as many as files of such a size honestly hold
+    delimiter: str | None = None  # between columns of text; None: found from the first lines
+    decimal: str | None = None  # ',': numbers of text have a decimal comma; None: such numbers are refused
     name: str | None = None  # None: that of the folder
     relation_ends: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     target: str | None = None  # None: the only type that has labels
@@ -180,9 +183,14 @@ class IngestOptions:
     before: str | None = None  # edges at this time or later are left out
     split_by: TimeSplit | None = None  # of the target's nodes
 
+    def rules(self) -> ReadingRules:
+        """What is said of how tables are written. Labels with commas between them are no decimal commas."""
+        commas = any(names.separator == "," for names in (self.node_names, *self.names_of.values()))
+        return ReadingRules(self.delimiter, self.decimal or ("." if commas else None), self.max_rows)
 
-def _read_table(place: OneTable, max_rows: int | None) -> Table:
-    return place if isinstance(place, Table) else Table(Path(place), max_rows)
+
+def _read_table(place: OneTable, rules: ReadingRules) -> Table:
+    return place if isinstance(place, Table) else Table(Path(place), rules)
 
 
 def ingest(
@@ -206,7 +214,7 @@ def ingest(
     before = None if options.before is None else Cut.of("--before", options.before, included=False)
     memory = memory or available_memory() // 2
     bad = BadRows(options.on_bad)
-    read = partial(_read_table, max_rows=options.max_rows)
+    read = partial(_read_table, rules=options.rules())
     types, target = type_tables(nodes, options.node_names, options.names_of, options.target, read)
     given = RelationEnds(options.relation_ends, directed=options.directed)
     by_relation, relation_ends = edge_tables(
@@ -231,6 +239,7 @@ def ingest(
         pa.default_memory_pool().release_unused()
         relations.write(report, progress)
         report.bad_rows = dict(bad.counts)
+        report.delimiters = _delimiters([*(one.table for one in types.values()), *(one.table for one in by_relation)])
         writer.source = report.source(_file_names(edges), _file_names(nodes), options.seed)
     report.seconds = round(time.monotonic() - began, 3)
     return report
@@ -291,6 +300,11 @@ def _read_edges(
     else:
         for name in (name for name in empty if name in relation_ends.declared):
             report.warn(f"relation '{name}' has no edges")
+
+
+def _delimiters(tables: Sequence[Table]) -> dict[str, str]:
+    """What stands between the columns of tables that are text, by their names."""
+    return {table.place.name: one for table in tables for one in table.delimiters}
 
 
 def _file_names(tables: ManyTables) -> str | dict[str, str]:

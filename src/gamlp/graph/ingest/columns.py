@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError, printable
-from gamlp.graph.ingest.csv_files import PassOver
+from gamlp.graph.ingest.formats import PassOver
 from gamlp.graph.ingest.tables import TableBatch
 
 OnBad = Literal["stop", "skip"]

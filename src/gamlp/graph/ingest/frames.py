@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.csv_files import PassOver
-from gamlp.graph.ingest.tables import Table, TableBatch, refuse_long_text, sized_batches, too_many_rows
+from gamlp.graph.ingest.formats import PassOver, refuse_long_text, sized_batches
+from gamlp.graph.ingest.tables import Table, TableBatch, too_many_rows
 
 _MANY_ROWS = 1 << 24  # a guess where a stream does not say how many will come
 _KINDS = "a DataFrame of pandas or Polars, an Arrow table or reader, or a DuckDB relation"

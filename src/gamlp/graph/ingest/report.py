@@ -36,6 +36,7 @@ class IngestReport:
     target: str = ONE_TYPE
     types: dict[str, dict[str, int]] = field(default_factory=dict)  # nodes and features, where types have names
     columns: list[ColumnUse] = field(default_factory=list)  # what every column was used for
+    delimiters: dict[str, str] = field(default_factory=dict)  # of tables that are text
     seconds: float = 0.0
 
     def count_entries(self, relation: str, entries: int, as_of: str | None) -> None:

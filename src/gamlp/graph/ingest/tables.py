@@ -1,48 +1,39 @@
-"""Files or folders of Parquet, CSV, CSV.gz and Arrow → batches of rows that know their file and row."""
+"""Files, folders and databases with tables → batches of rows that know their file and row."""
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as parquet
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.csv_files import PassOver, csv_batches, csv_names, file_row
-from gamlp.graph.ingest.parquet_files import parquet_batches
+from gamlp.graph.ingest.formats import (
+    PassOver,
+    ReadingRules,
+    TablePart,
+    file_row,
+    find_parts,
+    partition_types,
+    refuse_long_text,
+)
 from gamlp.io import format_size
-
-_CSV, _GZIP, _PARQUET, _ARROW = "CSV", "gzipped CSV", "Parquet", "Arrow"
-_FORMATS = {
-    ".csv": _CSV,
-    ".csv.gz": _GZIP,
-    ".parquet": _PARQUET,
-    ".pq": _PARQUET,
-    ".arrow": _ARROW,
-    ".feather": _ARROW,
-    ".ipc": _ARROW,
-}
-LONGEST_TEXT = 1 << 20  # bytes of one value
-# What a small file may unfold to: tables of edges take more than a byte a row, those of nodes too.
-_ROWS_ALWAYS, _ROWS_A_BYTE = 10_000_000, 16
 
 
 @dataclass(frozen=True)
 class TableBatch:
-    """Some rows of one file. Rows are counted from 1, the header and blank lines of a CSV not counted."""
+    """Some rows of one file. Rows are counted from 1, the header and blank lines of text not counted."""
 
     columns: pa.RecordBatch
     file: Path
     start: int  # rows of the file before these
     passed: array[int] = field(default_factory=lambda: array("q"))  # rows of the file that are passed over
-    typed: bool = True  # whether columns have types of their own; those of a CSV are all text
+    typed: bool = True  # whether columns have types of their own; those of a CSV are text
 
     def row(self, index: int) -> int:
         """The number of a row as people count it."""
@@ -50,20 +41,24 @@ class TableBatch:
 
 
 class Table:
-    """A table in one file or in the files of a folder, read in order of their names."""
+    """A table in one file, in the files of a folder, read in order of their names, or in a database."""
 
-    def __init__(self, place: Path, max_rows: int | None = None) -> None:
+    _parts: Mapping[Path, TablePart] = {}  # by their names; none where rows come from elsewhere
+
+    def __init__(self, place: Path, rules: ReadingRules | None = None) -> None:
         self.place = place
-        self.files = _files(place)
-        self._max_rows = max_rows  # None: by the size of the files
+        self._rules = rules or ReadingRules()
+        self._parts = {part.name: part for part in find_parts(place, self._rules)}
+        self.files = list(self._parts)
+        self._partition = partition_types(list(self._parts.values()))
         self._schemas: dict[Path, pa.Schema] = {}
-        self._states = {file: FileState.of(file) for file in self.files}
+        self._states = {name: FileState.of(part.file.path) for name, part in self._parts.items()}
 
     def schema(self, file: Path | None = None) -> pa.Schema:
-        """Columns of a file (the first one); those of a CSV are strings."""
+        """Columns of a file (the first one); those of a CSV are strings. Names of folders add theirs."""
         file = file or self.files[0]
         if file not in self._schemas:
-            self._schemas[file] = _reading(file, _read_schema, file)
+            self._schemas[file] = _reading(self._parts[file], self._read_schema, file)
         return self._schemas[file]
 
     @property
@@ -76,6 +71,13 @@ class Table:
         more = (name for file in self.files[1:] for name in self.schema(file).names)
         return [*self.column_names, *(name for name in dict.fromkeys(more) if name not in self.column_names)]
 
+    @property
+    def delimiters(self) -> list[str]:
+        """Between columns of files that are text."""
+        parts = self._parts.values()
+        found = (_reading(part, getattr, part.file, "delimiter") for part in parts if not part.file.typed)
+        return sorted({one for one in found if one is not None})
+
     def need(self, names: Sequence[str]) -> None:
         """Refuse a file that lacks one of these columns, or has it twice."""
         for file in self.files:
@@ -83,23 +85,20 @@ class Table:
             for name in names:
                 if name not in schema.names:
                     has = ", ".join(schema.names)
-                    raise GamlpError(f"no column '{name}'", file=file, hint=f"there are: {has}")
+                    alone = len(schema.names) == 1 and file in self._parts and not self._parts[file].file.typed
+                    more = " alone: say what stands between columns with --delimiter" if alone else ""
+                    raise GamlpError(f"no column '{name}'", file=file, hint=f"there are: {has}{more}")
                 if schema.names.count(name) > 1:
                     raise GamlpError(f"two columns are called '{name}'", file=file, hint="rename one")
 
     def count(self) -> int | None:
-        """Number of rows where the files say it (Parquet), else None."""
-        if any(_format(file) != _PARQUET for file in self.files):
-            return None
-        return sum(int(_reading(file, parquet.read_metadata, file).num_rows) for file in self.files)
+        """Number of rows where all files say it, else None."""
+        counts = [_reading(part, part.file.count) for part in self._parts.values()]
+        return None if None in counts else sum(counts)
 
     def count_at_most(self) -> int:
         """A guess at the number of rows that is rarely too low."""
-        known = self.count()
-        if known is not None:
-            return known
-        least = {_CSV: 6.0, _GZIP: 2.0, _PARQUET: 1.0, _ARROW: 8.0}  # bytes of a row, about
-        return int(sum(file.stat().st_size / least[_format(file)] for file in self.files))
+        return sum(_reading(part, part.file.count_at_most) for part in self._parts.values())
 
     def batches(
         self, names: Sequence[str], size: int, pass_over: PassOver | None = None, most_rows: int = 1 << 22
@@ -108,24 +107,54 @@ class Table:
         self.need(names)
         self._refuse_more_than_allowed(self.count() or 0)
         read = 0
-        for file in self.files:
+        for file, part in self._parts.items():
             start, passed = 0, array("q")
-            stream = _open(file, list(names), size, pass_over, passed)
-            while (columns := _reading(file, next, stream, None)) is not None:
+            # Folders alone do not say how many rows there are: one column of the file is read then.
+            own = [name for name in names if name not in part.partition] or self.schema(file).names[:1]
+            stream = _reading(part, part.file.batches, own, size, pass_over, passed)
+            while (columns := _reading(part, next, stream, None)) is not None:
                 refuse_long_text(file, columns)
                 read += columns.num_rows
                 self._refuse_more_than_allowed(read)
                 for at in range(0, columns.num_rows, most_rows):
-                    yield TableBatch(columns.slice(at, most_rows), file, start + at, passed, not _is_csv(file))
+                    found = self._with_partition(columns.slice(at, most_rows), part, names)
+                    yield TableBatch(found, file, start + at, passed, part.file.typed)
                 start += columns.num_rows
-            self._states[file].check(file)
+            self._states[file].check(part.file.path)
+
+    def _read_schema(self, file: Path) -> pa.Schema:
+        schema = self._parts[file].file.schema()
+        schema.names  # decoded here, where a damaged name is told  # noqa: B018
+        for name in self._parts[file].partition:
+            schema = schema.append(pa.field(name, self._partition[name]))
+        return schema
+
+    def _with_partition(self, columns: pa.RecordBatch, part: TablePart, names: Sequence[str]) -> pa.RecordBatch:
+        if not part.partition:
+            return columns
+        arrays = [
+            _repeated(part.partition[name], self._partition[name], columns.num_rows)
+            if name in part.partition
+            else columns.column(columns.schema.get_field_index(name))
+            for name in names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
     def _refuse_more_than_allowed(self, rows: int) -> None:
         size = sum(state.size for state in self._states.values())
-        most = max(_ROWS_ALWAYS, _ROWS_A_BYTE * size) if self._max_rows is None else self._max_rows
+        most = self._rules.most_rows(size)
         if rows > most:
-            much = f"{most:,} rows" if self._max_rows is not None else f"{most:,} rows in {format_size(size)}"
+            much = f"{most:,} rows" if self._rules.max_rows is not None else f"{most:,} rows in {format_size(size)}"
             raise too_many_rows(much, self.place)
+
+
+def _repeated(value: str | None, kind: pa.DataType, rows: int) -> Any:
+    """The value of a partition in all its rows; a text is stored once."""
+    if value is None:
+        return pa.nulls(rows, kind)
+    if pa.types.is_integer(kind):
+        return pa.array(np.full(rows, int(value), np.int64))
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], pa.string()))
 
 
 def too_many_rows(most: str, table: object) -> GamlpError:
@@ -140,11 +169,12 @@ class FileState:
     size: int
     changed: int
     number: int
+    log: int = 0  # bytes that SQLite keeps beside its file until they are joined to it
 
     @classmethod
     def of(cls, file: Path) -> FileState:
-        found = file.stat()
-        return cls(found.st_size, found.st_mtime_ns, found.st_ino)
+        found, log = file.stat(), file.with_name(file.name + "-wal")
+        return cls(found.st_size, found.st_mtime_ns, found.st_ino, log.stat().st_size if log.exists() else 0)
 
     def check(self, file: Path) -> None:
         """Refuse a file that is another one since."""
@@ -152,134 +182,18 @@ class FileState:
             raise GamlpError("changed while it was read", file=file, hint="run it again when nobody writes to it")
 
 
-def refuse_long_text(file: Path, columns: pa.RecordBatch) -> None:
-    """Refuse text of a length that no name, label or id has."""
-    for name, column in zip(columns.schema.names, columns.columns):
-        longest = _longest_text(column)
-        if longest > LONGEST_TEXT:
-            most = format_size(LONGEST_TEXT)
-            raise GamlpError(
-                f"a value of {format_size(longest)}", file=file, column=name, hint=f"at most {most} are read"
-            )
-
-
-def _longest_text(column: Any) -> int:
-    """Bytes of the longest text; 0 where a column holds none."""
-    values = column.dictionary if pa.types.is_dictionary(column.type) else column
-    kind = values.type
-    if pa.types.is_string_view(kind):  # 16 bytes a value, of which the first four are its length
-        views = np.frombuffer(values.buffers()[1], np.int32).reshape(-1, 4)
-        return int(views[values.offset : values.offset + len(values), 0].max(initial=0))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return int(pc.max(pc.binary_length(values)).as_py() or 0)
-    return 0
-
-
-def _is_csv(file: Path) -> bool:
-    return _format(file) in (_CSV, _GZIP)
-
-
-def _files(place: Path) -> list[Path]:
-    if place.is_dir():
-        # Spark and others leave _SUCCESS and .crc files among the parts.
-        files = sorted(path for path in place.iterdir() if not path.name.startswith((".", "_")))
-        if not files:
-            raise GamlpError("folder holds no tables", file=place)
-        inner = next((path for path in files if path.is_dir()), None)
-        if inner is not None:
-            raise GamlpError("a folder within a folder of tables", file=inner, hint="give one folder of files")
-    elif place.exists():
-        files = [place]
-    else:
-        raise GamlpError("no such file or folder", file=place)
-    for file in files:
-        _format(file)
-        if file.stat().st_size == 0:
-            raise GamlpError("empty file", file=file)
-    return files
-
-
-def _format(file: Path) -> str:
-    name = file.name.lower()
-    ending = next((ending for ending in _FORMATS if name.endswith(ending)), None)
-    if ending is None:
-        raise GamlpError("unknown kind of file", file=file, hint=f"names end in {', '.join(_FORMATS)}")
-    return _FORMATS[ending]
-
-
-def _reading(file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
+def _reading(part: TablePart, read: Callable[..., Any], *arguments: Any) -> Any:
     """Run one reading step; what Arrow says of a damaged file becomes a sentence."""
     try:
         return read(*arguments)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.filename is not None:
-            raise GamlpError(f"cannot be read ({error.strerror})", file=file) from error
+            raise GamlpError(f"cannot be read ({error.strerror})", file=part.name) from error
         message = " ".join(str(error).split())
         row = re.search(r"Row #(\d+): ", message)
         message = re.sub(r"Row #\d+: |CSV parse error: |\.$", "", message)[:200]
         raise GamlpError(
-            f"truncated, damaged or not {_format(file)} ({message})",
-            file=file,
+            f"truncated, damaged or not {part.file.format} ({message})",
+            file=part.name,
             row=int(row[1]) - 1 if row else None,
         ) from error
-
-
-def _read_schema(file: Path) -> pa.Schema:
-    kind = _format(file)
-    if kind == _PARQUET:
-        schema = parquet.read_schema(file)
-    elif kind == _ARROW:
-        schema = _open_arrow(file).schema
-    else:
-        schema = pa.schema([(name, pa.string()) for name in csv_names(file, kind == _GZIP)])
-    schema.names  # decoded here, where a damaged name is told  # noqa: B018
-    return schema
-
-
-def _open(
-    file: Path, names: list[str], size: int, pass_over: PassOver | None, passed: array[int]
-) -> Iterator[pa.RecordBatch]:
-    kind = _format(file)
-    if kind == _PARQUET:
-        return parquet_batches(file, names, size)
-    if kind == _ARROW:
-        return _arrow_batches(file, names, size)
-    return csv_batches(file, kind == _GZIP, names, size, pass_over, passed)
-
-
-def _open_arrow(file: Path) -> Any:
-    source = pa.memory_map(str(file))
-    try:
-        return pa.ipc.open_file(source)
-    except pa.ArrowInvalid:
-        source.seek(0)
-        return pa.ipc.open_stream(source)
-
-
-def _arrow_batches(file: Path, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
-    reader = _open_arrow(file)
-    stored = (
-        (reader.get_batch(index) for index in range(reader.num_record_batches))
-        if hasattr(reader, "num_record_batches")
-        else reader
-    )
-    yield from sized_batches(file, stored, names, size)
-
-
-def sized_batches(
-    file: Path, stored: Iterable[pa.RecordBatch], names: Sequence[str], size: int
-) -> Iterator[pa.RecordBatch]:
-    """Rows of these columns, about `size` bytes at a time; nothing is copied."""
-    for batch in stored:
-        batch = batch.select(names)
-        batch.validate(full=True)  # what is damaged must not end in a crash
-        refuse_long_text(file, batch)
-        repeated = [column for column in batch.columns if _repeats(column.type)]
-        unfolded = batch.nbytes + batch.num_rows * sum(_longest_text(column) for column in repeated)
-        rows = max(1, size * batch.num_rows // max(1, unfolded))
-        yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
-
-
-def _repeats(kind: pa.DataType) -> bool:
-    """Whether rows may share the bytes of a value."""
-    return bool(pa.types.is_dictionary(kind) or pa.types.is_string_view(kind))

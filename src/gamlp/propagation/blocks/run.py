@@ -212,7 +212,7 @@ class BlockRun:
                 self._note(signal).put(json.dumps([asdict(shard) for shard in shards]).encode())
                 self.writer.record(signal, shards)
             folders[name].remove()
-            if self.graph.heterogeneous:
+            if unions[name][1] != self.place:
                 unions[name][1].remove()
 
     def _wanted(self, name: str) -> int:
@@ -240,11 +240,13 @@ class BlockRun:
     def _unions(self, parts: int) -> dict[str, tuple[Graph, Place]]:
         """What the hops of every view run on: the graph's own edges, or those of several relations as one, beside."""
         views = [work.view for work in self.views]
-        if not self.graph.heterogeneous:
-            return {view.name: (self.graph, self.place) for view in views}
+        made = [view for view in views if self.graph.heterogeneous or view.turned]
+        own = {view.name: (self.graph, self.place) for view in views if view not in made}
+        if not made:
+            return own
         folder = self.writer.work / "views"
-        places = union_by_tasks(self.graph, self.place, views, folder, parts, self.memory, self._tasks)
-        return {name: (Graph.open(place), place) for name, place in places.items()}
+        places = union_by_tasks(self.graph, self.place, made, folder, parts, self.memory, self._tasks)
+        return own | {name: (Graph.open(place), place) for name, place in places.items()}
 
     def _note(self, signal: Signal) -> Place:
         """Of a signal whose shards are all written: they are found again after an interruption."""

@@ -120,10 +120,12 @@ def _relations(
 ) -> dict[str, Relation]:
     """What the hops of every view run on: the graph's own edges, or those of several relations as one, beside."""
     views = list({passes[0].view.name: passes[0].view for passes in groups}.values())
-    if not graph.heterogeneous:
-        return {view.name: graph.relation for view in views}
-    made = union_graphs(graph, views, _path(writer.work) / VIEWS, memory, progress)
-    return {name: view.relation for name, view in made.items()}
+    if graph.heterogeneous:
+        own, others = [], views
+    else:
+        own, others = [view for view in views if not view.turned], [view for view in views if view.turned]
+    made = union_graphs(graph, others, _path(writer.work) / VIEWS, memory, progress) if others else {}
+    return {view.name: graph.relation for view in own} | {name: view.relation for name, view in made.items()}
 
 
 def _drop_strangers(writer: StoreWriter, groups: list[list[Pass]]) -> None:

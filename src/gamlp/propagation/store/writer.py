@@ -17,8 +17,7 @@ from gamlp.graph import Graph, View, fingerprint
 from gamlp.io import Place, put_rows, sealed, sole_writer
 from gamlp.propagation.plan import Statistics
 from gamlp.propagation.signals import Signal
-from gamlp.propagation.store.shards import Shard
-from gamlp.propagation.store.store import (
+from gamlp.propagation.store.manifest import (
     MANIFEST,
     ShardEntry,
     SignalEntry,
@@ -27,8 +26,9 @@ from gamlp.propagation.store.store import (
     TargetsEntry,
     ViewEntry,
     read_manifest,
-    verified_array,
 )
+from gamlp.propagation.store.shards import Shard
+from gamlp.propagation.store.store import verified_array
 
 PLAN = "plan.json"  # what a run in progress is for; gone when the manifest is there
 _NAMES = ("features", "labels", "crossfit")
@@ -104,6 +104,7 @@ class StoreWriter:
             views=self._views | {view.name: _view_entry(view) for view in self._wanted_views()},
             columns={node_type: list(columns) for node_type, columns in self._graph.columns.items()},
             statistics=self.statistics,
+            structural=self._graph.source.get("structural"),
         )
         _put_json(self.place / MANIFEST, sealed(manifest.model_dump(mode="json")))
         self.tidy()
@@ -230,7 +231,7 @@ def _differences(stored: dict[str, Any], asked: dict[str, Any], prefix: str = ""
 
 
 def _view_entry(view: View) -> ViewEntry:
-    return ViewEntry(relation_pairs=list(view.relation_pairs), types=list(view.types))
+    return ViewEntry(relation_pairs=list(view.relation_pairs), types=list(view.types), direction=view.direction)
 
 
 def _kind(name: str) -> str:

@@ -23,6 +23,9 @@ rows to name; `refusal_hint(name, found)` says what to do. Columns of types in L
 FittedColumn is a pydantic model: `model_dump(mode="json")`, `model_validate`. `column.feature_column()` is what a
 manifest and a bundle keep (name, type, width, source, state); `FittedColumn.of(feature_column)` comes back from it,
 also from manifests without states. `same_as` compares what two columns do.
+
+`schema_text({"node": columns})` is the text of schema.yaml, with all columns, also those that are left out;
+`read_schema(path)` gives `types` (every column's, to be wanted) and `fitted` (columns whose state still holds).
 """
 
 from gamlp.graph.features.encoders.fitted import (
@@ -34,6 +37,12 @@ from gamlp.graph.features.encoders.fitted import (
 from gamlp.graph.features.encoders.fitting import Fitting  # what a pass sees of a column, mergeable
 from gamlp.graph.features.encoders.inference import Inference, infer  # what a column is, and why
 from gamlp.graph.features.encoders.reading import GAP_WORDS  # texts that say that a value is missing
+from gamlp.graph.features.encoders.schema_file import (
+    SCHEMA,  # the name of the file
+    SchemaFile,  # types and states by node type
+    read_schema,  # from a file that somebody may have edited
+    schema_text,  # FittedColumns → the text of the file
+)
 from gamlp.graph.features.encoders.state import Unseen  # what fitting had not seen
 from gamlp.graph.features.encoders.words import COLUMN_TYPES, LEFT_OUT, known_type  # types by their words
 
@@ -41,13 +50,17 @@ __all__ = [
     "COLUMN_TYPES",
     "GAP_WORDS",
     "LEFT_OUT",
+    "SCHEMA",
     "FittedColumn",
     "Fitting",
     "Inference",
+    "SchemaFile",
     "Unseen",
     "finish",
     "infer",
     "known_type",
+    "read_schema",
     "refusal_hint",
+    "schema_text",
     "unreadable",
 ]

@@ -49,7 +49,6 @@ class Fitting:
         self.kind: Kind | None = None
         self.infinite = 0  # rows
         self.letters = 0  # of words that are neither numbers nor gaps
-        self.spaces = 0  # within them
         self.numbers = Numbers(spread=self.wanted is None or self.wanted in SPREAD_TYPES)
         self.dates = Dates()
         self.vectors = Vectors()
@@ -100,14 +99,14 @@ class Fitting:
             raise ValueError("fittings of different columns")
         if other.kind is not None:
             self._is(other.kind, other.source or "")
-        for count in ("rows", "gaps", "infinite", "letters", "spaces", "worded"):
+        for count in ("rows", "gaps", "infinite", "letters", "worded"):
             setattr(self, count, getattr(self, count) + getattr(other, count))
         for part in _PARTS:
             getattr(self, part).merge(getattr(other, part))
 
     def to_plain(self) -> dict[str, Any]:
         """As plain data that JSON keeps, some hundred kilobytes at most."""
-        facts = ("name", "wanted", "rows", "gaps", "source", "kind", "infinite", "letters", "spaces", "worded")
+        facts = ("name", "wanted", "rows", "gaps", "source", "kind", "infinite", "letters", "worded")
         return {fact: getattr(self, fact) for fact in facts} | {part: getattr(self, part).to_plain() for part in _PARTS}
 
     @staticmethod
@@ -173,14 +172,14 @@ class Fitting:
             self.dates.add(texts.dates[rows])
         others = np.flatnonzero(~texts.gap & ~texts.numeric)
         if len(others):
-            words = texts.words.take(pa.array(others)).dictionary_encode()  # trimmed, two may be one
-            numbers = words.indices.to_numpy()
-            held = np.bincount(numbers, counts[others], minlength=len(words.dictionary)).astype(np.int64)
-            lengths = np.asarray(pc.utf8_length(words.dictionary).to_numpy())
-            spaces = np.asarray(pc.count_substring(words.dictionary, " ").to_numpy())
-            self.letters += int((lengths * held).sum())
-            self.spaces += int((spaces * held).sum())
-            self._add_words(words.dictionary, held)
+            words = texts.words if len(others) == len(texts.words) else texts.words.take(pa.array(others))
+            held = counts[others]
+            if not texts.apart:
+                coded = words.dictionary_encode()
+                words = coded.dictionary
+                held = np.bincount(coded.indices.to_numpy(), held, minlength=len(words)).astype(np.int64)
+            self.letters += int((np.asarray(pc.utf8_length(words).to_numpy()) * held).sum())
+            self._add_words(words, held)
 
     def _refuse(self, wrong: Array) -> None:
         """Rows that cannot be read as what is wanted; whoever reads a table names them before (`unreadable`)."""

@@ -18,7 +18,7 @@ FEW = 20  # different whole numbers: so few are codes or grades, and a feature e
 SMOOTH = 0.7  # correlation of how often a number and its neighbours occur, by logarithms
 NOISE = 2.0  # squared differences of neighbours' counts by their sum: 1 where they differ by chance alone
 DETACHED = 10  # 0 so many times farther from the other numbers than these reach: it stands for "unknown"
-UNIQUE = 0.5  # share of texts that differ: beyond it a text names its row rather than a group
+UNIQUE = 0.5  # share of cells that differ: beyond it a text names its row rather than a group, a number is no code
 LONG = 40  # letters of a text on average: longer ones are sentences
 MOSTLY = 0.9  # share of cells that are numbers (dates): the others then look like mistakes
 HEAVY = 10  # standard deviations that the farthest number is away: an exponential tail of a million rows has 13
@@ -79,7 +79,7 @@ def _number(fitting: Fitting) -> Inference:
         return _scaling(numbers)
     if distinct == moments.count > FEW and moments.high - moments.low < 2 * moments.count:
         return Inference("id", "whole numbers, each once and hardly any left out: they count the rows")
-    if distinct <= FEW:
+    if distinct <= FEW and distinct <= UNIQUE * moments.count:
         return Inference("category", f"whole numbers with {distinct} different values: codes")
     if numbers.sample.whole:
         values, counts = numbers.sample.settled()

@@ -117,10 +117,11 @@ class Texts:
     """Texts of some rows by the distinct ones among them.
 
     words: distinct texts, trimmed. gap, numeric, dated: masks over words. numbers, dates: what the words say, else 0.
-    places: the word of every row, -1 where there is none.
+    places: the word of every row, -1 where there is none. apart: no two words are equal after trimming.
     """
 
     words: Column
+    apart: bool
     gap: Array
     numeric: Array
     numbers: Array
@@ -149,7 +150,8 @@ def read_texts(column: Column, dates: bool = True) -> Texts:
         dated = _mask(pc.match_substring_regex(words, _DATE))
         if dated.any():
             moments, dated = _dates(words, dated)
-    return Texts(words, gap, numeric, numbers, dated, moments, places)
+    apart = words.nbytes == coded.dictionary.nbytes  # nothing was trimmed
+    return Texts(words, apart, gap, numeric, numbers, dated, moments, places)
 
 
 def quick_numbers(column: Column) -> tuple[Array, Array] | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gamlp.arrays import Array
 from gamlp.graph.features.encoders.gathered import Numbers
@@ -57,6 +58,12 @@ class RankedState(State):
     quantiles: Annotated[list[float], Field(min_length=2, max_length=1 << 12)]
     fill: float = 0.0
 
+    @model_validator(mode="after")
+    def _ascends(self) -> RankedState:
+        if any(left > right for left, right in pairwise(self.quantiles)):
+            raise ValueError("quantiles must ascend")
+        return self
+
     def feature_names(self, name: str) -> list[str]:
         return [name]
 
@@ -69,10 +76,12 @@ class RankedState(State):
             values = np.where(gap, self.fill, values)
         quantiles = np.asarray(self.quantiles)
         shares = np.linspace(0, 1, len(quantiles))
-        # Of equal quantiles the middle: once from below, once from above.
-        below = np.interp(values, quantiles, shares)
-        above = -np.interp(-values, -quantiles[::-1], -shares[::-1])
-        limited((below + above - 1) * _WIDTH, out[:, 0])
+        # Of equal quantiles the middle: once from below, once from above. But the extremes are the ends.
+        ranks = np.interp(values, quantiles, shares)
+        ranks -= np.interp(-values, -quantiles[::-1], -shares[::-1])
+        ranks[values >= quantiles[-1]] = 2
+        ranks[values <= quantiles[0]] = 0
+        limited((ranks - 1) * _WIDTH, out[:, 0])
         return gap, Unseen()
 
 

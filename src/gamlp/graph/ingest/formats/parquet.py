@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from gamlp.errors import GamlpError
+from gamlp.graph.ingest.formats.contract import PassOver
 from gamlp.io import format_size
 
 _READ_AHEAD = 1 << 20
@@ -20,6 +22,31 @@ _MOST_VALUES = 1 << 20  # of a list, on average
 _LONGEST_HEADER = 1 << 16
 _BYTES = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # by physical type; text is 6, bytes of a fixed length 7
 _TEXT, _FIXED_LENGTH, _DICTIONARY_PAGE = 6, 7, 2
+
+
+class ParquetFile:
+    """A file of Parquet."""
+
+    format = "Parquet"
+    typed = True
+    delimiter = None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def schema(self) -> pa.Schema:
+        return parquet.read_schema(self.path)
+
+    def count(self) -> int:
+        return int(parquet.read_metadata(self.path).num_rows)
+
+    def count_at_most(self) -> int:
+        return self.count()
+
+    def batches(
+        self, names: list[str], size: int, pass_over: PassOver | None, passed: array[int]
+    ) -> Iterator[pa.RecordBatch]:
+        return parquet_batches(self.path, names, size)
 
 
 def parquet_batches(file: Path, names: list[str], size: int) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""CSV, plain or gzipped → batches of text columns. Quoted values may hold newlines; rows are records, not lines."""
+"""CSV with any delimiter → batches of text columns. Quoted values may hold newlines; rows are records, not lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import codecs
 import re
 import secrets
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +17,110 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from gamlp.errors import GamlpError
+from gamlp.graph.ingest.formats.contract import PassOver, ReadingRules, file_row
+from gamlp.graph.ingest.formats.sniffing import first_records, sniffed
+from gamlp.graph.ingest.formats.text import open_text, plain_size, refuse_utf16, text_format
 
-# Called with the kind of fault of a row that is to be passed over.
-PassOver = Callable[[str], None]
 WRONG_COUNT, NOT_UTF8 = "wrong number of columns", "text that is not UTF-8"
 
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 1 << 21, 1 << 24  # a row must fit a block
-_FIELD = rb'(?:"(?:[^"]|"")*+"[^,\r\n]*+|[^",\r\n][^,\r\n]*+|)'
-_RECORD = re.compile(_FIELD + rb"(?:," + _FIELD + rb")*+(?=[\r\n]|$)")
 _MARK = "\ufdd0"  # stands for bytes that are not UTF-8; Unicode promises that no text holds it
+_BYTES_OF_A_ROW = 6.0  # about the least
+_DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"
 
 
-def csv_names(file: Path, gzipped: bool) -> list[str]:
-    """Names of the columns, from the header alone: bad rows are told when they are read."""
-    with _open(file, gzipped) as stream:
-        start = stream.read(_SMALLEST_BLOCK)
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise GamlpError("is UTF-16 text", file=file, hint="save it as UTF-8")
-    start = start.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-    header = _RECORD.match(start)
-    if header is None:
-        raise GamlpError("the header opens a quote that is not closed", file=file)
-    reader = csv.open_csv(pa.BufferReader(header[0] + b"\n"), parse_options=csv.ParseOptions(newlines_in_values=True))
-    return list(reader.schema.names)
+class Delimited:
+    """A file of text: a header, then a record for each row."""
+
+    typed = False
+
+    def __init__(self, path: Path, rules: ReadingRules) -> None:
+        self.path = path
+        self.format = text_format("CSV", path)
+        self.rules = rules
+
+    @cached_property
+    def _start(self) -> bytes:
+        with open_text(self.path) as stream:
+            start: bytes = stream.read(_SMALLEST_BLOCK)
+        refuse_utf16(self.path, start)
+        return start.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+
+    @cached_property
+    def delimiter(self) -> str:
+        return self.rules.delimiter or sniffed(self._start, "\t" if _is_tsv(self.path) else ",")
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """From the header alone: bad rows are told when they are read."""
+        header = _record(self.delimiter).match(self._start)
+        if header is None:
+            raise GamlpError("the header opens a quote that is not closed", file=self.path)
+        options = csv.ParseOptions(newlines_in_values=True, delimiter=self.delimiter)
+        return list(csv.open_csv(pa.BufferReader(header[0] + b"\n"), parse_options=options).schema.names)
+
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name, pa.string()) for name in self._names])
+
+    def count(self) -> int | None:
+        return None
+
+    def count_at_most(self) -> int:
+        return int(plain_size(self.path) / _BYTES_OF_A_ROW)
+
+    def batches(
+        self, names: list[str], size: int, pass_over: PassOver | None, passed: array[int]
+    ) -> Iterator[pa.RecordBatch]:
+        if self.rules.decimal is None:
+            self._refuse_decimal_commas(names)
+        found = _batches(self.path, self.delimiter, len(self._names), names, size, pass_over, passed)
+        return map(_with_points, found) if self.rules.decimal == "," else found
+
+    def _refuse_decimal_commas(self, names: list[str]) -> None:
+        """Numbers with a comma would be texts, and their columns categories."""
+        rows = first_records(self._start, self.delimiter)[1:]
+        for index, name in enumerate(self._names):
+            cells = [row[index].strip() for row in rows if len(row) == len(self._names) and row[index].strip()]
+            comma = next((number for number, cell in enumerate(cells, 1) if "," in cell), None)
+            if name in names and comma is not None and all(re.fullmatch(_NUMBER, cell) for cell in cells):
+                raise GamlpError(
+                    f"numbers with a comma in them, such as '{cells[comma - 1]}'",
+                    file=self.path,
+                    column=name,
+                    hint="if it is a decimal comma, say --decimal ',', else --decimal '.' leaves them as they are",
+                )
 
 
-def csv_batches(
-    file: Path, gzipped: bool, names: list[str], size: int, pass_over: PassOver | None, passed: array[int]
+_NUMBER = r"[+-]?[0-9]+(?:[,.][0-9]+)?(?:[eE][+-]?[0-9]+)?"
+
+
+def _is_tsv(file: Path) -> bool:
+    return any(ending in (".tsv", ".tab") for ending in (suffix.lower() for suffix in file.suffixes[-2:]))
+
+
+def _record(delimiter: str) -> re.Pattern[bytes]:
+    """A whole record, up to the end of its line."""
+    cut = re.escape(delimiter).encode()
+    field = rb'(?:"(?:[^"]|"")*+"[^' + cut + rb'\r\n]*+|[^"' + cut + rb"\r\n][^" + cut + rb"\r\n]*+|)"
+    return re.compile(field + rb"(?:" + cut + field + rb")*+(?=[\r\n]|$)")
+
+
+def _with_points(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Cells that are a number with a decimal comma get a point."""
+    columns = [pc.replace_substring_regex(column, _DECIMAL_COMMA, r"\1.\2") for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _batches(
+    file: Path,
+    delimiter: str,
+    width: int,
+    names: list[str],
+    size: int,
+    pass_over: PassOver | None,
+    passed: array[int],
 ) -> Iterator[pa.RecordBatch]:
-    """Columns as strings: Arrow would decide on types block by block, and not say which row breaks one.
-
-    With `pass_over`, bad rows are left out and their numbers (from 1) are added to `passed`.
-    """
+    """Columns as strings: Arrow would decide on types block by block, and not say which row breaks one."""
 
     def ragged(row: Any) -> Any:
         assert pass_over is not None
@@ -58,7 +131,7 @@ def csv_batches(
     # Arrow reads some blocks ahead, whatever it is told: small blocks, joined here to the size that is wanted.
     block = min(max(size // 4, _SMALLEST_BLOCK), _LARGEST_BLOCK)
     end = f"end-{secrets.token_hex(16)}"
-    text = _Text(_open(file, gzipped), ",".join([end] * len(csv_names(file, gzipped))))
+    text = _Text(open_text(file), delimiter.join([end] * width))
     parts: list[pa.RecordBatch] = []
     done, last = 0, None
     try:
@@ -66,7 +139,9 @@ def csv_batches(
             pa.PythonFile(text, mode="r"),
             read_options=csv.ReadOptions(use_threads=False, block_size=block),
             parse_options=csv.ParseOptions(
-                newlines_in_values=True, invalid_row_handler=None if pass_over is None else ragged
+                newlines_in_values=True,
+                delimiter=delimiter,
+                invalid_row_handler=None if pass_over is None else ragged,
             ),
             convert_options=csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
@@ -95,15 +170,6 @@ def csv_batches(
         raise GamlpError("opens a quote that is not closed", file=file, row=done or None)
     if parts:
         yield _joined(parts)
-
-
-def file_row(number: int, passed: array[int]) -> int:
-    """The number in its file of what is row `number` without the rows that were passed over."""
-    for other in sorted(passed):
-        if other > number:
-            break
-        number += 1
-    return number
 
 
 class _Text:
@@ -178,11 +244,6 @@ def _valid(
         passed.append(row)
         pass_over(NOT_UTF8)
     return part if not rows else part.filter(pa.array(good))
-
-
-def _open(file: Path, gzipped: bool) -> Any:
-    compression: Any = "gzip" if gzipped else None
-    return pa.input_stream(str(file), compression)
 
 
 def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest.parquet_files import _read_footer, parquet_batches
+from gamlp.graph.ingest.formats.parquet import _read_footer, parquet_batches
 
 
 def repeated(path, length: int, rows: int, **how):
@@ -43,7 +43,7 @@ def test_a_text_that_every_row_repeats_is_unfolded_some_rows_at_a_time(tmp_path)
 _READ = """
 import sys
 from pathlib import Path
-from gamlp.graph.ingest.parquet_files import parquet_batches
+from gamlp.graph.ingest.formats.parquet import parquet_batches
 for batch in parquet_batches(Path(sys.argv[1]), ["label"], 8 << 20): pass
 print(next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line).split()[1])
 """

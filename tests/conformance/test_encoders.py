@@ -58,7 +58,9 @@ NAMED = {
     "flags": ("number", "category"),
     "empty": ("standard", "quantile", "boolean", "category", "date"),
     "embedding": ("vector", "vector-l2"),
-    "ids": ("category", "drop"),
+    "ids": ("category", "drop", "text"),
+    "few": ("text",),
+    "story": ("text",),
 }
 EACH = [(name, None) for name in COLUMNS] + [(name, word) for name, named in NAMED.items() for word in named]
 each = pytest.mark.parametrize(("name", "wanted"), EACH)

@@ -42,13 +42,15 @@ class CalendarState(State):
         values, gap, _ = dates_or_texts(column)
         limited((elapsed_days(values) - self.center) / self.scale, out[:, 0])
         days = values // DAY
-        within = (values - days * DAY) / DAY
         # The first of January 1970 was a Thursday: three days after a Monday.
-        _circle(((days + 3) % 7 + within) / 7, out[:, 1:3])
-        new_year = pc.floor_temporal(pa.array(values, pa.timestamp("us")), unit="year").cast(pa.int64()).to_numpy()
-        _circle((values - new_year) / (DAY * _YEAR), out[:, 3:5])
-        if self.timed:
-            _circle(within, out[:, 5:7])
+        weekday = (days + 3) % 7
+        yearday = pc.day_of_year(pa.array(values, pa.timestamp("us"))).to_numpy() - 1
+        # The place within the day turns both on: cos(a + b) = cos a · cos b − sin a · sin b, from tables for a.
+        within = (values - days * DAY) / DAY if self.timed else None
+        _turned(_WEEKDAYS, weekday, within, 7, out[:, 1:3])
+        _turned(_YEARDAYS, yearday, within, _YEAR, out[:, 3:5])
+        if within is not None:
+            out[:, 5:7] = _circle(within)
         if gap.any():
             out[gap] = 0
         return gap, Unseen()
@@ -59,6 +61,21 @@ def calendar_state(dates: Dates, gaps: bool) -> CalendarState:
     return CalendarState(center=moments.mean, scale=moments.deviation or 1.0, timed=dates.timed, gaps=gaps)
 
 
-def _circle(share: Array, out: Array) -> None:
+def _circle(share: Array) -> Array:
+    """float64 `[rows, 2]`: sine and cosine of a share of the whole."""
     angle = 2 * np.pi * share
-    out[:, 0], out[:, 1] = np.sin(angle), np.cos(angle)
+    return np.stack([np.sin(angle), np.cos(angle)], 1)
+
+
+_WEEKDAYS, _YEARDAYS = _circle(np.arange(7) / 7), _circle(np.arange(366) / _YEAR)
+
+
+def _turned(table: Array, days: Array, within: Array | None, length: float, out: Array) -> None:
+    """Sine and cosine of whole days, and the share of a day that is gone."""
+    found = table[days]
+    if within is not None:
+        more = _circle(within / length)
+        sine = found[:, 0] * more[:, 1] + found[:, 1] * more[:, 0]
+        cosine = found[:, 1] * more[:, 1] - found[:, 0] * more[:, 0]
+        found = np.stack([sine, cosine], 1)
+    out[:] = found

@@ -20,16 +20,18 @@ from gamlp.graph.features.encoders.reading import number_key, plain_values
 from gamlp.graph.features.encoders.samples import TextSample
 from gamlp.graph.features.encoders.scaled import RankedState, ScaledState, TruthState, scaled_state
 from gamlp.graph.features.encoders.state import State, Unseen
+from gamlp.graph.features.encoders.text import TextState
 from gamlp.graph.features.encoders.vectors import VectorState, read_vectors
 from gamlp.graph.features.encoders.words import LEFT_OUT, VECTOR_TYPES
 from gamlp.graph.schema import FeatureColumn
 
 FittedType = Literal[
     "standard", "robust", "quantile", "as-is", "boolean", "category", "date", "vector", "vector-l2", "id", "free-text",
-    "constant", "drop",
+    "constant", "drop", "text",
 ]  # fmt: skip
 AnyState = Annotated[
-    ScaledState | RankedState | TruthState | CategoryState | CalendarState | VectorState, Field(discriminator="kind")
+    ScaledState | RankedState | TruthState | CategoryState | CalendarState | VectorState | TextState,
+    Field(discriminator="kind"),
 ]
 _STATES: Mapping[str, type[State]] = {
     "standard": ScaledState,
@@ -39,6 +41,7 @@ _STATES: Mapping[str, type[State]] = {
     "boolean": TruthState,
     "category": CategoryState,
     "date": CalendarState,
+    "text": TextState,
     "vector": VectorState,
     "vector-l2": VectorState,
 }
@@ -157,6 +160,8 @@ def _state(fitting: Fitting, word: str) -> Any:
         return None
     if word == "category":
         return category_state(_keys(fitting), gaps)
+    if word == "text":
+        return TextState(gaps=gaps)
     if word == "date":
         return calendar_state(fitting.dates, gaps)
     if word in ("vector", "vector-l2"):
@@ -193,4 +198,5 @@ _READERS: Mapping[str, State] = {
     "boolean": TruthState(),
     "category": CategoryState(values=[]),
     "date": CalendarState(),
+    "text": TextState(),
 }

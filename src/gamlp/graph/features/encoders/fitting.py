@@ -17,6 +17,7 @@ from gamlp.graph.features.encoders.reading import (
     category_keys,
     dates_or_texts,
     floats,
+    gaps_of_texts,
     kind_of,
     microseconds,
     nulls,
@@ -70,8 +71,8 @@ class Fitting:
             return
         self._is(kind, str(column.type))
         wanted = self.wanted
-        if wanted in LEFT_OUT:
-            self.gaps += int(np.count_nonzero(nulls(column)))
+        if wanted in LEFT_OUT or wanted == "text":
+            self.gaps += int(np.count_nonzero(gaps_of_texts(column) if kind == "text" else nulls(column)))
         elif wanted in NUMBER_TYPES:
             self._add_numbers(*numbers_or_texts(column))
         elif wanted == "boolean":

@@ -138,7 +138,8 @@ def _text(fitting: Fitting) -> Inference:
     long = fitting.letters / max(fitting.worded, 1)
     unique = (distinct > UNIQUE * filled and distinct > FEW) or distinct == filled > 2
     if long > LONG and (unique or distinct > ONE_HOT):
-        return Inference("free-text", f"texts of {long:.0f} letters on average")
+        why = f"texts of {long:.0f} letters on average; --column {fitting.name}=text makes features of their words"
+        return Inference("free-text", why)
     if unique:
         return Inference("id", f"{_about(fitting)}{distinct:,} different texts in {filled:,} rows: they name rows")
     return Inference("category", f"{_about(fitting)}{distinct:,} different texts{_shared(fitting, distinct)}")

@@ -73,6 +73,13 @@ def nulls(column: Column) -> Array:
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
 
 
+def gaps_of_texts(column: Column) -> Array:
+    """Missing texts, and words that say so."""
+    words = pa.array([*GAP_WORDS, ""], pa.large_string())
+    found = pc.is_in(pc.utf8_trim_whitespace(column), value_set=words)
+    return np.asarray(nulls(column) | _mask(found))
+
+
 def floats(column: Column) -> tuple[Array, Array]:
     """(float64, gap) of a column of numbers, booleans, times or durations: NaN is a gap, where the value is 0.
 

@@ -78,7 +78,10 @@ class RankedState(State):
         shares = np.linspace(0, 1, len(quantiles))
         # Of equal quantiles the middle: once from below, once from above. But the extremes are the ends.
         ranks = np.interp(values, quantiles, shares)
-        ranks -= np.interp(-values, -quantiles[::-1], -shares[::-1])
+        if (np.diff(quantiles) > 0).all():
+            ranks *= 2
+        else:
+            ranks -= np.interp(-values, -quantiles[::-1], -shares[::-1])
         ranks[values >= quantiles[-1]] = 2
         ranks[values <= quantiles[0]] = 0
         limited((ranks - 1) * _WIDTH, out[:, 0])

@@ -16,6 +16,7 @@ COLUMN_TYPES = {
     "date": "days or times: elapsed days, and the place in the week, the year and the day",
     "vector": "lists of numbers, untouched",
     "vector-l2": "lists of numbers, scaled to length 1",
+    "text": "sentences: their words, counted in 256 features by hash",
     "id": "names of rows: left out",
     "free-text": "sentences: left out",
     "constant": "one value: left out",

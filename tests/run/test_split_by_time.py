@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.graph.ingest import IngestOptions, TimeSplit, ingest
+from gamlp.graph.ingest import IngestOptions, NodeNames, TimeSplit, ingest
 from gamlp.peers import run_method
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
@@ -30,7 +31,7 @@ RECIPE = Recipe.of(
 )
 
 
-def tables(folder: Path, other_future: int = 0) -> Graph:
+def tables(folder: Path, other_future: int = 0, *, features: str | None = None, directed: bool = False) -> Graph:
     """Nodes of nine years with two features and dated edges; with `other_future` all that is after 2015 differs."""
     folder.mkdir()
     random = np.random.default_rng(0)
@@ -54,21 +55,25 @@ def tables(folder: Path, other_future: int = 0) -> Graph:
     for name, header, content in (("nodes", "id,x,y,year,kind", rows), ("edges", "src,dst,weight,time", edges)):
         with (folder / f"{name}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([header.split(","), *content])
-    options = IngestOptions(**{**vars(OPTIONS), "node_names": type(OPTIONS.node_names)(label="kind")})
+    options = replace(OPTIONS, node_names=NodeNames(label="kind", features=features), directed=directed)
     ingest(folder / "edges.csv", folder / "nodes.csv", folder / "graph", options)
     return Graph.open(folder / "graph")
 
 
 def inputs(store: HopStore, rows: Any) -> list[bytes]:
-    names = ("features", "labels", "crossfit") if rows[0] < 1 else ("features", "labels")
-    return [store.signals[name].gather(rows).tobytes() for name in names]
+    kept = {name: signal for name, signal in store.signals.items() if rows[0] < 1 or not name.startswith("crossfit")}
+    return [signal.gather(rows).tobytes() for _, signal in sorted(kept.items())]
 
 
-def test_nothing_from_the_future_reaches_a_training_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["features", "edges alone, both directions"])
+def test_nothing_from_the_future_reaches_a_training_row(tmp_path: Path, way: str) -> None:
     """Every edge, feature and label after the cut is another one: training rows read the same bytes."""
-    graphs = [tables(tmp_path / str(future), future) for future in (0, 5)]
+    made: dict[str, Any] = {} if way == "features" else {"features": "", "directed": True}
+    recipe = RECIPE if way == "features" else RECIPE.changed({"propagation.directions": "both", "features.width": 8})
+    graphs = [tables(tmp_path / str(future), future, **made) for future in (0, 5)]
+    assert (graphs[0].nodes.features is None) == bool(made)
     stores = [
-        prepare(graph, RECIPE, tmp_path / f"run-{number}", resources=ONE_THREAD).store
+        prepare(graph, recipe, tmp_path / f"run-{number}", resources=ONE_THREAD).store
         for number, graph in enumerate(graphs)
     ]
     splits = [graph.nodes.split for graph in graphs]
@@ -77,7 +82,7 @@ def test_nothing_from_the_future_reaches_a_training_row(tmp_path: Path) -> None:
     assert one == two
     assert inputs(stores[0], splits[0].test) != inputs(stores[1], splits[0].test)
     # What the test would not see if nothing differed: with edges of all times the bytes are others.
-    whole = RECIPE.changed({"propagation.as_of_split": False})
+    whole = recipe.changed({"propagation.as_of_split": False})
     stores = [
         prepare(graph, whole, tmp_path / f"whole-{number}", resources=ONE_THREAD).store
         for number, graph in enumerate(graphs)

@@ -94,7 +94,8 @@ def _prepare_as_of(
 ) -> Prepared:
     """Rows of a split by time, each on the graph as of the end of its own part; nothing is taken from later rows."""
     assert graph.nodes.split is not None
-    statistics = _statistics(graph, recipe, graph.nodes.split.train)
+    # Features that are made of edges differ between the graphs: what scales them is that of training rows as of then.
+    statistics = _statistics(earlier["train"], recipe, graph.nodes.split.train)
     plan = plan_of(recipe, statistics)
     return from_store(propagate_as_of(engine, graph, earlier, plan, folder / "hops", progress), recipe)
 

@@ -32,6 +32,7 @@ def test_training_measures_every_contestant_and_writes_a_page(tmp_path: Path) ->
     assert "its figures mean nothing" in page
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find_spec("pyspark") is None or shutil.which("java") is None, reason="Spark needs pyspark and Java")
 def test_spark_measures_ours_beside_a_shuffle_and_writes_a_page(tmp_path: Path) -> None:
     out = tmp_path / "spark.json"

@@ -32,7 +32,26 @@ def test_builds_a_graph_and_shows_counts(gamlp, tmp_path):
     assert shown["edges read"] == "4" and shown["entries stored"] == "4"
     assert shown["self-loops dropped"] == "1" and shown["duplicates merged"] == "1"
     assert done.stderr == ""  # no bars where there is no terminal
-    assert Graph.open(tmp_path / "graph").nodes.features.width == 2
+    assert [column.name for column in Graph.open(tmp_path / "graph").nodes.features.columns] == ["f1", "f2"]
+
+
+def test_columns_of_any_type_and_what_was_done_with_them(gamlp, tmp_path):
+    rows = "".join(f"{name},{'' if n == 2 else n / 3},{'ab'[n % 2]},same,k{n}\n" for n, name in enumerate("abcd"))
+    (tmp_path / "nodes.csv").write_text(f"id,x,city,one,key\n{rows}")
+    asked = ("--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "graph", "--json")
+    done = gamlp(*asked, "--column", "x=robust", "--drop", "key")
+    assert done.returncode == 0, done.stderr
+    uses = {use["column"]: (use["use"], use["about"]) for use in json.loads(done.stdout)["columns"][:5]}
+    assert uses["x"] == ("feature", "robust: as you asked; 1 gap filled, a feature says where")
+    assert uses["city"] == ("feature", "category: 2 different texts")
+    assert uses["one"] == ("ignored", "constant: one value in all rows") and uses["key"] == ("ignored", "--drop")
+    for wrong, sentence in (
+        (("--column", "x"), "--column x names no type; write --column NAME=TYPE, such as --column age=number."),
+        (("--column", "y=number"), "--column y: no such column of features; there are: 'x', 'city', 'one', 'key'."),
+        (("--column", "x=robust", "--column", "x=number"), "--column x is given twice."),
+    ):
+        done = gamlp("--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "new", *wrong)
+        assert (done.returncode, done.stderr) == (2, f"gamlp: {sentence}\n")
 
 
 def test_labels_are_not_separated_by_nothing(gamlp, tmp_path):
@@ -63,6 +82,7 @@ def test_json(gamlp, tmp_path):
     done = gamlp(
         "--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "graph", "--json", "--on-bad", "skip", "--directed",
         "--src", "from", "--dst", "to", "--weight", "times", "--features", "f2", "--dtype", "bfloat16",
+        "--column", "f2=as-is",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -75,7 +95,7 @@ def test_json(gamlp, tmp_path):
 def test_every_column_is_shown_with_its_use(gamlp, tmp_path):
     (tmp_path / "nodes.csv").write_text(",id,f1,f2,label\n0,a,1,2,x\n1,b,3,4,NA\n2,c,5,6,x\n3,d,7,8,y\n")
     (tmp_path / "edges.csv").write_text("src,dst,since\na,b,2001\n")
-    asked = ("--edges", "edges.csv", "--nodes", "nodes.csv", "--split-fractions", "1,0,0")
+    asked = ("--edges", "edges.csv", "--nodes", "nodes.csv", "--split-fractions", "1,0,0", "--column", "*=as-is")
     done = gamlp(*asked, "--out", "graph")
     assert done.returncode == 0, done.stderr
     shown = re.sub(" +", " ", done.stdout)
@@ -120,7 +140,7 @@ def library(gamlp, tmp_path: Path):
     def run(*arguments: str, edges: tuple[str, ...] = ("writes=writes.csv", "cites=cites.csv")):
         given = [word for table in ("paper=papers.csv", "author=authors.csv") for word in ("--nodes", table)]
         given += [word for table in edges for word in ("--edges", table)]
-        return gamlp(*given, "--id", "author=name", "--out", "graph", *arguments)
+        return gamlp(*given, "--id", "author=name", "--column", "*=as-is", "--out", "graph", *arguments)
 
     return run
 

@@ -22,6 +22,7 @@ from pandas._libs.parsers import STR_NA_VALUES
 from scipy import sparse
 
 from gamlp.graph import Graph
+from gamlp.graph.features.encoders import FittedColumn
 
 Rows = list[dict[str, Any]]
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -285,3 +286,23 @@ def _other_edges(built: Graph, right: sparse.csr_array) -> str | None:
     if offsets != right.indptr.tolist() or neighbours != right.indices.tolist():
         return "other edges"
     return None if np.allclose(weights, right.data, rtol=1e-5, atol=0) else "other weights"
+
+
+def encoding_fault(graph: Path) -> str | None:
+    """What is wrong with features that were encoded: they are those of the states on the raw columns, row by row."""
+    built = Graph.open(graph)
+    features, raw = built.nodes.features, built.nodes.raw
+    if features is None:
+        return None if raw is None else "raw columns without features"
+    values = features.read(slice(None))
+    if len(values) != built.nodes.count or not np.isfinite(values).all():
+        return f"features of {len(values)} rows, or infinite ones"
+    if raw is None:
+        return None if all(one.type in ("as-is", "vector") for one in features.columns or ()) else "no raw columns"
+    cells, at = raw.take(np.arange(raw.count)), 0
+    for column in features.columns or ():
+        rows = [FittedColumn.of(column).apply(cells.column(column.name).slice(row, 1))[0] for row in range(raw.count)]
+        if not np.array_equal(np.concatenate(rows), values[:, at : at + column.width]):
+            return f"features of column {column.name!r} are not those of its cells"
+        at += column.width
+    return None

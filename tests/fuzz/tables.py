@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tests.forked import Done
 from tests.fuzz.harness import Case
 from tests.fuzz.mutation import STRANGE_NUMBERS, STRANGE_TEXTS, damage_bytes
-from tests.fuzz.oracle import NUMBER, Ambiguous, Refused, Rows, difference, expected
+from tests.fuzz.oracle import NUMBER, Ambiguous, Refused, Rows, difference, encoding_fault, expected
 
 _INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 
@@ -185,7 +185,7 @@ def _arrow(draw: random.Random, rows: Rows) -> bytes:
 
 
 def tables(draw: random.Random, folder: Path) -> Case:
-    """Two tables, half of them spoiled, through `gamlp ingest`."""
+    """Two tables, half of them spoiled, through `gamlp ingest`: numbers as they are, or columns as they are found."""
     drawn = draw_tables(draw)
     sound = draw.random() < 0.35
     damaged = not sound and draw.random() < 0.3
@@ -205,8 +205,12 @@ def tables(draw: random.Random, folder: Path) -> Case:
     arguments += ["--directed"] * directed + ["--on-bad", "skip"] * skip
     arguments += ["--features", ",".join(chosen)] if chosen else []
     arguments += ["--memory", draw.choice(["1MiB", "64MiB"])] if draw.random() < 0.3 else []
+    encoded = draw.random() < 0.4
+    arguments += [] if encoded else ["--column", "*=as-is"]
 
     def check(_: Done) -> str | None:
+        if encoded:
+            return encoding_fault(out)
         try:
             right = expected(nodes, edges, directed=directed, skip=skip, features=chosen)
         except Ambiguous:

@@ -19,7 +19,7 @@ EDGES = "src,dst\na,b\nb,c\nc,d\n"
 
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
-    """build(nodes, edges, option=…): ingest tables given as CSV text or as paths."""
+    """build(nodes, edges, option=…): ingest tables given as CSV text or as paths, their numbers as they are."""
 
     def run(nodes: Any = NODES, edges: Any = EDGES, **options: Any) -> tuple[Graph, IngestReport]:
         def place(content: Any, name: str) -> Path:
@@ -31,7 +31,7 @@ def build(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
         node_names = NodeNames(**{k: options.pop(k) for k in NodeNames.__dataclass_fields__ if k in options})
         edge_names = EdgeNames(**{k: options.pop(k) for k in EdgeNames.__dataclass_fields__ if k in options})
         out, memory = options.pop("out", tmp_path / "graph"), options.pop("memory", None)
-        how = IngestOptions(edge_names, node_names, **options)
+        how = IngestOptions(edge_names, node_names, **{"columns": {"*": "as-is"}, **options})
         report = ingest(place(edges, "edges.csv"), place(nodes, "nodes.csv"), out, how, memory=memory)
         return Graph.open(out), report
 
@@ -64,7 +64,8 @@ def library(tmp_path: Path) -> Callable[..., tuple[Graph, IngestReport]]:
         edges = changed.pop("edges", {name: tmp_path / f"{name}.csv" for name in ("writes", "cites", "appears")})
         relation_ends = {"writes": ("author", "paper"), "cites": ("paper", "paper"), "appears": ("paper", "venue")}
         out, memory = changed.pop("out", tmp_path / f"graph-{made}"), changed.pop("memory", None)
-        report = ingest(edges, nodes, out, IngestOptions(**({"relation_ends": relation_ends} | changed)), memory=memory)
+        usual = {"relation_ends": relation_ends, "columns": {"*": "as-is"}}
+        report = ingest(edges, nodes, out, IngestOptions(**(usual | changed)), memory=memory)
         return Graph.open(out), report
 
     return run

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, fingerprint, induce
-from gamlp.graph.ingest import ingest
+from gamlp.graph.ingest import IngestOptions, NodeNames, ingest
 from gamlp.graph.schema import FeatureColumn, PickedColumns, match_columns
 from gamlp.io import digest, unsealed
 
@@ -28,7 +28,8 @@ def read(folder: Path, header: str, name: str = "graph", **columns: object) -> G
     order = header.split(",")
     pq.write_table(pa.table({key: columns[key] for key in order}), folder / f"{name}.parquet")
     (folder / "edges.csv").write_text("src,dst\n0,1\n1,2\n")
-    ingest(folder / "edges.csv", folder / f"{name}.parquet", folder / name)
+    how = IngestOptions(columns={"*": "as-is"})
+    ingest(folder / "edges.csv", folder / f"{name}.parquet", folder / name, how)
     return Graph.open(folder / name)
 
 
@@ -55,8 +56,6 @@ def test_an_array_has_no_names(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("id\n0\n1\n2\n")
     (tmp_path / "edges.csv").write_text("src,dst\n0,1\n")
     np.save(tmp_path / "x.npy", np.ones((3, 2), np.float32))
-    from gamlp.graph.ingest import IngestOptions, NodeNames
-
     options = IngestOptions(node_names=NodeNames(features=str(tmp_path / "x.npy")))
     ingest(tmp_path / "edges.csv", tmp_path / "nodes.csv", tmp_path / "graph", options)
     assert named(Graph.open(tmp_path / "graph")).columns is None

@@ -17,7 +17,7 @@ from gamlp.run import Tables, from_tables
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Tables:
-    (tmp_path / "nodes.csv").write_text("id,x,label\n" + "".join(f"{i},{i},{i % 2}\n" for i in range(80)))
+    (tmp_path / "nodes.csv").write_text("id,x,label\n" + "".join(f"{i},{i * 1000},{i % 2}\n" for i in range(80)))
     (tmp_path / "edges.csv").write_text("src,dst\n0,1\n1,2\n")
     return Tables(str(tmp_path / "edges.csv"), str(tmp_path / "nodes.csv"))
 
@@ -68,9 +68,9 @@ def test_the_use_of_columns_is_kept(tables: Tables, tmp_path: Path) -> None:
 
 
 def test_tables_that_are_refused_leave_no_run(tmp_path: Path) -> None:
-    (tmp_path / "nodes.csv").write_text("id,a\n1,2\n2,many\n")
+    (tmp_path / "nodes.csv").write_text("id,a\n1,2\n1,3\n")
     (tmp_path / "edges.csv").write_text("src,dst\n1,2\n")
     tables = Tables(str(tmp_path / "edges.csv"), str(tmp_path / "nodes.csv"))
-    with pytest.raises(GamlpError, match="row 2, column a"):
+    with pytest.raises(GamlpError, match="row 2, column id: node '1' is already in row 1"):
         from_tables(tables, tmp_path / "run")
     assert not (tmp_path / "run" / "tables.json").exists() and not (tmp_path / "run" / "graph").exists()

@@ -38,6 +38,7 @@ def test_local_cluster_writes_the_local_bytes_and_leaves_nothing(graph, expected
         assert [path.name for path in run.out.parent.iterdir() if path.name.startswith("gamlp-")] == []
 
 
+@pytest.mark.long
 def test_the_verb_through_spark_submit_to_a_standalone_master(cluster, graph, expected, tmp_path):
     """The master, and all options, are spark-submit's: the verb is told none."""
     import gamlp.cli.main

@@ -86,7 +86,8 @@ def local(tables: Tables, folder: Path, names: NodeNames, recipe: Any = RECIPE) 
     for name, table in (("nodes", tables.nodes), ("edges", tables.edges)):
         pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
     graph = folder / "graph"
-    ingest(folder / "edges.parquet", folder / "nodes.parquet", graph, IngestOptions(node_names=names))
+    how = IngestOptions(node_names=names, columns={"*": "as-is"})
+    ingest(folder / "edges.parquet", folder / "nodes.parquet", graph, how)
     run = train(open_source(str(graph)), Recipe.of(recipe), folder / "run")
     scores = evaluate(run.run)
     bundle, opened = next(iter(run.bundles.values())), Graph.open(graph)

@@ -66,6 +66,7 @@ def executor_of(worker: psutil.Process) -> psutil.Process:
 # Processes
 
 
+@pytest.mark.long
 def test_an_executor_and_a_python_worker_that_are_killed_in_a_hop_are_replaced(
     cluster, graph, expected, tmp_path, gate
 ):
@@ -117,6 +118,7 @@ def test_a_full_disk_is_told_and_after_room_is_made_the_run_goes_on(spark, graph
         assert fingerprints(disk / "store") == expected
 
 
+@pytest.mark.long
 def test_a_worker_whose_disk_is_full_is_passed_over(cluster, graph, expected, tmp_path):
     with small_disk(tmp_path / "disk", "4k") as disk:
         (disk / "full").write_bytes(b"x" * 4096)
@@ -131,6 +133,7 @@ def test_a_worker_whose_disk_is_full_is_passed_over(cluster, graph, expected, tm
             cluster.stop_last()
 
 
+@pytest.mark.long
 def test_executors_that_cannot_see_the_storage_are_told(cluster, graph, tmp_path):
     if cluster.hidden is None:
         pytest.skip("only root may hide a folder from a process")
@@ -196,6 +199,7 @@ def test_a_file_that_is_cut_between_two_stages_is_named_and_mended_by_the_next_r
     assert fingerprints(store) == expected
 
 
+@pytest.mark.long
 def test_a_file_that_is_cut_while_it_is_read_is_named_and_mended_by_the_next_run(
     cluster, spark, graph, expected, tmp_path
 ):
@@ -211,6 +215,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_named_and_mended_by_the_next_run
 # Two drivers
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["folder", "object store"])
 def test_a_second_driver_is_refused_and_the_first_ends_well(graph, expected, tmp_path, gate, kind, request):
     store = tmp_path / "store"
@@ -226,6 +231,7 @@ def test_a_second_driver_is_refused_and_the_first_ends_well(graph, expected, tmp
     assert fingerprints(store) == expected
 
 
+@pytest.mark.long
 def test_a_lease_that_a_killed_driver_left_is_passed_over_when_it_is_stale(
     spark, graph, expected, tmp_path, gate, s3_bucket, monkeypatch
 ):

@@ -41,7 +41,7 @@ def test_equals_ingest(spark, tmp_path, monkeypatch, case):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         edges, nodes = tables.write(tmp_path / "ordered", ending)
-        expected = ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", **how))
+        expected = ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}, **how))
         edges, nodes = tables.shuffled(seed).write(tmp_path / "shuffled", ending)
         read, options = (read_table(spark, edges), read_table(spark, nodes)), IngestOptions(name="g", **how)
         report = spark_graph(spark, *read, tmp_path / "graph", options, blocks=blocks)
@@ -89,7 +89,7 @@ def test_local_engine_and_training_work_on_it(spark, tmp_path):
 
     tables = random_tables(5, "text", 60, 400, weighted=True, lists=True)
     edges, nodes = tables.write(tmp_path / "t", "parquet")
-    ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g"))
+    ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}))
     spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "spark", blocks=4)
     hops = []
     for name in ("local", "spark"):
@@ -114,7 +114,7 @@ def test_columns_and_labels_mean_what_ingest_takes_them_for(spark, tmp_path, end
         write(table, tmp_path / f"{name}.{ending}")
     places = [tmp_path / f"{name}.{ending}" for name in ("edges", "nodes")]
     with pytest.warns(UserWarning):
-        expected = ingest(*places, tmp_path / "local", IngestOptions(name="g"))
+        expected = ingest(*places, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}))
     with pytest.warns(UserWarning):
         read = [read_table(spark, place) for place in places]
         found = spark_graph(spark, *read, tmp_path / "graph", IngestOptions(name="g"), blocks=2)

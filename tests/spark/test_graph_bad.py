@@ -86,7 +86,7 @@ def test_skip_drops_and_counts_as_ingest_does(spark, tmp_path):
     )
     edges = "src,dst,weight\n1,9,2\n1,2,1\n9,1,-1\n1,9\n9,9,3\n,9,1\n9,1,x\n9,1,\n1,77,1\n1,9,3\n"
     report = build(spark, tmp_path, nodes, edges, on_bad="skip", name="graph")
-    how = IngestOptions(on_bad="skip", name="graph")
+    how = IngestOptions(on_bad="skip", name="graph", columns={"*": "as-is"})
     expected = ingest(tmp_path / "edges.csv", tmp_path / "nodes.csv", tmp_path / "graph", how)
     assert report.bad_rows == expected.bad_rows and report.edges_read == expected.edges_read == 9
     found = Graph.open(tmp_path / "new" / "graph")

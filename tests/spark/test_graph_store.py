@@ -19,7 +19,7 @@ from tests.spark.graph_tables import assert_same, random_tables
 def test_behind_a_url_as_in_a_folder(spark, s3_bucket, tmp_path):
     tables = random_tables(21, "text", 40, 200, weighted=True, lists=True)
     edges, nodes = tables.write(tmp_path / "t", "parquet")
-    ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g"))
+    ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}))
     out = Place.of(s3_bucket) / "graphs" / "g"
     (out / ".building").put(b"")  # of a run that was broken off
     (out / "relations/old/00000/offsets.npy").put(b"half")

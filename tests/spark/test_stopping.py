@@ -14,6 +14,7 @@ from tests.spark.processes import Driver, running, wait_for
 CASE = Path(__file__).parent / "everything_runs.py"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_stopping_pytest_leaves_no_java_object_store_or_training(tmp_path: Path) -> None:
     ready = tmp_path / "ready"

@@ -14,6 +14,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.class_types import ClassType
+from gamlp.graph.features.encoders import SCHEMA, FittedColumn, schema_text
 from gamlp.graph.graph import Block, Graph, Labels, Relation, Split
 from gamlp.graph.manifest import (
     MANIFEST,
@@ -43,6 +44,7 @@ class GraphWriter:
         self.folder = folder
         self.name = name
         self.source: dict[str, Any] = {}
+        self.fitted: dict[str, list[FittedColumn]] = {}  # all columns that were read, for schema.yaml
         self._nodes: dict[str, NodesEntry] = {}
         self._relations: dict[str, RelationEntry] = {}
         self._earlier: dict[str, dict[str, RelationEntry]] = {}
@@ -72,6 +74,13 @@ class GraphWriter:
             width=rows.width, dtype=dtype, columns=None if columns is None else list(columns)
         )
         rows.path.rename(self._nodes_file(node_type, "features"))
+
+    def raw_blocks(self, stops: Sequence[int], node_type: str = "node") -> Path:
+        """Declare raw columns that somebody writes block by block into the folder that is returned."""
+        self._nodes[node_type].raw = RawEntry(blocks=list(stops))
+        folder = (self.folder / raw_file(node_type, 0)).parent
+        folder.mkdir()
+        return folder
 
     def raw_block(self, block: pa.RecordBatch, node_type: str = "node") -> None:
         """Append the next rows of the feature columns as the table had them."""
@@ -149,7 +158,10 @@ class GraphWriter:
 
     def finish(self, target: str) -> None:
         """Checksums, then the manifest, last."""
-        paths = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
+        if self.fitted:
+            write_text(self.folder / SCHEMA, schema_text(self.fitted))
+        # People may edit schema.yaml, and nothing is read from it but by them: it has no checksum.
+        paths = [path for path in sorted(self.folder.rglob("*")) if path.is_file() and path.name != SCHEMA]
         with ThreadPoolExecutor() as pool:
             sums = pool.map(lambda path: checksum(path, fresh=True), paths)
             files = {

@@ -22,6 +22,7 @@ from gamlp.graph.ingest import (
     IngestReport,
     NodeNames,
     OnBad,
+    PlainSchema,
     ingest,
 )
 from gamlp.io import parse_size
@@ -57,6 +58,9 @@ def graph_from_frames(
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
     max_rows: int | None = None,
+    column: Mapping[str, str] | None = None,
+    drop: Sequence[str] = (),
+    schema: PlainSchema | None = None,
     name: str = "frames",
     folder: str | Path | None = None,
     memory: int | str | None = None,
@@ -99,6 +103,9 @@ def graph_from_frames(
         fractions=fractions,
         seed=seed,
         max_rows=max_rows,
+        columns=dict(column or {}),
+        drop=tuple(drop),
+        schema=schema,
         name=name,
     )
     return ingest_frames(nodes, edges, options, folder=folder, memory=memory, progress=progress)

@@ -356,7 +356,8 @@ class Graph:
         nodes, edges: frames; of several node types a dict by type, of several relations a dict by name.
         id, label, split: columns of nodes; with several types also a dict by type. label='': no labels.
         src, dst, weight, relation, time: columns of edges. directed: edges go one way. before: the graph as of then.
-        features: the columns to use; None: all that are nothing else.
+        features: the columns to use; None: all that are nothing else. column: types of some, such as
+        `{"age": "robust"}`, `{"*": "as-is"}` for all as they are; drop: columns that are none. schema: of before.
         many_labels, unknown_label: what stands between labels of a node, and what says that none is known.
         join: `{relation: (source type, target type)}`; target: the type whose labels are asked for.
         fractions, seed: of a split where there is no such column. on_bad: 'stop' or 'skip' bad rows.

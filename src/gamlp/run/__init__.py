@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from gamlp.run.resources import Resources as Resources
     from gamlp.run.resources import engine_names as engine_names
 
+    # Types and states of columns, of a file, a graph or a run
+    from gamlp.run.schemas import schema_of as schema_of
+
     # What training starts from
     from gamlp.run.source import Source as Source
     from gamlp.run.source import check_one_model as check_one_model
@@ -76,6 +79,7 @@ _PLACES = {
     "preparation": ("hops_for", "prepare", "prepare_split", "propagate"),
     "resources": ("LOCAL", "Resources", "engine_names"),
     "source": ("Source", "check_one_model", "default_recipe", "open_source", "resolve_recipe"),
+    "schemas": ("schema_of",),
     "tables": ("Tables", "from_tables"),
     "trained": ("explain", "graph_of", "open_trained", "predict"),
     "training": ("Trained", "train", "train_run"),

@@ -54,7 +54,7 @@ def train_in(folder: Path, prepared: Prepared, resources: Resources, observe: An
 # The same as one process
 
 
-@pytest.mark.parametrize("setting", ["inductive", "two graphs"])
+@pytest.mark.parametrize("setting", ["inductive", pytest.param("two graphs", marks=pytest.mark.long)])
 def test_two_processes_make_the_run_of_one(tmp_path: Path, setting: str) -> None:
     recipe = RECIPE.changed({**OWN, "propagation.folds": 2}, trust=OWN["model.name"])
     valid_graph = make_graph(1, name="other") if setting == "two graphs" else None
@@ -157,7 +157,7 @@ def check_equal(run: RunFolder, unbroken: RunFolder) -> None:
     assert [path.name for path in (run.path / "seeds").iterdir()] == ["0.safetensors"]
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_kill_9_of_a_rank_ends_with_the_same_bits(hops: Path, unbroken: RunFolder, tmp_path: Path, rank: int) -> None:
     run = RunFolder(tmp_path / "run")
     said = start(hops, run.path, held=True)
@@ -242,7 +242,10 @@ def job_in(folder: Path, graph: Graph, **changes: Any) -> TrainingJob:
     return TrainingJob.of(prepared, 0, folder / "0.checkpoint", Place.of(folder), checkpoint_seconds=0.0, device="cpu")
 
 
-@pytest.mark.parametrize(("end", "reason"), [("kill", "killed, or out of memory"), ("raise", "ValueError: no idea")])
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [pytest.param("kill", "killed, or out of memory", marks=pytest.mark.long), ("raise", "ValueError: no idea")],
+)
 def test_a_rank_that_always_dies_is_told_after_bounded_restarts(own: Path, end: str, reason: str) -> None:
     job = job_in(own, make_graph(), model__name="my_model:Mine", model__options={"end": end}, training__epochs=50)
     lines: list[dict[str, Any]] = []

@@ -97,6 +97,22 @@ class TableOptions:
             "[NAME=]COLUMNS|FILE.npy",
         ),
     ] = None
+    column: Annotated[
+        list[str] | None,
+        _column(
+            "Type of a feature column, instead of the one that is found: number, standard, robust, quantile, as-is, "
+            "boolean, category, date, vector, vector-l2, drop. '*' names all others, TYPE:NAME a column of one type.",
+            "NAME=TYPE",
+        ),
+    ] = None
+    drop: Annotated[list[str] | None, _column("Column that is no feature; again for another.", "NAME")] = None
+    schema: Annotated[
+        str | None,
+        _column(
+            "Types and states of columns: a schema.yaml as a graph folder has it, a graph folder, or a run.",
+            "FILE|GRAPH|RUN",
+        ),
+    ] = None
     split_fractions: Annotated[str, typer.Option(help="Train, valid, test.", rich_help_panel=SPLITTING)] = "0.6,0.2,0.2"
 
     split_by: Annotated[
@@ -139,9 +155,19 @@ class TableOptions:
             decimal=_decimal(self.decimal),
             names_of=names_of,
             edge_names_of=edge_names_of,
+            columns=_column_types(self.column),
+            drop=tuple(self.drop or ()),
+            schema=self._schema(),
             before=self.before,
             split_by=split_by,
         )
+
+    def _schema(self) -> Any:
+        if self.schema is None:
+            return None
+        from gamlp.run import schema_of
+
+        return schema_of(self.schema)
 
     def _node_names(self, tables: str | dict[str, str]) -> tuple[NodeNames, dict[str, NodeNames]]:
         """Columns of all node tables, and of every type."""
@@ -201,6 +227,21 @@ def with_table_options(verb: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     called.__annotations__ = {one.name: one.annotation for one in parameters}
     return called
+
+
+def _column_types(given: list[str] | None) -> dict[str, str]:
+    """Types by name; a name may hold an equals sign, a type does not."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, separator, word = text.rpartition("=")
+        if not separator or not name:
+            raise GamlpError(
+                f"--column {text} names no type", hint="write --column NAME=TYPE, such as --column age=number"
+            )
+        if name in found:
+            raise GamlpError(f"--column {name} is given twice")
+        found[name] = word
+    return found
 
 
 def _decimal(text: str | None) -> str | None:

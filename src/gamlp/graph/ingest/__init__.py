@@ -69,6 +69,14 @@ from gamlp.graph.ingest.uses import (
     index_left_out,
     node_uses,
 )
+from gamlp.graph.ingest.wanted import (
+    ColumnPlan,  # what is to become of the feature columns of a table
+    GivenSchema,  # types and states that a schema has for one node type
+    PlainSchema,  # a schema as options keep it
+    WantedTypes,  # what --column and --drop say
+    plain_schema,
+    plan_columns,
+)
 
 __all__ = [
     "MOST_CLASSES",
@@ -79,20 +87,24 @@ __all__ = [
     "CheckedRows",
     "Column",
     "ColumnFeatures",
+    "ColumnPlan",
     "ColumnUse",
     "EdgeNames",
     "FeatureColumns",
     "FrameTable",
+    "GivenSchema",
     "IdMap",
     "IngestOptions",
     "IngestReport",
     "LabelColumn",
     "NodeNames",
     "OnBad",
+    "PlainSchema",
     "RandomSplit",
     "TableBatch",
     "TablePlaces",
     "TimeSplit",
+    "WantedTypes",
     "as_integers",
     "as_text",
     "bucket_count",
@@ -113,6 +125,8 @@ __all__ = [
     "numbers",
     "parse_delimiter",
     "plain",
+    "plain_schema",
+    "plan_columns",
     "read_relations",
     "read_weights",
     "refuse_undeclared",

@@ -24,6 +24,7 @@ from gamlp.graph.ingest.spilled import RelationsBuild, Spilled
 from gamlp.graph.ingest.tables import Table
 from gamlp.graph.ingest.time_split import EARLIER, EdgePeriods, TimeSplit
 from gamlp.graph.ingest.times import Cut
+from gamlp.graph.ingest.wanted import GivenSchema, PlainSchema, WantedTypes
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
 from gamlp.graph.splits import check_fractions
 from gamlp.io import available_memory
@@ -181,6 +182,9 @@ class IngestOptions:
     names_of: Mapping[str, NodeNames] = field(default_factory=dict)
     edge_names_of: Mapping[str, EdgeNames] = field(default_factory=dict)
     before: str | None = None  # edges at this time or later are left out
+    columns: Mapping[str, str] = field(default_factory=dict)  # types of feature columns; `*`: of all without a name
+    drop: Sequence[str] = ()  # columns that are not features
+    schema: PlainSchema | None = None  # types and states of columns: `plain_schema(read_schema(file))`
     split_by: TimeSplit | None = None  # of the target's nodes
 
     def rules(self) -> ReadingRules:
@@ -221,12 +225,22 @@ def ingest(
         edges, options.edge_names, options.edge_names_of, given, types, read, before, bool(cuts)
     )
     size = min(max(memory // 16, _SMALLEST_BATCH), _LARGEST_BATCH)
+    wanted = WantedTypes(options.columns, options.drop)
     by_type = {
         node_type: NodesTable(
-            one.table, one.names, bad, size, progress, node_type, options.split_by if node_type == target else None
+            one.table,
+            one.names,
+            bad,
+            size,
+            progress,
+            node_type,
+            options.split_by if node_type == target else None,
+            wanted,
+            GivenSchema.of(options.schema, node_type),
         )
         for node_type, one in types.items()
     }
+    wanted.check_known({node_type: table.columns.names for node_type, table in by_type.items()})
     with writing(out, options.name or out.name, target=target) as writer:
         report = IngestReport(str(out), 0, target=target)
         ids, counts, since = _read_nodes(options, by_type, writer, report)
@@ -254,7 +268,7 @@ def _read_nodes(
     since: dict[str, Array] = {}
     draw = RandomSplit(options.fractions, options.seed)
     for node_type, table in nodes.items():
-        found = table.read(options.dtype, writer.folder / "features.npy")
+        found = table.read(options.dtype, writer.folder / "features.reading")
         write_nodes(node_type, table, found, draw, writer, report)
         ids[node_type], counts[node_type] = IdMap(found.ids), found.count
         since |= {} if found.periods is None else {node_type: found.periods.since}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -13,11 +13,15 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph.folder import GraphWriter
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, numbers, plain, shown
 from gamlp.graph.ingest.tables import FileState, TableBatch
 from gamlp.graph.schema import FeatureColumn, FeatureSchema
-from gamlp.io import map_array
+from gamlp.io import GrowingArray, map_array
+from gamlp.kernel import NUMPY_DTYPES, FloatName, cannot_hold, not_held, store_as
+from gamlp.progress import Progress
 
+PlaceOf = Callable[[int], tuple[Path, int]]  # a row whose features were read → its file, and its number there
 _HINT = "every node needs a finite number for every feature; name the feature columns with --features"
 
 
@@ -160,6 +164,61 @@ class ArrayFeatures:
 
     def place(self, batch: TableBatch, at: int, row: int, feature: int) -> tuple[Path, int, str]:
         return self.path, at + row + 1, f"{feature + 1}"
+
+
+class FeatureRows:
+    """Features of good rows on their way into a file."""
+
+    def __init__(self, source: FeatureSource, dtype: FloatName, path: Path) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.path = path
+        self._out: GrowingArray | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        return self.source.columns
+
+    def read(self, batch: TableBatch, at: int, rows: CheckedRows, bad: BadRows) -> None:
+        """Append features of the good rows of a batch; a row with a bad one is no longer good."""
+        values, good = self.source.read(batch, at, bad)
+        rows.good &= good
+        if not rows.good.any():
+            return  # the length of lists may not be known yet
+        if self._out is None:
+            self._out = GrowingArray(self.path, self.source.width(), NUMPY_DTYPES[self.dtype])
+        stored = store_as(values[rows.good], self.dtype)
+        wrong = not_held(values[rows.good], stored, self.dtype)
+        if wrong.any():
+            row, feature = (int(found[0]) for found in np.nonzero(wrong))
+            row = int(np.flatnonzero(rows.good)[row])
+            file, number, column = self.source.place(batch, at, row, feature)
+            raise cannot_hold(values[row, feature], self.dtype, file=file, row=number, column=column)
+        self._out.append(stored)
+
+    def finish(self, kept: Array, place: PlaceOf, bad: BadRows, table: Path) -> Array:
+        """Keep the rows that are marked, of those that were appended: all of them are good."""
+        if self._out is not None:
+            self._out.finish(kept)
+        return kept
+
+    def write(
+        self,
+        writer: GraphWriter,
+        node_type: str,
+        size: int,
+        place: PlaceOf,
+        stage: Callable[[str], str],
+        progress: Progress,
+    ) -> int:
+        """The features, which are in their file already; returns how many a node has."""
+        assert self._out is not None
+        writer.take_features(self._out, self.dtype, node_type, self.source.schema())
+        return self.source.width()
+
+    def close(self) -> None:
+        if self._out is not None:
+            self._out.close()
 
 
 def columns_schema(names: Sequence[str], list_widths: Mapping[str, int]) -> FeatureSchema:

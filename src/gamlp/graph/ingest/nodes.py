@@ -17,17 +17,19 @@ from gamlp.errors import GamlpError
 from gamlp.graph.folder import GraphWriter
 from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, shown
-from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureSource
+from gamlp.graph.ingest.encoding import EncodedColumns, unseen_sentences, what_was_done
+from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureRows, FeatureSource
 from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch
 from gamlp.graph.ingest.time_split import NodePeriods, TimeSplit
 from gamlp.graph.ingest.uses import ColumnUse, FeatureColumns, feature_columns, index_left_out, node_uses
+from gamlp.graph.ingest.wanted import ColumnPlan, GivenSchema, WantedTypes, plan_columns, stored_type
 from gamlp.graph.relations import ONE_TYPE
 from gamlp.graph.splits import classes_without_training, random_split
-from gamlp.io import GrowingArray, create_array
-from gamlp.kernel import MOST_NODES, NUMPY_DTYPES, FloatName, cannot_hold, not_held, store_as
+from gamlp.io import create_array
+from gamlp.kernel import MOST_NODES, FloatName
 from gamlp.progress import Progress
 
 
@@ -56,7 +58,8 @@ class NodeColumns:
     labels: LabelColumn | None
     roles: Array | None
     kept: Array | None
-    features: FeatureRows | None
+    features: FeatureRows | EncodedColumns | None
+    places: RowPlaces
     periods: NodePeriods | None = None  # of a split by time
 
     @property
@@ -81,8 +84,11 @@ class NodesTable:
     progress: Progress
     node_type: str = ONE_TYPE
     split_by: TimeSplit | None = None
+    wanted: WantedTypes = field(default_factory=WantedTypes)
+    schema: GivenSchema | None = None
     columns: FeatureColumns = field(init=False)
-    features: FeatureSource | None = field(init=False)
+    plan: ColumnPlan = field(init=False)
+    features: FeatureSource | None = field(init=False)  # None: there are none, or columns are to be encoded
     label: str | None = field(init=False)
     split: str | None = field(init=False)
 
@@ -94,22 +100,27 @@ class NodesTable:
             self._check_columns()
         time = None if self.split_by is None else self.split_by.column
         self.columns = feature_columns(self.table.all_column_names, self.names, self.label, self.split, time)
+        self.table.need(self.columns.names)
+        self.arrow_types = {name: stored_type(self.table, name) for name in self.columns.names}
+        self.plan = plan_columns(
+            self.columns.names, self.arrow_types, self.wanted, self.node_type, self.schema, file=self.table.place
+        )
         self.features = self._features()
 
     def read(self, dtype: FloatName, scratch: Path) -> NodeColumns:
-        """All good rows, whose ids are known to differ; features go to the file `scratch` as they are read.
+        """All good rows, whose ids are known to differ; features go to the file or folder `scratch` as they are read.
 
         The table is read once: what is read twice may have changed in between.
         """
         ids, labels = IdColumn(), self._label_column()
         kept: list[Array] = []
         roles: list[Array] = []
-        places = _Places()
+        places = RowPlaces()
         names = [name for name in (self.names.id, self.label, self.split) if name]
-        names += self.features.columns if self.features is not None else []
+        features = self._feature_rows(dtype, scratch)
+        names += features.columns if features is not None else []
         periods = None if self.split_by is None else NodePeriods(self.split_by, self.table.place)
         names += [] if self.split_by is None else [self.split_by.column]
-        features = FeatureRows(self.features, dtype, scratch) if self.features is not None else None
         # A ragged row that is passed over would shift every later node against the rows of a .npy.
         ragged = None if isinstance(self.features, ArrayFeatures) else self.bad.ragged()
         total = self.table.count()
@@ -131,25 +142,29 @@ class NodesTable:
                     labels.add(found)
                 if role is not None:
                     roles.append(role)
-                self.progress(self._stage("nodes"), places.count, total, "nodes")
+                self.progress(self.stage("nodes"), places.count, total, "nodes")
             if places.count == 0:
                 raise GamlpError("no nodes: the table has no rows", file=self.table.place)
             if isinstance(self.features, ArrayFeatures):
                 self.features.check_count(places.count)
             all_kept = np.concatenate(kept)
-            read = all_kept.copy()  # rows that features were written of
+            places.read = np.flatnonzero(all_kept)  # rows that features were written of
             values = self._drop_duplicates(ids.values(), all_kept, places)
+            if features is not None:
+                before = all_kept[places.read]
+                good = features.finish(before, places.of_read, self.bad, self.table.place)
+                if not np.array_equal(before, good):
+                    values = _marked(values, good[before])
+                    all_kept[places.read] = good
             if len(values) == 0:
                 raise GamlpError("no nodes: every row of the table is bad", file=self.table.place)
-            if features is not None:
-                features.finish(all_kept[read])
         keeps = None if all_kept.all() else all_kept
         role_of = np.concatenate(roles) if roles else None
         if role_of is not None and keeps is not None:
             role_of = role_of[keeps]
         if periods is not None:
             role_of = periods.finish(keeps)
-        return NodeColumns(values, labels, role_of, keeps, features, periods)
+        return NodeColumns(values, labels, role_of, keeps, features, places, periods)
 
     def _label_column(self) -> LabelColumn | None:
         return LabelColumn(self.label, self.names.separator, self.names.unknown) if self.label else None
@@ -158,8 +173,14 @@ class NodesTable:
         given = self.names.features
         if given is not None and given.endswith(".npy"):
             return ArrayFeatures(Path(given))
-        self.table.need(self.columns.names)
-        return ColumnFeatures(self.columns.names) if self.columns.names else None
+        return ColumnFeatures(list(self.plan.wanted)) if self.plan.untouched else None
+
+    def _feature_rows(self, dtype: FloatName, scratch: Path) -> FeatureRows | EncodedColumns | None:
+        if self.features is not None:
+            return FeatureRows(self.features, dtype, scratch)
+        if not self.plan.wanted:
+            return None
+        return EncodedColumns(self.plan, self.arrow_types, dtype, scratch, self.size)
 
     def _check_columns(self) -> None:
         """Every file has the columns of the first."""
@@ -172,20 +193,24 @@ class NodesTable:
                     hint="name the feature columns with --features",
                 )
 
-    def uses(self) -> list[ColumnUse]:
+    def uses(self, features: FeatureRows | EncodedColumns | None) -> list[ColumnUse]:
         """What every column is used for, after features were read."""
         lists = self.features.list_widths if isinstance(self.features, ColumnFeatures) else {}
         table = "nodes" if self.node_type == ONE_TYPE else f"nodes {self.node_type}"
-        return node_uses(table, self.names, self.columns, self.label, self.split, lists, self.split_by)
+        done = {name: ("ignored", why) for name, why in self.plan.left_out.items()}
+        if isinstance(features, EncodedColumns):
+            done |= {column.name: what_was_done(column, features.gaps) for column in features.fitted}
+        return node_uses(table, self.names, self.columns, self.label, self.split, lists, self.split_by, done)
 
-    def _stage(self, name: str) -> str:
+    def stage(self, name: str) -> str:
+        """What a line of progress calls it."""
         return name if self.node_type == ONE_TYPE else f"{name}: {self.node_type}"
 
     def _most_rows(self) -> int:
         """Rows whose features fit a batch, where the table does not say how wide they are."""
         return max(1, self.size // (8 * self.features.width())) if isinstance(self.features, ArrayFeatures) else 1 << 22
 
-    def _drop_duplicates(self, ids: Array | Column, kept: Array, places: _Places) -> Array | Column:
+    def _drop_duplicates(self, ids: Array | Column, kept: Array, places: RowPlaces) -> Array | Column:
         first = first_rows(ids)
         if first is None:
             return ids
@@ -200,54 +225,19 @@ class NodesTable:
             raise GamlpError(f"node '{name}' is already in {where}", file=file, row=row, column=self.names.id)
         self.bad.counts["duplicate id"] += int(again.sum())
         kept[table_rows[again]] = False
-        return ids[~again] if isinstance(ids, np.ndarray) else ids.filter(pa.array(~again))
+        return _marked(ids, ~again)
 
 
-class FeatureRows:
-    """Features of good rows on their way into a file."""
-
-    def __init__(self, source: FeatureSource, dtype: FloatName, path: Path) -> None:
-        self.source = source
-        self.dtype = dtype
-        self.path = path
-        self._out: GrowingArray | None = None
-
-    @property
-    def rows(self) -> GrowingArray:
-        assert self._out is not None
-        return self._out
-
-    def read(self, batch: TableBatch, at: int, rows: CheckedRows, bad: BadRows) -> None:
-        """Append features of the good rows of a batch; a row with a bad one is no longer good."""
-        values, good = self.source.read(batch, at, bad)
-        rows.good &= good
-        if not rows.good.any():
-            return  # the length of lists may not be known yet
-        if self._out is None:
-            self._out = GrowingArray(self.path, self.source.width(), NUMPY_DTYPES[self.dtype])
-        stored = store_as(values[rows.good], self.dtype)
-        wrong = not_held(values[rows.good], stored, self.dtype)
-        if wrong.any():
-            row, feature = (int(found[0]) for found in np.nonzero(wrong))
-            row = int(np.flatnonzero(rows.good)[row])
-            file, number, column = self.source.place(batch, at, row, feature)
-            raise cannot_hold(values[row, feature], self.dtype, file=file, row=number, column=column)
-        self._out.append(stored)
-
-    def finish(self, kept: Array) -> None:
-        """Keep the rows that are marked, of those that were appended."""
-        self.rows.finish(kept)
-
-    def close(self) -> None:
-        if self._out is not None:
-            self._out.close()
+def _marked(ids: Array | Column, marked: Array) -> Array | Column:
+    return ids[marked] if isinstance(ids, np.ndarray) else ids.filter(pa.array(marked))
 
 
-class _Places:
-    """Row of the whole table → file and row."""
+class RowPlaces:
+    """Row of the whole table → file and row. `read`: rows of the table whose features were read."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.read: Array = np.zeros(0, np.int64)
         self._starts: list[int] = []
         self._batches: list[tuple[Path, int]] = []
 
@@ -264,6 +254,9 @@ class _Places:
         index = bisect_right(self._starts, row) - 1
         file, start = self._batches[index]
         return file, start + row - self._starts[index] + 1
+
+    def of_read(self, row: int) -> tuple[Path, int]:
+        return self.of(int(self.read[row]))
 
 
 class HasColumns(Protocol):
@@ -337,10 +330,12 @@ def write_nodes(
         report.empty_parts(draw.fractions)
     width = 0
     if found.features is not None:
-        source = found.features.source
-        writer.take_features(found.features.rows, found.features.dtype, node_type, source.schema())
-        width, report.dtype = source.width(), found.features.dtype
-    report.columns += nodes.uses()
+        width = found.features.write(writer, node_type, nodes.size, found.places.of_read, nodes.stage, nodes.progress)
+        report.dtype = found.features.dtype if width else report.dtype
+    report.columns += nodes.uses(found.features)
+    if isinstance(found.features, EncodedColumns):
+        for unknown in unseen_sentences(found.features.unseen):
+            report.warn(unknown)
     if sentence := index_left_out(nodes.columns.index, nodes.table.place):
         report.warn(sentence)
     report.nodes += found.count

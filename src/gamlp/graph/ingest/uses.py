@@ -109,8 +109,12 @@ def node_uses(
     split: str | None,
     lists: Mapping[str, int],
     split_by: TimeSplit | None = None,
+    done: Mapping[str, tuple[str, str]] | None = None,
 ) -> list[ColumnUse]:
-    """Of every column of a node table; `lists`: the columns of lists, with their lengths."""
+    """Of every column of a node table; `lists`: the columns of lists, with their lengths.
+
+    `done`: (use, what became of it) of feature columns that were not taken as they are.
+    """
     found = [(names.id, "id", "")]
     found += [(label, "label", "")] if label else []
     found += [(split, "split", "")] if split else []
@@ -118,7 +122,8 @@ def node_uses(
     if names.features is not None and names.features.endswith(".npy"):
         found.append((names.features.rsplit("/", 1)[-1], "feature", "an array, a row for each node"))
     for name in chosen.names:
-        found.append((name, "feature", f"list of {lists[name]} numbers" if name in lists else "number"))
+        plain = "feature", f"list of {lists[name]} numbers" if name in lists else "number"
+        found.append((name, *(done or {}).get(name, plain)))
     found += [(name, "ignored", why) for name, why in chosen.ignored]
     return [ColumnUse(table, *one) for one in found]
 

@@ -63,7 +63,7 @@ def test_bad_values_have_their_row(build, file):
     assert refusal(build, f"{file}::people") == "shop.db, row 4, column id: is not UTF-8 text."
     run(file, "DELETE FROM people WHERE flag = 1", "INSERT INTO people VALUES ('z', x'00', 0, NULL)")
     assert refusal(build, f"{file}::people", features="x") == (
-        "shop.db, row 1, column x: bytes among values of other types."
+        "shop.db::people, column x: holds binary, which cannot be as-is; leave it out with --drop x."
     )
 
 

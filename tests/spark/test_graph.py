@@ -21,6 +21,7 @@ from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same, random_tables
 from tests.training.small import prepared_in, same_weights, trained
 
+AS_IS = IngestOptions(columns={"*": "as-is"})  # numbers stay what they are in the table
 CASES = {
     "range": ({"ids": "range", "weighted": True, "split": True}, {}, "parquet", 3),
     "sparse": ({"ids": "sparse", "relations": 2, "lists": True}, {"directed": True, "dtype": "float16"}, "parquet", 4),
@@ -43,13 +44,17 @@ def test_equals_ingest(spark, tmp_path, monkeypatch, case):
         edges, nodes = tables.write(tmp_path / "ordered", ending)
         expected = ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}, **how))
         edges, nodes = tables.shuffled(seed).write(tmp_path / "shuffled", ending)
-        read, options = (read_table(spark, edges), read_table(spark, nodes)), IngestOptions(name="g", **how)
+        read, options = (
+            (read_table(spark, edges), read_table(spark, nodes)),
+            IngestOptions(name="g", columns={"*": "as-is"}, **how),
+        )
         report = spark_graph(spark, *read, tmp_path / "graph", options, blocks=blocks)
     found = Graph.open(tmp_path / "graph")
     assert_same(found, Graph.open(tmp_path / "local"))
     count = min(blocks or 2, 31)
     assert {len(relation.blocks) for relation in found.relations.values()} == {-(-31 // -(-31 // count))}
-    same = replace(report, folder=expected.folder, seconds=expected.seconds)
+    # Spark reads a CSV with commas alone, and has no delimiters to tell of.
+    same = replace(report, folder=expected.folder, seconds=expected.seconds, delimiters=expected.delimiters)
     same.entries = {name: same.entries[name] for name in expected.entries}
     assert same == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph", "local", "ordered", "shuffled"]
@@ -74,7 +79,7 @@ def test_vectors_of_spark_ml_and_names_of_columns(spark, tmp_path):
     rows = [(7, "u", Vectors.dense([1.0, 2.0])), (3, "v", Vectors.sparse(2, {1: 5.0})), (5, "u", Vectors.dense([0, 4]))]
     nodes = spark.createDataFrame(rows, ["the.key", "kind", "vector"])
     edges = spark.createDataFrame([(3, 7), (7, 5), (5, 7)], ["src", "dst"])
-    options = IngestOptions(node_names=NodeNames(id="the.key", label="kind"))
+    options = IngestOptions(node_names=NodeNames(id="the.key", label="kind"), columns={"*": "as-is"})
     report = spark_graph(spark, edges, nodes, tmp_path / "g", options)
     graph = Graph.open(tmp_path / "g")
     assert graph.nodes.ids.values.tolist() == [3, 5, 7]
@@ -90,7 +95,7 @@ def test_local_engine_and_training_work_on_it(spark, tmp_path):
     tables = random_tables(5, "text", 60, 400, weighted=True, lists=True)
     edges, nodes = tables.write(tmp_path / "t", "parquet")
     ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}))
-    spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "spark", blocks=4)
+    spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "spark", AS_IS, blocks=4)
     hops = []
     for name in ("local", "spark"):
         graph = Graph.open(tmp_path / name)
@@ -117,7 +122,7 @@ def test_columns_and_labels_mean_what_ingest_takes_them_for(spark, tmp_path, end
         expected = ingest(*places, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}))
     with pytest.warns(UserWarning):
         read = [read_table(spark, place) for place in places]
-        found = spark_graph(spark, *read, tmp_path / "graph", IngestOptions(name="g"), blocks=2)
+        found = spark_graph(spark, *read, tmp_path / "graph", replace(AS_IS, name="g"), blocks=2)
     assert found.unknown_labels == expected.unknown_labels == {"": 1, "NA": 2, "null": 1}
     uses = [replace(use, column="") if use.column == "_c0" else use for use in found.columns]
     assert uses == expected.columns and found.split == expected.split

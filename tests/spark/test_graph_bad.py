@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same
 
+AS_IS = IngestOptions(columns={"*": "as-is"})
 NODES = "id,x,label,split\n1,1,a,train\n2,2,b,train\n3,3,a,test\n"
 EDGES = "src,dst\n1,2\n"
 
@@ -24,7 +26,7 @@ def build(spark, folder, nodes=NODES, edges=EDGES, blocks=None, **options):
     (folder / "nodes.csv").write_text(nodes)
     (folder / "edges.csv").write_text(edges)
     tables = read_table(spark, folder / "edges.csv"), read_table(spark, folder / "nodes.csv")
-    return spark_graph(spark, *tables, folder / "new" / "graph", IngestOptions(**options), blocks=blocks)
+    return spark_graph(spark, *tables, folder / "new" / "graph", replace(AS_IS, **options), blocks=blocks)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_columns_that_are_not_there(spark, tmp_path):
 def test_more_labels_than_could_be_classes(spark, tmp_path):
     nodes = spark.range(70_000).selectExpr("id", "concat('name', id) as label")
     with pytest.raises(GamlpError, match="column label: more than 65536 different labels"):
-        spark_graph(spark, spark.createDataFrame([(1, 2)], ["src", "dst"]), nodes, tmp_path / "g")
+        spark_graph(spark, spark.createDataFrame([(1, 2)], ["src", "dst"]), nodes, tmp_path / "g", AS_IS)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -100,8 +102,8 @@ def test_lists_of_another_length_than_the_first_nodes(spark, tmp_path):
     nodes = spark.createDataFrame(lists, "id long, x array<double>").repartition(5)
     edges = spark.createDataFrame([(1, 3)], ["src", "dst"])
     with pytest.raises(GamlpError, match="column x: node '2': 0 features where other nodes have 2"):
-        spark_graph(spark, edges, nodes, tmp_path / "g")
-    report = spark_graph(spark, edges, nodes, tmp_path / "g", IngestOptions(on_bad="skip"))
+        spark_graph(spark, edges, nodes, tmp_path / "g", AS_IS)
+    report = spark_graph(spark, edges, nodes, tmp_path / "g", replace(AS_IS, on_bad="skip"))
     assert report.bad_rows == {"ragged features": 2, "missing feature": 1}
     assert Graph.open(tmp_path / "g").nodes.features.values[:].tolist() == [[1, 2], [3, 4]]
 

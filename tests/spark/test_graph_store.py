@@ -24,7 +24,7 @@ def test_behind_a_url_as_in_a_folder(spark, s3_bucket, tmp_path):
     (out / ".building").put(b"")  # of a run that was broken off
     (out / "relations/old/00000/offsets.npy").put(b"half")
     read = read_table(spark, edges), read_table(spark, nodes)
-    report = spark_graph(spark, *read, out.url, blocks=3)
+    report = spark_graph(spark, *read, out.url, IngestOptions(columns={"*": "as-is"}), blocks=3)
     assert report.folder == out.url
     assert out.names() == ["graph.json", "nodes", "relations"]
     assert (out / "relations").names() == ["edge"]
@@ -96,7 +96,7 @@ def test_a_real_graph(spark, tmp_path):
         spark.createDataFrame(edges),
         spark.createDataFrame(nodes),
         tmp_path / "g",
-        IngestOptions(directed=graph.relation.directed),
+        IngestOptions(directed=graph.relation.directed, columns={"*": "as-is"}),
     )
     found = Graph.open(tmp_path / "g")
     assert damaged_files(found) == []

@@ -87,7 +87,9 @@ def both(spark: Any, folder: Path, edges: Any, **how: Any) -> tuple[Any, Any]:
             if isinstance(places, dict)
             else read_table(spark, places)
         )
-        report = spark_graph(spark, tables, read, folder / "spark", IngestOptions(**how), blocks=3)
+        report = spark_graph(
+            spark, tables, read, folder / "spark", IngestOptions(columns={"*": "as-is"}, **how), blocks=3
+        )
         assert [str(each.message) for each in heard] == told * 2
     assert replace(report, folder=expected.folder, seconds=expected.seconds) == expected
     return Graph.open(folder / "local"), Graph.open(folder / "spark")
@@ -131,7 +133,14 @@ def test_an_end_of_the_wrong_type_is_told(spark: Any, tmp_path: Path) -> None:
     nodes = {name: spark.createDataFrame(table) for name, table in node_tables().items()}
     wrong = spark.createDataFrame([("a02", "7"), ("a01", "1000")], ["src", "dst"])
     with pytest.raises(GamlpError) as error:
-        spark_graph(spark, {"writes": wrong}, nodes, tmp_path / "new" / "graph", IngestOptions(**NAMES), blocks=2)
+        spark_graph(
+            spark,
+            {"writes": wrong},
+            nodes,
+            tmp_path / "new" / "graph",
+            IngestOptions(columns={"*": "as-is"}, **NAMES),
+            blocks=2,
+        )
     assert str(error.value) == (
         "edges writes, column dst: edge a01 → 1000: '1000' is a venue, where relation 'writes' expects a paper."
     )

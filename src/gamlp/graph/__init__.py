@@ -52,7 +52,7 @@ from gamlp.graph.opening import damaged_files, open_strings
 from gamlp.graph.pyg import as_graph
 
 # Feature columns as their table had them
-from gamlp.graph.raw import RawColumns, write_block
+from gamlp.graph.raw import RawColumns, block_bytes, write_block
 
 # Which types a relation joins
 from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, RelationEnds
@@ -124,6 +124,7 @@ __all__ = [
     "arrow_classes",
     "as_graph",
     "ascend",
+    "block_bytes",
     "block_folder",
     "building",
     "check_fractions",

@@ -10,7 +10,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.graph.graph import ROLES, Graph
 from gamlp.graph.manifest import nodes_folder
-from gamlp.graph.schema import PickedColumns
+from gamlp.graph.schema import EncodedAgain, PickedColumns
 from gamlp.io import digest
 
 _STRINGS = 1 << 16  # ids joined at a time
@@ -52,6 +52,8 @@ def features(graph: Graph, node_type: str | None = None) -> str:
     files = _files(graph, f"{nodes_folder(node_type)}/features")  # one file, or a folder of shards
     more: list[Any] = [] if values.columns is None else [[column.model_dump() for column in values.columns]]
     kept: Any = values.values
+    if isinstance(kept, EncodedAgain):
+        files = _files(graph, f"{nodes_folder(node_type)}/raw/")
     if isinstance(kept, PickedColumns):
         more.append(kept.order.tolist())
     return digest([values.dtype, values.width, files or _crc(kept), *more])

@@ -64,8 +64,20 @@ class RawColumns:
 
 def write_block(path: Path, block: pa.RecordBatch) -> None:
     """A block as a file; what an Arrow slice does not show is not written."""
+    with pa.OSFile(str(path), "wb") as sink:
+        _write(sink, block)
+
+
+def block_bytes(block: pa.RecordBatch) -> bytes:
+    """What such a file holds."""
+    sink = pa.BufferOutputStream()
+    _write(sink, block)
+    return bytes(sink.getvalue())
+
+
+def _write(sink: Any, block: pa.RecordBatch) -> None:
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, block.schema, options=options) as writer:
+    with pa.ipc.new_file(sink, block.schema, options=options) as writer:
         writer.write_batch(block)
 
 

@@ -43,6 +43,7 @@ class FeatureColumn(BaseModel):
     width: PositiveInt = 1
     source: str | None = None
     state: dict[str, Any] | None = None
+    asked: str | None = None  # the type that somebody named; None: it was found out
 
     @model_validator(mode="after")
     def _can_be_applied(self) -> FeatureColumn:
@@ -58,7 +59,7 @@ class FeatureColumn(BaseModel):
     def __str__(self) -> str:
         if self.type == "list":
             return f"a list of {self.width} numbers"
-        return "a number" if self.type == "number" else f"of type {self.type}"
+        return "a number" if self.type == "number" else f"a column of type {self.type}"
 
 
 FeatureSchema = tuple[FeatureColumn, ...]  # side by side, in the order of the features
@@ -129,13 +130,14 @@ def name_some(names: Sequence[str]) -> str:
     return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
 
 
-class PickedColumns:
-    """Some columns of an array `[rows, columns]`, in any order: picked as rows are read, so that nothing is copied."""
+class MadeRows:
+    """What looks like an array `[rows, columns]`, whose rows are made as they are read."""
 
-    def __init__(self, values: Any, order: Array) -> None:
-        self.values, self.order = values, order
-        self.shape = len(values), len(order)
-        self.dtype: np.dtype[Any] = np.dtype(values.dtype)
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    def __getitem__(self, key: Any) -> Array:
+        raise NotImplementedError
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -151,6 +153,19 @@ class PickedColumns:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         whole = self[:]
         return whole if dtype is None else whole.astype(dtype, copy=False)
+
+
+class EncodedAgain(MadeRows):
+    """Features that are encoded from raw columns as they are read."""
+
+
+class PickedColumns(MadeRows):
+    """Some columns of an array `[rows, columns]`, in any order: picked as rows are read, so that nothing is copied."""
+
+    def __init__(self, values: Any, order: Array) -> None:
+        self.values, self.order = values, order
+        self.shape = len(values), len(order)
+        self.dtype = np.dtype(values.dtype)
 
     def __getitem__(self, key: Any) -> Array:
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))

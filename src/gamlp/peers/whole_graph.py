@@ -13,8 +13,10 @@ from typing import Generic
 import torch
 from torch import nn
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, induce
+from gamlp.graph.features import fitted_on
 from gamlp.io import PeakMemory, temporary_folder
 from gamlp.models import Shape
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
@@ -42,6 +44,7 @@ from gamlp.training import (
     resolve_relations,
     summary,
     to_probabilities,
+    with_columns,
     with_features,
 )
 
@@ -150,6 +153,8 @@ def _sides(
 ) -> _Sides[Tensors]:
     """`reader(of)` reads rows of graphs; `standard` scaling is then by the graph `of`, or each by its own."""
     inductive = recipe.training.setting == "inductive"
+    if inductive and task.graph.nodes.split is not None:
+        task = fitted_on_training_rows(task, task.graph.nodes.split.train)
     complete = partial(_complete, resolve_relations(task.graph, recipe)[0], folder, workspace)
     task = replace(task, graph=complete(task.graph), valid=task.valid and complete(task.valid))
     task = replace(task, tests={name: complete(graph) for name, graph in task.tests.items()})
@@ -168,6 +173,16 @@ def _sides(
     if not task.tests:
         tests = {"test": replace(whole, rows=labelled(task.graph, "test"))}
     return _Sides(train, valid if len(valid) else None, tests)
+
+
+def fitted_on_training_rows(task: Task, rows: Array) -> Task:
+    """The same graphs with columns whose states know nothing of other rows."""
+    graph = fitted_on(task.graph, rows)
+    if graph is task.graph:
+        return task
+    valid = None if task.valid is None else with_columns(task.valid, graph.columns)[0]
+    tests = {name: with_columns(one, graph.columns)[0] for name, one in task.tests.items()}
+    return Task(graph, valid, tests)
 
 
 def _complete(recipe: Recipe, folder: Path, workspace: Workspace, graph: Graph) -> Graph:

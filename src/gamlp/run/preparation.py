@@ -9,6 +9,7 @@ from pathlib import Path
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
+from gamlp.graph.features import fitted_on, written
 from gamlp.io import Place
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
@@ -58,6 +59,9 @@ def prepare(
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph, recipe)
     recipe, _ = resolve_as_of(graph, recipe)
+    apart = recipe.training.setting == "inductive" or recipe.propagation.as_of_split
+    if apart and graph.nodes.split is not None:
+        graph = written(fitted_on(graph, graph.nodes.split.train), folder)
     given, reduced, columns = graph, reduced_from(graph, recipe), graph.columns  # before features are made or reduced
     with closing(resources.open_engine()) as engine:
         graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
@@ -128,6 +132,7 @@ def _prepare_two(
     labels = graph.nodes.labels
     assert labels is not None
     valid_graph, _ = with_columns(with_classes(valid_graph, labels.classes), graph.columns)
+    valid_graph = written(valid_graph, folder)
     valid_graph = with_features(valid_graph, recipe, folder, engine, progress)
     check_width(valid_graph, width_of(graph))
     if labels_used(recipe) and not valid_graph.trainable:
@@ -199,6 +204,7 @@ def hops_for(
 ) -> HopStore:
     """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
     graph, _ = matched(with_classes(graph, bundle.classes), bundle)
+    graph = written(graph, folder)
     check_made(graph, bundle)
     with closing(resources.open_engine()) as engine:
         graph = with_features(graph, bundle.recipe, folder, engine, progress)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gamlp.errors import GamlpError
 from gamlp.graph import MANIFEST, FeatureSchema, Graph
-from gamlp.graph.features.encoders import FittedColumn, SchemaFile, read_schema
-from gamlp.graph.ingest import PlainSchema, plain_schema
+from gamlp.graph.features.encoders import read_schema
+from gamlp.graph.ingest import PlainSchema, plain_schema, states_schema
 
 
 def schema_of(place: str) -> PlainSchema:
@@ -31,6 +31,4 @@ def schema_of(place: str) -> PlainSchema:
 def _plain(columns: Mapping[str, FeatureSchema], place: str) -> PlainSchema:
     if not columns:
         raise GamlpError("its features have no names", file=place, hint="--schema is for graphs that came from tables")
-    fitted = {node_type: [FittedColumn.of(one) for one in each] for node_type, each in columns.items()}
-    types = {node_type: {one.name: one.type for one in each} for node_type, each in fitted.items()}
-    return plain_schema(SchemaFile({name: {**each} for name, each in types.items()}, fitted))
+    return states_schema(columns)

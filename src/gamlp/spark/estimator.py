@@ -178,7 +178,7 @@ class GAMLPClassificationModel(_Saved):
         place = work_place(spark, self)
         try:
             with spark_failure_as_error():
-                graph = build(spark, self, nodes, edges, place / "graph", fit=False, progress=progress)
+                graph = build(spark, self, nodes, edges, place / "graph", bundle=self.bundle, progress=progress)
                 store = hops_of(self, self.bundle, self._home, graph, place / "hops", progress)
                 found = predictions(spark, self.bundle, store, graph)
         except BaseException:

@@ -8,7 +8,7 @@ import tempfile
 import uuid
 import warnings
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, fingerprint
+from gamlp.graph.ingest import states_schema
 from gamlp.io import Place
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
@@ -108,10 +109,19 @@ def resources_of(params: GAMLPParams) -> Resources:
 
 
 def build(
-    spark: Any, params: GAMLPParams, nodes: Any, edges: Any, place: Place, *, fit: bool, progress: Progress = silent
+    spark: Any,
+    params: GAMLPParams,
+    nodes: Any,
+    edges: Any,
+    place: Place,
+    *,
+    bundle: Bundle | None = None,
+    progress: Progress = silent,
 ) -> Graph:
-    """The graph of two DataFrames, written by tasks."""
-    options = params.graph_options(nodes.columns, fit=fit, name="nodes")
+    """The graph of two DataFrames, written by tasks; columns are fitted, or encoded by the states of a bundle."""
+    options = params.graph_options(nodes.columns, fit=bundle is None, name="nodes")
+    if bundle is not None and any(column.state is not None for one in bundle.columns.values() for column in one):
+        options = replace(options, schema=states_schema(bundle.columns))
     spark_graph(spark, edges, nodes, place, options, blocks=params.getBlocks(), progress=progress)
     return Graph.open(place)
 
@@ -130,7 +140,7 @@ def fitted(
 ) -> Fit:  # fmt: skip
     """Graph, hops and training, all in tasks; of several seeds the best by validation."""
     recipe = recipe_of(params)
-    graph = build(spark, params, nodes, edges, place / "graph", fit=True, progress=progress)
+    graph = build(spark, params, nodes, edges, place / "graph", progress=progress)
     resources = resources_of(params)
     prepared = _prepared(graph, recipe, resources, place, progress)
     with closing(resources.open_engine()) as engine:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gamlp.errors import GamlpError
-from gamlp.graph import FeatureSchema, Graph, match_columns, name_some
+from gamlp.graph import FeatureColumn, FeatureSchema, Graph, match_columns, name_some
+from gamlp.graph.features import encoded_again
+from gamlp.graph.features.encoders import FittedColumn
 from gamlp.training.bundle import Bundle
 
 
@@ -35,7 +37,8 @@ def matched(graph: Graph, bundle: Bundle, *, say_unnamed: bool = True) -> tuple[
 def with_columns(graph: Graph, wanted: Mapping[str, FeatureSchema]) -> tuple[Graph, list[str]]:
     """The graph with features in the order of `wanted` columns, by node type; and what was not compared or left out.
 
-    A column that is missing, or that holds something else, is refused.
+    A column that is missing, or that holds something else, is refused. One that was encoded by another state is encoded
+    again from the graph's raw columns, and what is new in it is told.
     """
     notes = []
     if len(wanted) == 1 and not graph.heterogeneous:  # where there is one type, its name does not matter
@@ -50,27 +53,60 @@ def with_columns(graph: Graph, wanted: Mapping[str, FeatureSchema]) -> tuple[Gra
                 lacks = f"columns{of} have no names in graph '{graph.name}'"
             notes.append(f"{lacks}: features are taken by their position, and only their number is compared")
             continue
-        match = match_columns(nodes.features.columns, wanted[node_type])
-        if match.missing:
-            raise GamlpError(
-                f"graph '{graph.name}' lacks {_counted(match.missing)}{of} that the model was trained on",
-                hint=f"ingest the same columns as in training: {name_some([one.name for one in wanted[node_type]])}",
-            )
-        if match.changed:
-            before, now = match.changed[0]
-            raise GamlpError(
-                f"column '{before.name}'{of} of graph '{graph.name}' is {now} where the model was trained on {before}",
-                hint="ingest the same columns as in training",
-            )
-        if match.ignored:
-            notes.append(
-                f"{_counted(match.ignored)}{of} of graph '{graph.name}' {'is' if len(match.ignored) == 1 else 'are'} "
-                "ignored: the model was trained without"
-            )
-        if match.order is not None:
-            graph = graph.with_arranged(node_type, match.order, wanted[node_type])
+        graph, found = _of_type(graph, node_type, nodes.features.columns, wanted[node_type], of)
+        notes += found
     return graph, notes
 
 
 def _counted(names: tuple[str, ...]) -> str:
     return f"{'column' if len(names) == 1 else 'columns'} {name_some(names)}"
+
+
+def _of_type(
+    graph: Graph, node_type: str, found: FeatureSchema, wanted: FeatureSchema, of: str
+) -> tuple[Graph, list[str]]:
+    """Features of one type in the order and by the states of `wanted` columns."""
+    raw = graph.node_types[node_type].raw
+    kept = () if raw is None else raw.schema().names
+    before = {column.name: column for column in wanted}
+    found = tuple(before[one.name] if _alike(one, before.get(one.name)) else one for one in found)
+    match = match_columns(found, wanted)
+    if missing := tuple(name for name in match.missing if name not in kept):
+        raise GamlpError(
+            f"graph '{graph.name}' lacks {_counted(missing)}{of} that the model was trained on",
+            hint=f"ingest the same columns as in training: {name_some([one.name for one in wanted])}",
+        )
+    notes = []
+    if match.ignored:
+        notes.append(
+            f"{_counted(match.ignored)}{of} of graph '{graph.name}' {'is' if len(match.ignored) == 1 else 'are'} "
+            "ignored: the model was trained without"
+        )
+    if match.changed or match.missing:
+        if raw is None or any(one.name not in kept for one in wanted):
+            raise _other_state(graph, *match.changed[0], of)
+        graph, new = encoded_again(graph, node_type, wanted)
+        notes += new
+    elif match.order is not None:
+        graph = graph.with_arranged(node_type, match.order, wanted)
+    return graph, notes
+
+
+def _alike(one: FeatureColumn, other: FeatureColumn | None) -> bool:
+    """Whether both make the same features of the same cells."""
+    return other is not None and (one == other or FittedColumn.of(one).same_as(FittedColumn.of(other)))
+
+
+def _other_state(graph: Graph, before: FeatureColumn, now: FeatureColumn, of: str) -> GamlpError:
+    """What is said where features cannot be made again, for there are no raw columns."""
+    again = "ingest its tables again with gamlp ingest --schema RUN, the run of the model"
+    if (before.type, before.width) != (now.type, now.width):
+        return GamlpError(
+            f"column '{before.name}'{of} of graph '{graph.name}' is {now} where the model was trained on {before}",
+            hint="ingest the same columns as in training" if before.state is None else again,
+        )
+    return GamlpError(
+        f"column '{before.name}'{of} of graph '{graph.name}' was fitted on other rows than the model's, and the graph "
+        "keeps no raw columns",
+        hint=again,
+    )

@@ -1,5 +1,10 @@
-"""Features that a graph lacks: made for node types that have none, and reduced where they are wide."""
+"""Features that a graph lacks: made for node types that have none, reduced where they are wide; or made again."""
 
+from gamlp.graph.features.again import (
+    encoded_again,  # features of raw columns by the states of another graph's
+    fitted_on,  # columns that are fitted anew on some rows
+    written,  # features that are made as they are read, in files instead
+)
 from gamlp.graph.features.missing import (
     FOLDER,  # the folder of features that were made, inside a store's or a run's
     Cache,  # such a folder: what is in it is found by a key of all that it depends on
@@ -9,4 +14,14 @@ from gamlp.graph.features.missing import (
 )
 from gamlp.graph.features.signs import DrawnSigns  # random signs by the hash of original ids
 
-__all__ = ["FOLDER", "Cache", "DrawnSigns", "completed", "lacking", "made_width"]
+__all__ = [
+    "FOLDER",
+    "Cache",
+    "DrawnSigns",
+    "completed",
+    "encoded_again",
+    "fitted_on",
+    "lacking",
+    "made_width",
+    "written",
+]

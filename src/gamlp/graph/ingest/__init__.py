@@ -9,6 +9,12 @@ from gamlp.graph.ingest.build import (
     type_tables,  # node tables by type, and the target
     unnamed_edges,  # the error of edges between several types without names
 )
+from gamlp.graph.ingest.cells import (
+    CellChecks,  # which cells of feature columns are what they were asked to be
+    fit_dtype,  # features as a half type holds them
+    is_no,  # what is said of a cell that is not
+    kept_raw,  # columns that a graph keeps as the table had them
+)
 from gamlp.graph.ingest.columns import (
     BadRows,  # what to do with bad rows, and how many there were
     CheckedRows,  # the rows of a batch, and which of them are good
@@ -29,6 +35,10 @@ from gamlp.graph.ingest.edges import (
     stranger,
     too_heavy,
     too_many_relations,
+)
+from gamlp.graph.ingest.encoding import (
+    unseen_sentences,  # what is said of what a schema does not know
+    what_was_done,  # what became of a column, for people
 )
 from gamlp.graph.ingest.features import (
     ColumnFeatures,  # columns of numbers and lists → a matrix
@@ -75,7 +85,9 @@ from gamlp.graph.ingest.wanted import (
     PlainSchema,  # a schema as options keep it
     WantedTypes,  # what --column and --drop say
     plain_schema,
+    plain_type,
     plan_columns,
+    states_schema,  # the columns that a graph or a bundle uses, as a schema
 )
 
 __all__ = [
@@ -84,6 +96,7 @@ __all__ = [
     "UNKNOWN_LABELS",
     "BadRows",
     "Buckets",
+    "CellChecks",
     "CheckedRows",
     "Column",
     "ColumnFeatures",
@@ -116,16 +129,20 @@ __all__ = [
     "delimiter_name",
     "edge_uses",
     "feature_columns",
+    "fit_dtype",
     "id_integers",
     "index_left_out",
     "ingest",
     "is_frame",
+    "is_no",
     "is_null",
+    "kept_raw",
     "node_uses",
     "numbers",
     "parse_delimiter",
     "plain",
     "plain_schema",
+    "plain_type",
     "plan_columns",
     "read_relations",
     "read_weights",
@@ -135,6 +152,7 @@ __all__ = [
     "shown",
     "split_place",
     "split_roles",
+    "states_schema",
     "stranger",
     "time_by_name",
     "too_heavy",
@@ -144,4 +162,6 @@ __all__ = [
     "type_tables",
     "unknown_labels",
     "unnamed_edges",
+    "unseen_sentences",
+    "what_was_done",
 ]  # fmt: skip

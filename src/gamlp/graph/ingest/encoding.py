@@ -14,13 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.features.encoders import (
     FittedColumn,
-    Fitting,
     Inference,
     Unseen,
     finish,
@@ -28,19 +26,16 @@ from gamlp.graph.features.encoders import (
     refusal_hint,
     unreadable,
 )
-from gamlp.graph.features.encoders.reading import kind_of
 from gamlp.graph.folder import GraphWriter
-from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, is_null, shown
-from gamlp.graph.ingest.features import ColumnFeatures, PlaceOf
+from gamlp.graph.ingest.cells import CellChecks, fit_dtype, is_no, kept_raw
+from gamlp.graph.ingest.columns import BadRows, CheckedRows
+from gamlp.graph.ingest.features import PlaceOf
 from gamlp.graph.ingest.tables import TableBatch
 from gamlp.graph.ingest.wanted import ColumnPlan
 from gamlp.graph.raw import read_block, write_block
 from gamlp.io import Place, parallel_map, usable_cores
-from gamlp.kernel import FloatName, cannot_hold, not_held, store_as
+from gamlp.kernel import FloatName, cannot_hold, store_as
 from gamlp.progress import Progress
-
-_UNTOUCHED = ("as-is", "vector")  # their features are what the table holds
-_LARGEST = {"float16": 65504.0}  # scaled numbers beyond it are cut off; a few deviations are what is expected
 
 
 class EncodedColumns:
@@ -58,31 +53,18 @@ class EncodedColumns:
         self.fitted: list[FittedColumn] = []
         self.gaps: dict[str, int] = {}
         self.unseen: dict[str, Unseen] = {}
-        self._arrow_types = arrow_types
+        self.cells = CellChecks(plan, arrow_types)
         self._scratch = scratch
         self._size = size  # bytes of a block, about
         self._pending: list[pa.RecordBatch] = []  # small batches make a block together
         self._sizes: list[int] = []  # rows of every block
         self._kept: list[Array] = []  # which of them stay
-        self._wanted = {name: self._type_of(name) for name in self.columns}
-        self._widths: dict[str, int] = {}  # of lists
-        self._fittings = self._new_fittings()
+        self._fittings = self.cells.fittings()
         scratch.mkdir()
-
-    def _type_of(self, name: str) -> str | None:
-        word = self.plan.wanted[name]
-        return "vector" if word == "as-is" and kind_of(self._arrow_types[name]) == "vector" else word
-
-    def _new_fittings(self) -> dict[str, Fitting]:
-        return {name: Fitting(name, word) for name, word in self._wanted.items() if name not in self.plan.fitted}
 
     def read(self, batch: TableBatch, at: int, rows: CheckedRows, bad: BadRows) -> None:
         """Keep the good rows of a batch; a row with a value that is not of its column's type is no longer good."""
-        columns = []
-        for name in self.columns:
-            column = self._stored(name, rows.column(name))
-            self._check(rows, name, column)
-            columns.append(column)
+        columns = [self.cells.checked(rows, name) for name in self.columns]
         if not rows.good.any():
             return
         block = pa.RecordBatch.from_arrays(columns, self.columns)
@@ -100,54 +82,6 @@ class EncodedColumns:
         path = self._path(len(self._sizes))
         self._sizes.append(block.num_rows)
         self._fit(block, [lambda: write_block(path, block)])
-
-    def _check(self, rows: CheckedRows, name: str, column: Column) -> None:
-        fitted, wanted = self.plan.fitted.get(name), self._wanted[name]
-        if kind_of(column.type) == "vector":
-            self._check_lengths(rows, name, column, fitted)
-        if fitted is not None:
-            self._refuse(rows, name, column, fitted.unreadable(column), fitted.type)
-        elif wanted == "as-is" or self.plan.wanted[name] == "as-is":
-            ColumnFeatures([name], self._widths).read_rows(rows)  # every number is there, and finite
-        elif wanted is not None:
-            self._refuse(rows, name, column, unreadable(column, wanted), wanted)
-        elif kind_of(column.type) == "vector":
-            self._refuse(rows, name, column, unreadable(column, "vector"), "vector")
-
-    def _check_lengths(self, rows: CheckedRows, name: str, column: Column, fitted: FittedColumn | None) -> None:
-        lengths = pc.list_value_length(column)
-        gap = is_null(lengths)
-        lengths = np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False))
-        there = np.flatnonzero(~gap & rows.good)
-        if name not in self._widths and fitted is None and len(there):
-            self._widths[name] = int(lengths[there[0]])
-            if self._widths[name] == 0:
-                row = rows.batch.row(int(there[0]))
-                raise GamlpError("an empty list of features", file=rows.batch.file, row=row, column=name)
-        width = self._widths.get(name, 0)
-        others = "the rows before have"
-        if fitted is not None and fitted.state is not None:
-            width, others = int(getattr(fitted.state, "width", 0)), "the schema has"
-        rows.refuse(
-            "ragged features",
-            ~gap & (lengths != width),
-            name,
-            lambda i: f"{lengths[i]} features where {others} {width}",
-        )
-
-    def _refuse(self, rows: CheckedRows, name: str, column: Column, wrong: Array, word: str) -> None:
-        rows.refuse(
-            f"no {word}",
-            wrong,
-            name,
-            lambda i: _is_no(column, i, word),
-            f"mend or empty such cells, leave out such rows with --on-bad skip, or the column with --drop {name}",
-        )
-
-    def _stored(self, name: str, column: Column) -> Column:
-        """Files of a table may hold one column in different types: as one that holds them all."""
-        wanted = self._arrow_types[name]
-        return column if column.type == wanted else column.cast(wanted, safe=False)
 
     def _fit(self, block: pa.RecordBatch, more: list[Callable[[], None]]) -> None:
         """Columns are independent of each other; Arrow and numpy let other threads work meanwhile."""
@@ -182,7 +116,7 @@ class EncodedColumns:
         return kept
 
     def _fit_again(self, kept: Array) -> None:
-        self._fittings = self._new_fittings()
+        self._fittings = self.cells.fittings()
         for start, block in self._blocks():
             some = kept[start : start + block.num_rows]
             self._fit(block if some.all() else block.filter(pa.array(some)), [])
@@ -197,7 +131,7 @@ class EncodedColumns:
             if some.any() and not bad.skip:
                 row = int(np.argmax(some))
                 file, number = place(start + row)
-                problem = f"{_is_no(column, row, found.type)} ({found.refusal})"
+                problem = f"{is_no(column, row, found.type)} ({found.refusal})"
                 raise GamlpError(problem, file=file, row=number, column=name, hint=hint)
             wrong[start : start + block.num_rows] = some
         if not wrong.any():
@@ -230,15 +164,15 @@ class EncodedColumns:
         used = [column for column in self.fitted if column.width]
         writer.fitted[node_type] = self.fitted
         if used:
-            schema = tuple(column.feature_column() for column in used)
+            schema = self.plan.kept(used)
             width = sum(column.width for column in used)
             out = writer.features(width, self.dtype, node_type, schema)
             blocks = self._raw_blocks()
-            if any(column.type not in _UNTOUCHED or column.state.gaps for column in used if column.state is not None):
+            if raw := kept_raw(self.fitted):
                 folder = writer.raw_blocks([block.start + block.count for block in blocks], node_type)
                 blocks = [replace(block, target=folder / f"{n:05d}.arrow") for n, block in enumerate(blocks)]
             step = min(len(out), max(1, size // (4 * width)))
-            second = _SecondPass(used, self.dtype, out, step, place)
+            second = _SecondPass(used, raw, self.dtype, out, step, place)
             done = 0
             for block, unseen in parallel_map(min(usable_cores(), len(blocks)), second.encode, blocks):
                 done += block.count
@@ -280,17 +214,20 @@ class _RawBlock:
 class _SecondPass:
     """Raw blocks → features, `step` rows at a time; blocks are independent of each other."""
 
-    def __init__(self, columns: list[FittedColumn], dtype: FloatName, out: Array, step: int, place: PlaceOf) -> None:
+    def __init__(
+        self, columns: list[FittedColumn], raw: list[str], dtype: FloatName, out: Array, step: int, place: PlaceOf
+    ) -> None:
         self.columns, self.dtype, self.out, self.step, self.place = columns, dtype, out, step, place
+        self.raw = raw  # columns that the graph keeps as they are
         self._rooms: list[Array] = []  # memory that a thread has done with: fresh pages cost more than features
 
     def encode(self, block: _RawBlock) -> tuple[_RawBlock, dict[str, Unseen]]:
         rows = read_block(Place.of(block.path), len(block.kept))
-        names = [column.name for column in self.columns]
         whole = block.count == len(block.kept)
+        names = self.raw or [column.name for column in self.columns]
         kept = rows.select(names) if whole else rows.select(names).filter(pa.array(block.kept))
         if block.target is not None:
-            if whole and rows.schema.names == names:
+            if whole and rows.schema.names == self.raw:
                 block.path.rename(block.target)
             else:
                 write_block(block.target, kept)
@@ -317,31 +254,14 @@ class _SecondPass:
 
     def _check_held(self, column: FittedColumn, values: Array, block: _RawBlock, begin: int) -> None:
         """What a half type cannot hold: numbers of the table are told, scaled ones are cut off or become zero."""
-        if self.dtype == "float32":
-            return
-        if column.type not in _UNTOUCHED:
-            most = _LARGEST.get(self.dtype, np.inf)
-            np.clip(values, -most, most, out=values)
-            return
-        wrong = not_held(values, store_as(values, self.dtype), self.dtype)
-        if wrong.any():
-            row, feature = (int(found[0]) for found in np.nonzero(wrong))
+        if (wrong := fit_dtype(column, values, self.dtype)) is not None:
+            row, feature = wrong
             file, number = self.place(block.first + int(np.flatnonzero(block.kept)[begin + row]))
             raise cannot_hold(values[row, feature], self.dtype, file=file, row=number, column=column.name)
 
 
 def _call(task: Callable[[], None]) -> None:
     task()
-
-
-def _is_no(column: Column, row: int, word: str) -> str:
-    """A cell that is not of its column's type, as an error tells it."""
-    if word.startswith("vector"):
-        return "a number of the list is missing, NaN or infinite"
-    return f"'{shown(column, row)}' is not a {_MEANT.get(word, word)}"
-
-
-_MEANT = dict.fromkeys(("number", "standard", "robust", "quantile", "as-is"), "finite number") | {"date": "day or time"}
 
 
 def what_was_done(column: FittedColumn, gaps: Mapping[str, int]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.features.encoders import LEFT_OUT, FittedColumn, SchemaFile, known_type
 from gamlp.graph.features.encoders.reading import kind_of
 from gamlp.graph.ingest.tables import Table
-from gamlp.graph.schema import name_some
+from gamlp.graph.schema import FeatureSchema, name_some
 
 EVERY = "*"  # the name that stands for all columns that are not named
 
@@ -64,6 +64,14 @@ class ColumnPlan:
     fitted: dict[str, FittedColumn]
     left_out: dict[str, str]
 
+    def kept(self, columns: Iterable[FittedColumn]) -> FeatureSchema:
+        """Columns as a manifest keeps them, with the type that somebody named for this table."""
+        found = []
+        for column in columns:
+            asked = None if column.name in self.fitted else self.wanted[column.name]
+            found.append(column.feature_column().model_copy(update={"asked": asked}))
+        return tuple(found)
+
     @property
     def untouched(self) -> bool:
         """Whether all columns are numbers as they are: such need no state."""
@@ -100,6 +108,14 @@ def plain_schema(schema: SchemaFile) -> PlainSchema:
         fitted = {column.name: column.model_dump(mode="json") for column in schema.fitted.get(node_type, ())}
         found[node_type] = {name: {"type": word, "fitted": fitted.get(name)} for name, word in types.items()}
     return found
+
+
+def states_schema(columns: Mapping[str, FeatureSchema]) -> PlainSchema:
+    """The columns that a graph or a bundle uses, with their states, as a schema."""
+    fitted = {node_type: [FittedColumn.of(one) for one in each] for node_type, each in columns.items()}
+    return plain_schema(
+        SchemaFile({node_type: {one.name: one.type for one in each} for node_type, each in fitted.items()}, fitted)
+    )
 
 
 def plan_columns(
@@ -150,7 +166,7 @@ def _why_left_out(name: str, word: str, asked: str | None, given: WantedTypes) -
 
 def stored_type(table: Table, name: str) -> pa.DataType:
     """What a column's raw values are kept as: files may have integers of different sizes, or numbers and integers."""
-    found = {_plain_type(table.schema(file).field(name).type): file for file in table.files}
+    found = {plain_type(table.schema(file).field(name).type): file for file in table.files}
     kinds = {kind_of(arrow): file for arrow, file in found.items() if not pa.types.is_null(arrow)}
     if len(kinds) > 1 and {"vector", "other"} & kinds.keys():
         (_, first), (_, other) = list(kinds.items())[:2]
@@ -173,7 +189,7 @@ def stored_type(table: Table, name: str) -> pa.DataType:
     return pa.large_list(pa.float64()) if kind_of(types[0]) == "vector" else types[0]
 
 
-def _plain_type(arrow: pa.DataType) -> pa.DataType:
+def plain_type(arrow: pa.DataType) -> pa.DataType:
     """The type of values without dictionaries and extensions, strings of one kind, lists too, whoever wrote them."""
     if isinstance(arrow, pa.BaseExtensionType):
         arrow = arrow.storage_type

@@ -27,6 +27,7 @@ from gamlp.graph import (
 from gamlp.graph.ingest import too_heavy
 from gamlp.io import Place, npy_header, open_rows, put_rows
 from gamlp.kernel import NUMPY_DTYPES, FloatName
+from gamlp.spark.ingest.fitting import FittedColumns
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class NodeBlocks:
     labels: Sequence[str] | None
     multi_label: bool
     node_type: str = ONE_TYPE
+    fitted: FittedColumns | None = None  # where columns are encoded
 
     def write(self, block: int, table: Any) -> dict[str, Any]:
         """Sort a block's rows by id, and write its features, and its labels and roles for later."""
@@ -67,13 +69,23 @@ class NodeBlocks:
                 hint="write it to a file first",
             )
         files: FileFacts = {}
-        if self.width is not None:
+        unseen: dict[str, list[Any]] = {}
+        if self.fitted is not None and self.width is not None:
+            place = self.graph, self.node_type, block, self.rows.blocks
+            files, unseen = self.fitted.write(table, order, *place, self.dtype)
+        elif self.width is not None:
             name = features_files(self.node_type, [0] * self.rows.blocks)[block]
             files[name] = put_rows(self.graph / name, self._features(table.column("features"), order))
         roles = table.column("role").to_numpy()[order].astype(np.int8)
         put_rows(self.staging / f"roles/{block:05d}.npy", roles)
         used, labelled = self._put_labels(block, table.column("label").combine_chunks().take(pa.array(order)))
-        return {"files": files, "roles": int(np.count_nonzero(roles)), "used": used, "labelled": labelled}
+        return {
+            "files": files,
+            "roles": int(np.count_nonzero(roles)),
+            "used": used,
+            "labelled": labelled,
+            "unseen": unseen,
+        }
 
     def _features(self, column: Any, order: Array) -> Array:
         assert self.width is not None
@@ -133,7 +145,8 @@ def sorted_once(table: Any) -> Array:
 
 def _content(table: Any, row: int) -> tuple[Any, ...]:
     label = table.column("label")[row].as_py()
-    return table.column("features")[row].as_py() or b"", str(label), table.column("role")[row].as_py()
+    features = table.column("features")[row].as_py() if "features" in table.column_names else None
+    return features or b"", str(label), table.column("role")[row].as_py()
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,20 @@ from gamlp.graph import (
     GraphManifest,
     LabelsEntry,
     NodesEntry,
+    RawEntry,
     RelationEnds,
     building,
     check_fractions,
     class_type_of,
 )
+from gamlp.graph.features.encoders import SCHEMA, FittedColumn, Unseen, schema_text
 from gamlp.graph.ingest import (
+    GivenSchema,
     IngestOptions,
     IngestReport,
     NodeNames,
     RandomSplit,
+    WantedTypes,
     class_numbers,
     columns_schema,
     feature_columns,
@@ -40,6 +44,8 @@ from gamlp.graph.ingest import (
     resolve_relation_ends,
     type_tables,
     unnamed_edges,
+    unseen_sentences,
+    what_was_done,
 )
 from gamlp.io import Place
 from gamlp.kernel import FloatName
@@ -64,6 +70,7 @@ class NodeBuild:
     rows: Callable[[str, int, int | None], RowBlocks]
     report: IngestReport
     progress: Progress
+    fitted: dict[str, Sequence[FittedColumn]] = field(default_factory=dict)  # of types whose columns are encoded
 
     def build(
         self, node_type: str, table: SparkTable, names: NodeNames, checks: NodeChecks
@@ -91,8 +98,23 @@ class NodeBuild:
         label, split = nodes.checks.label, nodes.checks.split
         chosen = feature_columns(table.column_names, names, label, split)
         called = "nodes" if node_type == ONE_TYPE else f"nodes {node_type}"
-        self.report.columns += node_uses(called, names, chosen, label, split, nodes.list_widths)
+        done = {name: ("ignored", why) for name, why in nodes.checks.left_out.items()}
+        lists = nodes.list_widths
+        if nodes.fitted is not None:
+            lists = {}
+            self.fitted[node_type] = nodes.fitted.columns
+            done |= {column.name: what_was_done(column, nodes.fitted.gaps) for column in nodes.fitted.columns}
+        self.report.columns += node_uses(called, names, chosen, label, split, lists, done=done)
         if sentence := index_left_out(chosen.index, table.name):
+            self.report.warn(sentence)
+
+    def _tell_unseen(self, results: Sequence[Mapping[str, Any]]) -> None:
+        """Of columns whose states came with a schema."""
+        whole: dict[str, Unseen] = {}
+        for result in results:
+            for name, (values, gaps, examples) in result["unseen"].items():
+                whole[name] = whole.get(name, Unseen()) + Unseen(values, gaps, tuple(examples))
+        for sentence in unseen_sentences(whole):
             self.report.warn(sentence)
 
     def _files(
@@ -100,13 +122,17 @@ class NodeBuild:
     ) -> tuple[NodesEntry, FileFacts]:
         texts, multi_label, report = label_texts(nodes), nodes.checks.multi_label, self.report
         graph, staging = self.folder.graph, self.folder.staging / node_type
-        blocks = NodeBlocks(graph, staging, rows, nodes.width, self.dtype, texts, multi_label, node_type)
+        blocks = NodeBlocks(graph, staging, rows, nodes.width, self.dtype, texts, multi_label, node_type, nodes.fitted)
         results = write_nodes(self.spark, nodes, ids, blocks, self.progress)
         files: FileFacts = {name: facts for result in results for name, facts in result["files"].items()}
         entry = NodesEntry(count=ids.count)
         if nodes.width is not None:
             stops = [rows.bounds(block)[1] for block in range(rows.blocks)]
             columns = list(columns_schema(nodes.checks.features, nodes.list_widths))
+            if nodes.fitted is not None:
+                columns = nodes.fitted.schema()
+                entry.raw = RawEntry(blocks=stops) if nodes.fitted.raw else None
+                self._tell_unseen(results)
             entry.features = FeaturesEntry(width=nodes.width, dtype=self.dtype, shards=stops, columns=columns)
             report.dtype = self.dtype
         texts_kept = nodes.checks.label is not None and table.typed and table.holds_text(nodes.checks.label)
@@ -205,10 +231,15 @@ class _Build:
             self.edges, options.edge_names_of, RelationEnds(options.relation_ends, directed=options.directed), types
         )
         tables = self._edge_tables(relation_ends)
+        wanted = WantedTypes(options.columns, options.drop)
         checks = {
-            node_type: node_checks(one.table, one.names, options.dtype, options.on_bad)
+            node_type: node_checks(
+                one.table, one.names, options.dtype, options.on_bad, node_type, wanted,
+                GivenSchema.of(options.schema, node_type),
+            )
             for node_type, one in types.items()
-        }
+        }  # fmt: skip
+        wanted.check_known({name: [*one.features, *one.left_out] for name, one in checks.items()})
         if options.max_rows is not None:
             for table in (*(one.table for one in types.values()), *(one.table for one in tables)):
                 table.refuse_more_than(options.max_rows)
@@ -238,6 +269,8 @@ class _Build:
                 name: FileEntry(bytes=size, crc32=crc) for name, (size, crc) in sorted((files | made.files).items())
             },
         )
+        if nodes.fitted:
+            (folder.graph / SCHEMA).put(schema_text(nodes.fitted).encode())
         folder.manifest = manifest.to_json()
         return report
 

@@ -17,8 +17,10 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest import (
     UNKNOWN_LABELS,
+    CellChecks,
     Column,
     ColumnFeatures,
+    ColumnPlan,
     LabelColumn,
     OnBad,
     as_integers,
@@ -51,24 +53,37 @@ class NodeChecks:
     integers: bool = False  # the type of ids
     ragged: str | None = None  # the column that holds a CSV row with a wrong number of columns
     widths: Mapping[str, int] = field(default_factory=dict)  # of list columns; empty: those of a task's first row
+    plan: ColumnPlan | None = None  # of columns that are to be encoded; None: features are numbers as they are
+    arrow_types: Mapping[str, pa.DataType] = field(default_factory=dict)  # what the graph keeps raw columns as
+    left_out: Mapping[str, str] = field(default_factory=dict)  # columns that are not read, and why
+    given_types: Mapping[str, pa.DataType] = field(default_factory=dict)  # what Spark gives and takes them as
+
+    def cells(self) -> CellChecks:
+        assert self.plan is not None
+        return CellChecks(self.plan, self.arrow_types, self.widths)
 
     def schema(self) -> pa.Schema:
+        """Of the rows that are kept."""
         text = pa.string()
-        return pa.schema(
-            [
-                ("id", pa.int64() if self.integers else text),
-                ("label", pa.list_(text) if self.multi_label else text),
-                ("role", pa.int8()),
-                ("features", pa.binary()),
-                ("note", text),
-            ]
-        )
+        features = [("features", pa.binary())]
+        if self.plan is not None:
+            features = [(raw_name(number), self.given_types[name]) for number, name in enumerate(self.features)]
+        ids, labels = pa.int64() if self.integers else text, pa.list_(text) if self.multi_label else text
+        return pa.schema([("id", ids), ("label", labels), ("role", pa.int8()), *features, ("note", text)])
+
+
+def raw_name(number: int) -> str:
+    """Raw columns under names of their own: Spark takes a name with a dot for a part of a column."""
+    return f"raw{number}"
 
 
 def checked_nodes(batches: Iterator[Any], checks: NodeChecks) -> Iterator[Any]:
     """Good rows, and at the end one row whose `note` tells of the others."""
     notes = Notes(facts={"read": 0, "good": 0, "plain": True, "widths": {}, "unknown": {}})
-    features = ColumnFeatures(checks.features, checks.widths, "other nodes") if checks.features else None
+    features: ColumnFeatures | CellChecks | None = None
+    if checks.features:
+        untouched = checks.plan is None
+        features = ColumnFeatures(checks.features, checks.widths, "other nodes") if untouched else checks.cells()
     try:
         for batch in batches:
             yield from _checked(without_ragged(batch, checks.ragged, notes, checks.on_bad), checks, features, notes)
@@ -76,12 +91,16 @@ def checked_nodes(batches: Iterator[Any], checks: NodeChecks) -> Iterator[Any]:
         notes.die(error)
         for _ in batches:  # Spark waits for its batches to be taken
             pass
-    if features is not None:
+    if isinstance(features, ColumnFeatures):
         notes.facts |= {"widths": features.list_widths, "width": features.width()}
+    elif features is not None:
+        notes.facts |= {"widths": features.widths}
     yield note_batch(checks.schema(), notes)
 
 
-def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, notes: Notes) -> Iterator[Any]:
+def _checked(
+    batch: Any, checks: NodeChecks, features: ColumnFeatures | CellChecks | None, notes: Notes
+) -> Iterator[Any]:
     ids = plain(batch.column(checks.id))
 
     def name(row: int) -> tuple[list[Any], str]:
@@ -98,7 +117,11 @@ def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, no
     good, values = rows.good, None
     if features is not None:
         noted_rows = noted()  # a node with a bad label and a bad feature is counted as both, as ingest does
-        values = features.read_rows(noted_rows)
+        if isinstance(features, ColumnFeatures):
+            values = features.read_rows(noted_rows)
+        else:
+            for name_of in checks.features:
+                features.checked(noted_rows, name_of)
         good = good & noted_rows.good
     notes.facts["read"] += len(ids)
     notes.facts["good"] += int(np.count_nonzero(good))
@@ -113,6 +136,11 @@ def _checked(batch: Any, checks: NodeChecks, features: ColumnFeatures | None, no
         labels.filter(chosen),
         pa.array(roles[good]),
     ]
+    if checks.plan is not None:
+        raw = [batch.column(feature).filter(chosen).cast(checks.given_types[feature]) for feature in checks.features]
+        yield pa.RecordBatch.from_arrays([*columns, *raw, pa.nulls(len(kept), pa.string())], schema=checks.schema())
+        return
+    assert not isinstance(features, CellChecks)
     stored = None if values is None else _stored(values, good, checks, features, notes, name)
     step = len(kept) if stored is None else max(1, _MOST_BYTES // max(1, stored[:1].nbytes))
     for begin in range(0, len(kept), step):

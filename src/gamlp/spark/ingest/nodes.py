@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +12,25 @@ import numpy as np
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest import MOST_CLASSES, NodeNames, OnBad, choose, feature_columns, too_many_classes
+from gamlp.graph import ONE_TYPE
+from gamlp.graph.ingest import (
+    MOST_CLASSES,
+    GivenSchema,
+    NodeNames,
+    OnBad,
+    WantedTypes,
+    choose,
+    feature_columns,
+    plain_type,
+    plan_columns,
+    too_many_classes,
+)
 from gamlp.io import Place
 from gamlp.kernel import MOST_NODES, FloatName
 from gamlp.progress import Progress
 from gamlp.spark.ingest.block_files import NodeBlocks, RowBlocks
-from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes
+from gamlp.spark.ingest.fitting import FittedColumns, fit_columns, refuse_wrong, settled, without_wrong
+from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes, raw_name
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.sorted_ids import SortedIds, put_sorted
 from gamlp.spark.ingest.tables import SparkTable
@@ -35,6 +48,7 @@ class CheckedNodes:
     checks: NodeChecks
     notes: Notes
     width: int | None = None
+    fitted: FittedColumns | None = None  # where columns are encoded
 
     @property
     def read(self) -> int:
@@ -58,18 +72,32 @@ class CheckedNodes:
             whole.update(facts["unknown"])
         return dict(whole)
 
+    def good_rows(self) -> Any:
+        """Good rows as they were read."""
+        from pyspark.sql import functions
+
+        return self.frame.where(functions.col("note").isNull()).drop("note")
+
     def rows(self) -> Any:
         """Good rows, with ids that are integers where all of them are."""
         from pyspark.sql import functions
 
-        rows = self.frame.where(functions.col("note").isNull()).drop("note")
+        rows = self.good_rows()
         return rows.withColumn("id", functions.col("id").cast("long")) if self.checks.integers else rows
 
     def close(self) -> None:
         self.frame.unpersist()
 
 
-def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: OnBad) -> NodeChecks:
+def node_checks(
+    table: SparkTable,
+    names: NodeNames,
+    dtype: FloatName,
+    on_bad: OnBad,
+    node_type: str = ONE_TYPE,
+    wanted: WantedTypes | None = None,
+    schema: GivenSchema | None = None,
+) -> NodeChecks:
     """Which columns are read, and how, by the rules of `gamlp ingest`."""
     label, split = choose(table, names.label, "label"), choose(table, names.split, "split")
     table.need([names.id])
@@ -79,6 +107,9 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
         )
     features = feature_columns(table.column_names, names, label, split).names
     table.need(features)
+    given = {name: table.arrow_type(name) for name in features}
+    kept = {name: plain_type(arrow) for name, arrow in given.items()}
+    plan = plan_columns(features, kept, wanted or WantedTypes(), node_type, schema, file=table.name)
     multi_label = label is not None and (names.separator is not None or table.is_list(label))
     integers = table.kind(names.id).typeName() in _INTEGERS
     return NodeChecks(
@@ -86,7 +117,7 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
         names.id,
         label,
         split,
-        features,
+        list(plan.wanted),
         dtype,
         on_bad,
         names.separator,
@@ -94,6 +125,10 @@ def node_checks(table: SparkTable, names: NodeNames, dtype: FloatName, on_bad: O
         multi_label,
         integers,
         table.ragged,
+        plan=None if plan.untouched or not plan.wanted else plan,
+        arrow_types=kept,
+        given_types=given,
+        left_out=plan.left_out,
     )
 
 
@@ -115,7 +150,10 @@ def check_nodes(spark: Any, table: SparkTable, checks: NodeChecks, progress: Pro
         parts = [facts for facts in found.notes.facts["parts"] if facts["good"]]
         if not checks.integers and not table.typed:
             found.checks = replace(found.checks, integers=all(facts["plain"] for facts in parts))
-        found.width = parts[0]["width"] if checks.features else None
+        if checks.plan is not None:
+            found = _encodable(spark, found, progress)
+        else:
+            found.width = parts[0]["width"] if checks.features else None
     except BaseException:
         found.close()
         raise
@@ -133,7 +171,10 @@ def _checked(spark: Any, table: SparkTable, checks: NodeChecks, progress: Progre
 
     label = "array<string>" if checks.multi_label else "string"
     kind = "long" if checks.integers else "string"
-    frame = table.map(names, work, f"id {kind}, label {label}, role byte, features binary, note string")
+    features = "features binary"
+    if checks.plan is not None:
+        features = ", ".join(f"{raw_name(at)} {table.ddl_type(name)}" for at, name in enumerate(checks.features))
+    frame = table.map(names, work, f"id {kind}, label {label}, role byte, {features}, note string")
     frame = frame.persist(StorageLevel.DISK_ONLY)
     try:
         notes = frame.where(functions.col("note").isNotNull()).select(functions.col("note").alias("answer"))
@@ -142,6 +183,73 @@ def _checked(spark: Any, table: SparkTable, checks: NodeChecks, progress: Progre
         frame.unpersist()
         raise
     return CheckedNodes(frame, checks, Notes.merged(parts))
+
+
+def _encodable(spark: Any, found: CheckedNodes, progress: Progress) -> CheckedNodes:
+    """The rows whose cells are all what their columns are, with the columns' states."""
+    if found.checks.on_bad == "skip":
+        found = _once_each(found)  # a row that will not be a node has no say in a state
+    while True:
+        columns = fit_columns(spark, found.good_rows(), found.checks, progress)
+        refused = next((name for name, result in columns.items() if "refused" in result), None)
+        if refused is None:
+            break
+        found = _without_wrong(spark, found, refused, columns[refused]["refused"], progress)
+    found.fitted = settled(found.checks, columns)
+    found.width = found.fitted.width or None
+    return found
+
+
+def _once_each(found: CheckedNodes) -> CheckedNodes:
+    """One row of each id, the one with the smallest content."""
+    from pyspark.sql import Window, functions
+
+    rows = found.good_rows()
+    repeats = found.good - rows.select("id").distinct().count()
+    if not repeats:
+        return found
+    content = [raw_name(number) for number in range(len(found.checks.features))]
+    rank = functions.row_number().over(Window.partitionBy("id").orderBy(*content, "label", "role"))
+    frame = rows.withColumn("rank", rank).where("rank = 1").drop("rank").withColumn("note", functions.lit(None))
+    frame = frame.withColumn("note", functions.col("note").cast("string"))
+    return _instead(found, frame, found.good - repeats, {"duplicate id": repeats})
+
+
+def _without_wrong(
+    spark: Any, found: CheckedNodes, name: str, refused: dict[str, str], progress: Progress
+) -> CheckedNodes:
+    from pyspark.sql import functions
+
+    # Ids of a CSV are text in the frame, also where all of them are integers.
+    checks = replace(found.checks, integers=dict(found.frame.dtypes)["id"] == "bigint")
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from without_wrong(batches, checks, name, refused)
+
+    frame = found.good_rows().mapInArrow(work, found.frame.schema).cache()
+    try:
+        told = frame.where(functions.col("note").isNotNull()).select(functions.col("note").alias("answer"))
+        notes = Notes.merged([Notes.of(result) for _, result in collect_results(spark, told, "nodes", 1, progress)])
+        refuse_wrong(notes, checks, name, refused)
+        good = sum(facts["good"] for facts in notes.facts["parts"])
+        if good == 0:
+            raise GamlpError("no nodes: every row of the table is bad", file=checks.table)
+        return _instead(found, frame, good, notes.counts)
+    finally:
+        frame.unpersist()
+
+
+def _instead(found: CheckedNodes, frame: Any, good: int, left_out: Mapping[str, int]) -> CheckedNodes:
+    """Fewer rows, kept in place of those that were found."""
+    from pyspark import StorageLevel
+
+    frame = frame.persist(StorageLevel.DISK_ONLY)
+    frame.count()
+    parts = [{**facts, "good": 0} for facts in found.notes.facts["parts"]]
+    parts.append({"read": 0, "good": good, "plain": True, "widths": found.list_widths, "unknown": {}})
+    notes = replace(found.notes, counts=found.notes.counts + Counter(left_out), facts={"parts": parts})
+    found.close()
+    return replace(found, frame=frame, notes=notes)
 
 
 def _one_width(found: CheckedNodes) -> bool:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest import TablePlaces, too_many_rows
 from gamlp.io import is_url
@@ -92,6 +94,22 @@ class SparkTable:
         return bool(
             (kind.elementType if kind.typeName() == "array" else kind).typeName() in ("string", "varchar", "char")
         )
+
+    def arrow_type(self, name: str) -> Any:
+        """A column's type as tasks see it; null where Arrow has none."""
+        from pyspark.errors import PySparkException
+        from pyspark.sql.pandas.types import to_arrow_type
+
+        if self.is_vector(name):
+            return pa.list_(pa.float64())
+        try:
+            return to_arrow_type(self.kind(name))
+        except (PySparkException, TypeError):
+            return pa.map_(pa.string(), pa.string())  # nothing that could be features
+
+    def ddl_type(self, name: str) -> str:
+        """A column's type as Spark's SQL writes it."""
+        return "array<double>" if self.is_vector(name) else str(self.kind(name).simpleString())
 
     def kind(self, name: str) -> Any:
         """Spark's type of a column."""

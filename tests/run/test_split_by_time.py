@@ -32,7 +32,7 @@ RECIPE = Recipe.of(
 
 
 def tables(folder: Path, other_future: int = 0, *, features: str | None = None, directed: bool = False) -> Graph:
-    """Nodes of nine years with two features and dated edges; with `other_future` all that is after 2015 differs."""
+    """Nodes of nine years with three feature columns and dated edges; with `other_future` all that is after 2015 differs."""
     folder.mkdir()
     random = np.random.default_rng(0)
     later = np.random.default_rng(other_future)
@@ -41,10 +41,10 @@ def tables(folder: Path, other_future: int = 0, *, features: str | None = None, 
     rows = []
     for node, year in enumerate(years):
         values = random.normal(size=2) + classes[node]
-        label = int(classes[node])
-        if year > 2015 and other_future:
-            values, label = later.normal(size=2) * 100, 1 - label
-        rows.append([f"n{node}", *values.round(3), year, f"c{label}"])
+        label, city = int(classes[node]), random.choice(["Bern", "Lima", ""])
+        if year > 2015 and other_future:  # numbers of another size, a city that training never sees, no gaps
+            values, label, city = later.normal(size=2) * 100, 1 - label, "Oslo"
+        rows.append([f"n{node}", *values.round(3), city, year, f"c{label}"])
     edges = []
     for _ in range(400):
         ends = random.integers(0, NODES, 2)
@@ -52,7 +52,7 @@ def tables(folder: Path, other_future: int = 0, *, features: str | None = None, 
         if year > 2015 and other_future:  # also between nodes of the past, and with other weights
             ends = later.integers(0, NODES, 2)
         edges.append([f"n{ends[0]}", f"n{ends[1]}", 1 if year <= 2015 or not other_future else 5, f"{year}-06-01"])
-    for name, header, content in (("nodes", "id,x,y,year,kind", rows), ("edges", "src,dst,weight,time", edges)):
+    for name, header, content in (("nodes", "id,x,y,city,year,kind", rows), ("edges", "src,dst,weight,time", edges)):
         with (folder / f"{name}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([header.split(","), *content])
     options = replace(OPTIONS, node_names=NodeNames(label="kind", features=features), directed=directed)

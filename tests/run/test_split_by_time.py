@@ -32,7 +32,7 @@ RECIPE = Recipe.of(
 
 
 def tables(folder: Path, other_future: int = 0, *, features: str | None = None, directed: bool = False) -> Graph:
-    """Nodes of nine years with three feature columns and dated edges; with `other_future` all that is after 2015 differs."""
+    """Nodes of nine years, three columns of features, dated edges; with `other_future` all after 2015 is another."""
     folder.mkdir()
     random = np.random.default_rng(0)
     later = np.random.default_rng(other_future)

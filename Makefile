@@ -64,6 +64,7 @@ bench: $(VENV)/developer  ## speed and memory of propagation and training agains
 	$(BIN)/python benchmarks/propagation.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/verifying.py
+	$(BIN)/python benchmarks/tables.py
 
 accuracy: $(VENV)/developer  ## test accuracy of the shipped recipes beside the paper's (needs GAMLP_DATA; hours)
 	$(BIN)/python benchmarks/accuracy.py

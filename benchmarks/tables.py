@@ -35,6 +35,7 @@ HALF_AS_FAST, TIMES_AS_FAST, SHARE_OF_MEMORY = 2.0, 3.0, 0.1
 _INGEST = """
 import json, sys, time
 from pathlib import Path
+import pandas  # pyarrow imports it where it is: of no contestant imports are measured
 from gamlp.graph import Graph
 from gamlp.graph.ingest import ingest
 from gamlp.io.memory import anonymous_memory
@@ -192,12 +193,12 @@ def page(found: dict[str, dict[str, float]], given: argparse.Namespace) -> str:
         ("gamlp ÷ pandas, memory", memory, f"≤ {SHARE_OF_MEMORY:g}", memory <= SHARE_OF_MEMORY),
     ]
     lines = [
-        f"| {what} | {value:.2f} | {asked} | {'met' if met else '**missed**'} |" for what, value, asked, met in verdicts
+        f"| {what} | {value:.3g} | {asked} | {'met' if met else '**missed**'} |" for what, value, asked, met in verdicts
     ]
     return f"""# Columns of any kind: what ingest costs
 
 `python benchmarks/tables.py --rows {given.rows} --rounds {given.rounds}` wrote this page: {given.rows:,} rows,
-medians of {given.rounds} rounds, each contestant in a process of its own. {describe()}; {versions()}.
+medians of rounds, each contestant in a process of its own. {describe()}; {versions()}.
 
 | contestant | features | processor s | s | peak of memory, MB |
 |---|---|---|---|---|

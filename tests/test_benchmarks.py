@@ -79,3 +79,24 @@ def test_propagation_over_subsets_is_measured_beside_its_bound(tmp_path: Path) -
     assert 0 < found["anonymous"] < found["resident"] < found["limit"]
     assert found["stored"] > 8 * 6 * 736 * 128 * 2  # subsets, hops, papers, columns, bytes
     assert "peak resident memory" in out.with_suffix(".md").read_text()
+
+
+def test_mixed_columns_are_measured_beside_floats_and_pandas(tmp_path: Path) -> None:
+    out = tmp_path / "tables.md"
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "tables.py"),
+        "--rows",
+        "3000",
+        "--rounds",
+        "1",
+        "--work",
+        str(tmp_path),
+    ]
+    done = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    mixed, floats, pandas = json.loads(out.with_suffix(".json").read_text()).values()
+    assert mixed["features"] == pandas["features"] == 86 and floats["features"] == 20  # the same sorts of features
+    assert min(one["processor"] for one in (mixed, floats, pandas)) > 0
+    verdicts = [line for line in out.read_text().splitlines() if line.endswith((" met |", "missed** |"))]
+    assert len(verdicts) == 3

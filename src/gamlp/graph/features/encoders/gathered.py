@@ -14,6 +14,7 @@ from gamlp.graph.features.encoders.samples import NumberSample
 from gamlp.graph.features.encoders.sums import Moments
 
 _BINS = 1 << 16
+_CHUNK = 1 << 15  # values at a time: they stay near the cache
 _SIGN = np.uint64(1 << 63)
 
 
@@ -154,19 +155,21 @@ def elapsed_days(microseconds: Array) -> Array:
 
 def _counted(values: Array, counts: Array | None = None) -> Array:
     """Counts of the histogram's bins."""
-    bins = _bins(values)
-    if counts is None:
-        return np.bincount(bins, minlength=_BINS).astype(np.int64)
     found = np.zeros(_BINS, np.int64)
-    np.add.at(found, bins, counts)
+    if counts is not None:
+        np.add.at(found, _bins(values), counts)
+        return found
+    for begin in range(0, len(values), _CHUNK):
+        found += np.bincount(_bins(values[begin : begin + _CHUNK]), minlength=_BINS)
     return found
 
 
 def _bins(values: Array) -> Array:
     """The first 16 bits of floats, such that a larger float has no smaller number."""
     bits = (np.asarray(values, np.float64) + 0.0).view(np.uint64)
-    ordered = np.where(bits & _SIGN, ~bits, bits | _SIGN)
-    return np.asarray(ordered >> np.uint64(48)).astype(np.int64)
+    # A float below zero has all bits turned, another one the sign alone.
+    turned = (bits.view(np.int64) >> np.int64(63)).view(np.uint64) | _SIGN
+    return np.asarray((bits ^ turned) >> np.uint64(48)).view(np.int64)
 
 
 def _weighted(values: Array, counts: Array, histogram: Array) -> tuple[Array, Array]:

@@ -18,6 +18,7 @@ FEW = 20  # different whole numbers: so few are codes or grades, and a feature e
 SMOOTH = 0.7  # correlation of how often a number and its neighbours occur, by logarithms
 NOISE = 2.0  # squared differences of neighbours' counts by their sum: 1 where they differ by chance alone
 DETACHED = 10  # 0 so many times farther from the other numbers than these reach: it stands for "unknown"
+ONCE = 0.95  # share of numbers that differ, as far as can be estimated, where each occurs once
 UNIQUE = 0.5  # share of cells that differ: beyond it a text names its row rather than a group, a number is no code
 LONG = 40  # letters of a text on average: longer ones are sentences
 MOSTLY = 0.9  # share of cells that are numbers (dates): the others then look like mistakes
@@ -77,7 +78,10 @@ def _number(fitting: Fitting) -> Inference:
         return Inference("boolean", "0 and 1 alone")
     if not numbers.whole or max(abs(moments.low), abs(moments.high)) >= 2.0**53:
         return _scaling(numbers)
-    if distinct == moments.count > FEW and moments.high - moments.low < 2 * moments.count:
+    # Where distinct numbers are estimated they are so to a few percent; drawn by chance from so short a range, no more
+    # than 79 % would differ.
+    once = distinct == moments.count if numbers.sample.whole else distinct > ONCE * moments.count
+    if once and moments.count > FEW and moments.high - moments.low < 2 * moments.count:
         return Inference("id", "whole numbers, each once and hardly any left out: they count the rows")
     if distinct <= FEW and distinct <= UNIQUE * moments.count:
         return Inference("category", f"whole numbers with {distinct} different values: codes")

@@ -112,17 +112,18 @@ def _exact_sum(values: Array, unit: int) -> int:
     largest = max(float(values.max()), -float(values.min()))
     total = 0
     cut = -(-math.frexp(largest)[1] // _STEP) - 1
-    rest = values
+    rest, part = values.copy(), np.empty_like(values)
     while largest > 0:
         # Adding and taking away so large a number leaves multiples of 2^(26·cut).
         anchor = math.ldexp(1.5, 52 + _STEP * cut)
-        part = rest + anchor
+        np.add(rest, anchor, out=part)
         part -= anchor
         whole = int(math.ldexp(float(part.sum()), -_STEP * cut))
         place = unit + _STEP * cut
         total += whole << place if place >= 0 else whole >> -place
-        rest = rest - part
-        largest = max(float(rest.max()), -float(rest.min()))
+        rest -= part
+        if not rest.any():
+            break
         cut -= 1
     return total
 

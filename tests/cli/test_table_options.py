@@ -25,7 +25,7 @@ def tables(tmp_path: Path) -> str:
     return "--edges ties.csv --nodes people.csv"
 
 
-@pytest.mark.parametrize("verb", ["ingest", "run"])
+@pytest.mark.parametrize("verb", ["ingest", "run", "predict"])
 def test_every_option_is_on_every_verb_that_takes_tables(verb: str) -> None:
     command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
     found = {name for parameter in command.params for name in parameter.opts}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, S
 from gamlp.cli.options.tables import SPLITTING, TableOptions, with_table_options
 from gamlp.cli.show import display
 from gamlp.cli.show.columns import show_columns, show_delimiters
+from gamlp.errors import GamlpError
 
 
 def register(app: typer.Typer) -> None:
@@ -21,16 +23,19 @@ def register(app: typer.Typer) -> None:
 
 
 def _table(text: str, metavar: str = "PATH") -> Any:
-    return typer.Option(help=text, metavar=metavar)
+    return typer.Option(help=text, metavar=metavar, show_default=False)
 
 
 def _ingest(
     edges: Annotated[
-        list[str],
+        list[str] | None,
         _table("Edge table: a file or a folder of files; on Spark anything it reads. By relation.", "[NAME=]PATH"),
-    ],
-    nodes: Annotated[list[str], _table("Node table: the same. By type.", "[NAME=]PATH")],
-    out: Annotated[str, _table("Graph folder to write, on Spark also a URL; must not exist.")],
+    ] = None,
+    nodes: Annotated[list[str] | None, _table("Node table: the same. By type.", "[NAME=]PATH")] = None,
+    out: Annotated[str | None, _table("Graph folder to write, on Spark also a URL; must not exist.")] = None,
+    add: Annotated[
+        Path | None, _table("Graph folder to add to, in place, instead of --out: tables of newcomers alone.", "GRAPH")
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(help="Memory to use, such as 2GiB; half of what is free by default.")
     ] = None,
@@ -62,6 +67,10 @@ def _ingest(
       gamlp ingest --nodes paper=papers.csv --nodes author=authors.csv --edges writes=writes.csv \\
         --join writes=author:paper --target paper --id author=name --out graph
 
+    Newcomers, and edges that came since: the folder grows in place, old rows keep their numbers and roles:
+
+      gamlp ingest --add graph --nodes new.csv --edges new_edges.csv
+
     Tables that Spark reads (files, URLs, format:path, tables of its catalogue), rows numbered by ascending id:
 
       gamlp ingest --edges warehouse.follows --nodes delta:/data/users --out s3://bucket/graph --engine spark
@@ -71,6 +80,15 @@ def _ingest(
 
     budget = None if memory is None else parse_size(memory)
     resources = Resources(memory=budget, engine=engine, settings=engine_settings(master, spark_conf, blocks))
+    if add is not None:
+        if out is not None or seed or engine != "local":
+            given = "--out" if out is not None else "--seed" if seed else f"--engine {engine}"
+            raise GamlpError(f"{given} with --add", hint=f"leave out {given}: the graph grows in place, here")
+        _add(add, nodes, edges, reading, budget, as_json)
+        return
+    if not edges or not nodes or out is None:
+        lacks = "--edges" if not edges else "--nodes" if not nodes else "--out"
+        raise GamlpError(f"{lacks} is missing", hint="gamlp ingest --edges E --nodes N --out GRAPH")
     edges_at, nodes_at = named.tables("--edges", edges), named.tables("--nodes", nodes)
     how = reading.to_read(edges_at, nodes_at, seed)
     with display.progress(as_json) as progress, closing(resources.open_engine()) as chosen:
@@ -81,6 +99,38 @@ def _ingest(
         show_columns(report.columns)
         show_delimiters(report.delimiters)
         _show(asdict(report))
+
+
+def _add(
+    graph: Path,
+    nodes: list[str] | None,
+    edges: list[str] | None,
+    reading: TableOptions,
+    memory: int | None,
+    as_json: bool,
+) -> None:
+    from gamlp.graph.ingest import add_tables
+
+    nodes_at = named.tables("--nodes", nodes) if nodes else None
+    edges_at = named.tables("--edges", edges) if edges else None
+    how = reading.to_add(nodes_at, edges_at)
+    with display.progress(as_json) as progress:
+        found = add_tables(graph, nodes_at, edges_at, how, memory=memory, progress=progress)
+    counts = {name: one.count for name, one in found.graph.node_types.items()}
+    if as_json:
+        about = {"graph": str(graph), "new": found.new, "nodes": counts, "notes": found.notes}
+        display.print_json(about | {"report": asdict(found.report)})
+        return
+    for note in found.notes:
+        display.say(f"note: {note}.")
+    rows: list[tuple[str, Any]] = [
+        ("nodes" if len(counts) == 1 else f"nodes, type {name}", f"{count:,} ({found.new.get(name, 0):,} new)")
+        for name, count in counts.items()
+    ]
+    rows += [("edges read", found.report.edges_read), ("self-loops dropped", found.report.self_loops_dropped)]
+    rows += [(f"entries now, relation {name}", entries) for name, entries in found.report.entries.items()]
+    rows += [(f"bad rows: {kind}", count) for kind, count in found.report.bad_rows.items()]
+    display.table("", str(graph), rows=[*rows, ("seconds", f"{found.report.seconds:.1f}")])
 
 
 def _show(report: dict[str, Any]) -> None:

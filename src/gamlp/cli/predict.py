@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gamlp.cli.options import named
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
     DataDirOption,
@@ -21,12 +22,17 @@ from gamlp.cli.options.recipe import (
     resources_of,
     trusted,
 )
+from gamlp.cli.options.tables import TableOptions, with_table_options
 from gamlp.cli.show import display
+from gamlp.errors import GamlpError
+
+if TYPE_CHECKING:
+    from gamlp.run import Newcomers
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("predict")(_predict)
+    app.command("predict")(with_table_options(_predict))
 
 
 def _predict(
@@ -43,6 +49,22 @@ def _predict(
         typer.Option(
             help="Another graph, or the same one grown. (default: the run's own)",
             metavar="GRAPH_OR_DATASET",
+            show_default=False,
+        ),
+    ] = None,
+    add_nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Table of nodes that the graph has not: predictions are of these. By type.",
+            metavar="[NAME=]PATH",
+            show_default=False,
+        ),
+    ] = None,
+    add_edges: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Table of edges that the graph has not, among newcomers and others. By relation.",
+            metavar="[NAME=]PATH",
             show_default=False,
         ),
     ] = None,
@@ -65,6 +87,7 @@ def _predict(
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
     as_json: JsonOption = False,
+    reading: TableOptions = TableOptions(),  # noqa: B008
 ) -> None:
     """Write id, label and probabilities of nodes, as many as there are, in little memory.
 
@@ -76,6 +99,10 @@ def _predict(
 
       gamlp predict run --graph elsewhere --out predictions.csv
 
+    Of nodes that came since, from tables of them and of their edges alone; the graph stays as it is:
+
+      gamlp predict run --add-nodes new.csv --add-edges new_edges.csv --out newcomers.csv
+
     On Spark, as a folder of parts:
 
       gamlp predict run --out predictions.parquet --engine spark --master spark://host:7077
@@ -86,11 +113,12 @@ def _predict(
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
     trust = trusted(trust)
+    newcomers = _newcomers(add_nodes, add_edges, reading)
     with display.progress(as_json) as progress, closing(resources.open_engine()):
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
         written = predict(
-            run, out, graph=other, rows=rows, each_class=probabilities, batch_size=batch_size, trust=trust,
-            resources=resources, progress=progress,
+            run, out, graph=other, newcomers=newcomers, rows=rows, each_class=probabilities, batch_size=batch_size,
+            trust=trust, resources=resources, progress=progress,
         )  # fmt: skip
         assert written is not None
     if as_json:
@@ -100,3 +128,16 @@ def _predict(
     for note in written.notes:
         display.say(f"note: {note}.")
     display.say(f"{out}: {written.rows:,} rows, {written.rows / max(written.seconds, 1e-9):,.0f} rows/s")
+
+
+def _newcomers(nodes: list[str] | None, edges: list[str] | None, reading: TableOptions) -> Newcomers | None:
+    from gamlp.run import Newcomers
+
+    if not nodes:
+        if edges or reading.given():
+            given = "--add-edges" if edges else reading.given()[0]
+            raise GamlpError(f"{given} without --add-nodes", hint="give the table of newcomers: --add-nodes PATH")
+        return None
+    nodes_at = named.tables("--add-nodes", nodes)
+    edges_at = named.tables("--add-edges", edges) if edges else None
+    return Newcomers(nodes_at, edges_at, reading.to_add(nodes_at, edges_at))

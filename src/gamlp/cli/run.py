@@ -81,6 +81,12 @@ def _run(
     recipe: RecipeOption = None,
     changes: SetOption = None,
     seeds: SeedsOption = None,
+    warm: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run folder or bundle whose weights training starts from.", metavar="RUN", show_default=False
+        ),
+    ] = None,
     trust: TrustOption = None,
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
@@ -108,6 +114,10 @@ def _run(
 
       gamlp run --nodes paper=papers.csv --nodes author=authors.csv --edges writes=writes.csv \\
         --join writes=author:paper --target paper --out runs/papers
+
+    On a graph that has grown since, from the weights of the run before:
+
+      gamlp run graph --warm runs/graph --out runs/today
 
     With a peer of GAMLP (gamlp recipes lists them):
 
@@ -143,12 +153,14 @@ def _run(
         delimiters = {} if opened.ingested is None else opened.ingested.delimiters
         made, name = recipe_of(opened, recipe, changes, seeds, model, trust)
         if not peer_of(made).leaves_bundle:
+            if warm is not None:
+                raise GamlpError(f"'{made.model.name}' has no weights to start from", hint="leave out --warm")
             if not opened_engine.one_machine:
                 raise GamlpError(f"'{made.model.name}' runs on one machine", hint=f"leave out --engine {engine}")
             single = run_method(opened.opened, made, place, resources=resources, progress=progress)
             show_single(single, name, time.monotonic() - begun, as_json, columns)
             return
-        outcome = run_path(opened, made, place, resources=resources, progress=progress)
+        outcome = run_path(opened, made, place, warm=warm, resources=resources, progress=progress)
     seconds = time.monotonic() - begun
     if as_json:
         _print(outcome, place, name, seconds, columns)

@@ -119,10 +119,7 @@ class GraphWriter:
             self._save(node_type, "ids", values.astype(np.int64, copy=False))
             return
         self._nodes[node_type].ids = "strings"
-        table = pa.table({"id": values.cast(pa.large_string())})
-        path = str(self.folder / nodes_folder(node_type) / "ids.arrow")
-        with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table.combine_chunks())
+        write_ids(self.folder / nodes_folder(node_type) / "ids.arrow", values)
 
     def relation(
         self,
@@ -186,6 +183,16 @@ class GraphWriter:
         if len(values) != self._nodes[node_type].count:
             raise ValueError(f"{part} of '{node_type}' has {len(values)} rows, not {self._nodes[node_type].count}")
         save_array(self._nodes_file(node_type, part), values)
+
+
+def write_ids(path: Path, values: Array | pa.Array | pa.ChunkedArray) -> None:
+    """Original ids as a file: integers as .npy, strings as Arrow."""
+    if isinstance(values, np.ndarray):
+        save_array(path, values.astype(np.int64, copy=False))
+        return
+    table = pa.table({"id": values.cast(pa.large_string())})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
 
 
 @contextmanager

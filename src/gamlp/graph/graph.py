@@ -138,6 +138,13 @@ class Ids:
         found = self.values.take(pa.array(np.asarray(rows, np.int64)))
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
+    def of(self, rows: Array) -> Ids:
+        """Those of some rows alone."""
+        if self.values is None:
+            return Ids(len(rows), np.asarray(rows, np.int64))
+        integers = isinstance(self.values, np.ndarray)
+        return Ids(len(rows), np.asarray(self.values[rows]) if integers else self.take(rows))
+
 
 @dataclass(frozen=True)
 class Nodes:
@@ -234,8 +241,14 @@ class Graph:
     folder: Path | Place | None = None
     source: dict[str, Any] = field(default_factory=dict)
     checksums: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    moved: dict[str, str] = field(default_factory=dict, repr=False)  # where files lie that came as the graph grew
     earlier: dict[str, dict[str, Relation]] = field(default_factory=dict, repr=False)  # of a split by time, see as_of
     made: FromFrames | None = field(default=None, repr=False, compare=False)  # keeps the arrays of frames alive
+
+    def file(self, name: str) -> Place:
+        """Where a file of the graph's folder lies."""
+        assert self.folder is not None
+        return Place.of(self.folder) / self.moved.get(name, name)
 
     @property
     def nodes(self) -> Nodes:

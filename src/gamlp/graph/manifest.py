@@ -93,8 +93,11 @@ class RelationEntry(_ManifestEntry):
 
 
 class FileEntry(_ManifestEntry):
+    """`at`: where the file lies in the folder, if not under its name: of a graph that has grown."""
+
     bytes: NonNegativeInt
     crc32: int
+    at: FilePath | None = None
 
 
 class GraphManifest(_ManifestEntry):
@@ -144,6 +147,9 @@ class GraphManifest(_ManifestEntry):
     def to_json(self) -> bytes:
         """The file, with its own digest."""
         content = self.model_dump(mode="json")
+        for entry in content["files"].values():
+            if entry["at"] is None:
+                del entry["at"]  # as manifests were before graphs could grow
         if not self.earlier:  # as older versions read it
             del content["earlier"]
         return json.dumps(sealed(content), indent=1).encode()

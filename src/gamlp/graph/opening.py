@@ -44,10 +44,10 @@ def open_graph(place: str | Path | Place) -> Graph:
     folder = Place.of(place)
     manifest = read_manifest(folder)
     for name, file in manifest.files.items() if folder.local is not None else ():
-        size = (folder / name).size()
+        size = (folder / (file.at or name)).size()
         if size != file.bytes:
             found = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
-            raise GamlpError(f"file {found}", file=folder / name, hint=_HINT)
+            raise GamlpError(f"file {found}", file=folder / (file.at or name), hint=_HINT)
     files = FolderFiles(folder, manifest.files)
     return Graph(
         name=manifest.name,
@@ -67,14 +67,14 @@ def open_graph(place: str | Path | Place) -> Graph:
         folder=folder.local or folder,
         source=manifest.source,
         checksums={name: (file.bytes, file.crc32) for name, file in manifest.files.items()},
+        moved={name: file.at for name, file in manifest.files.items() if file.at is not None},
     )
 
 
 def damaged_files(graph: Graph) -> list[str]:
     """Names of files whose bytes are not those that were written."""
     assert graph.folder is not None
-    folder = Place.of(graph.folder)
-    return [name for name, (_, crc) in graph.checksums.items() if (folder / name).checksum() != crc]
+    return [name for name, (_, crc) in graph.checksums.items() if graph.file(name).checksum() != crc]
 
 
 Check = Callable[[Array, Place], None]
@@ -87,13 +87,18 @@ class FolderFiles:
     place: Place
     entries: dict[str, FileEntry]
 
+    def at(self, name: str) -> Place:
+        """Where a file lies."""
+        entry = self.entries.get(name)
+        return self.place / (name if entry is None or entry.at is None else entry.at)
+
     def array(self, name: str, shape: tuple[int, ...], check: Check | None = None) -> Any:
         """Whole numbers, fetched where they are elsewhere."""
-        values = map_array((self.place / name).local_copy())
+        values = map_array(self.at(name).local_copy())
         if tuple(values.shape) != shape:
-            raise GamlpError(f"shape is {tuple(values.shape)}, not {shape}", file=self.place / name, hint=_HINT)
+            raise GamlpError(f"shape is {tuple(values.shape)}, not {shape}", file=self.at(name), hint=_HINT)
         if values.dtype.kind != "i":
-            raise GamlpError(f"holds {values.dtype}, not whole numbers", file=self.place / name, hint=_HINT)
+            raise GamlpError(f"holds {values.dtype}, not whole numbers", file=self.at(name), hint=_HINT)
         return self.later(name, values, check)
 
     def later(self, name: str, values: Array, check: Check | None = None) -> Any:
@@ -108,16 +113,16 @@ class FolderFiles:
 
     def _strings(self, name: str, count: int) -> Any:
         self.verify(name)
-        return open_strings((self.place / name).local_copy(), count)
+        return open_strings(self.at(name).local_copy(), count)
 
     def _verified(self, name: str, values: Array, check: Check | None) -> Array:
         self.verify(name)
         if check is not None:
-            check(values, self.place / name)
+            check(values, self.at(name))
         return values
 
     def verify(self, name: str) -> None:
-        place = self.place / name
+        place = self.at(name)
         verify(place, self.entry(name).crc32, hint=_HINT, copy=place.local_copy())
 
     def entry(self, name: str) -> FileEntry:
@@ -149,16 +154,14 @@ def open_raw(files: FolderFiles, node_type: str, blocks: Sequence[int]) -> RawCo
     names = [raw_file(node_type, block) for block in range(len(blocks))]
     for name in names:
         files.entry(name)
-    return RawColumns(
-        tuple(files.place / name for name in names), tuple(blocks), lambda index: files.verify(names[index])
-    )
+    return RawColumns(tuple(files.at(name) for name in names), tuple(blocks), lambda index: files.verify(names[index]))
 
 
 def open_features(files: FolderFiles, node_type: str, count: int, entry: FeaturesEntry) -> Features:
     """Features of a node type: one file, mapped; several, or behind a URL, read where they are asked for."""
     dtype, columns = np.dtype(NUMPY_DTYPES[entry.dtype]), None if entry.columns is None else tuple(entry.columns)
     names = features_files(node_type, entry.shards)
-    places = [files.place / name for name in names]
+    places = [files.at(name) for name in names]
     if files.place.local is None or entry.shards is not None:
         stops = [count] if entry.shards is None else entry.shards
         sums = [files.entry(name).crc32 for name in names]
@@ -196,7 +199,7 @@ def open_edges(files: FolderFiles, name: str, entry: RelationEntry, count: int, 
         folder = block_folder(name, index, as_of)
         place = files.place / folder
         names = [part for part in _EDGE_TYPES if entry.weighted or part != "weights"]
-        parts = {part: open_rows(place / f"{part}.npy") for part in names}
+        parts = {part: open_rows(files.at(f"{block_folder(name, index)}/{part}.npy")) for part in names}
         if files.place.local is not None:  # elsewhere nothing is read before it is needed
             shapes = {"offsets": (block.stop - block.start + 1,)}
             fits = all(

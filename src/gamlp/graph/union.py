@@ -95,7 +95,7 @@ class UnionBlocks:
         for view, folder in zip(self.views, self.folders):
             own = [piece for piece in pieces if piece[0] in view.types]
             if own:
-                block = _joined([union_block(graph, view, *piece, read) for piece in own])
+                block = joined_blocks([union_block(graph, view, *piece, read) for piece in own])
                 made[view.name] = _put(block, folder, self._file(view, index))
         self.note(index).put(json.dumps(made).encode())
         return made
@@ -274,7 +274,7 @@ def _edges_alone(source: Place, views: Sequence[View]) -> Graph:
     )
 
 
-def _joined(blocks: Sequence[Block]) -> Block:
+def joined_blocks(blocks: Sequence[Block]) -> Block:
     """Blocks of rows that follow each other, as one."""
     first = blocks[0]
     if len(blocks) == 1:

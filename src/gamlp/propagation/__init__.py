@@ -9,6 +9,9 @@ from gamlp.propagation.first_values import feature_statistics, scaled_features
 # On one machine: into a store, or in memory
 from gamlp.propagation.local.arrays import hops_in_memory
 from gamlp.propagation.local.engine import LocalPropagator
+
+# Of nodes that were added to a graph, alone
+from gamlp.propagation.local.newcomers import newcomers_of, propagate_newcomers
 from gamlp.propagation.local.slabs import allocate
 
 # Â = D̃^(r-1) Ã D̃^(-r), and its diagonals for a relation
@@ -49,7 +52,9 @@ __all__ = [
     "factors",
     "feature_statistics",
     "hops_in_memory",
+    "newcomers_of",
     "propagate_as_of",
+    "propagate_newcomers",
     "relation_pair_of",
     "row_numbers",
     "scaled_features",

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gamlp.run.evaluation import evaluate as evaluate
     from gamlp.run.evaluation import evaluate_rows as evaluate_rows
 
+    # Nodes that a graph has not yet
+    from gamlp.run.newcomers import Newcomers as Newcomers
+
     # All of it at once
     from gamlp.run.path import Outcome as Outcome
     from gamlp.run.path import run_path as run_path
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "engine": ("Engine", "LocalEngine", "Opened", "Opening"),
     "evaluation": ("evaluate", "evaluate_rows"),
+    "newcomers": ("Newcomers",),
     "path": ("Outcome", "run_path"),
     "prediction_table": (
         "SUFFIXES", "Written", "asked_for", "batch_probabilities", "no_rows", "not_kept", "row_sets", "table_columns",

@@ -36,11 +36,12 @@ def run_path(
     recipe: Recipe,
     out: Path,
     *,
+    warm: str | Path | None = None,
     resources: Resources = LOCAL,
     progress: Progress = silent,
 ) -> Outcome:
     """Train what is not trained yet, score test rows where there are some, and look at the weights over hops."""
-    trained = train(source, recipe, out, resume=True, resources=resources, progress=progress)
+    trained = train(source, recipe, out, resume=True, warm=warm, resources=resources, progress=progress)
     bundle = trained.bundles[best_seed(trained.bundles, trained.recipe.training.monitor)]
     store = HopStore.open(trained.run.store_path())
     written = predict(

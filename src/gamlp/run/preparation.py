@@ -203,11 +203,21 @@ def hops_for(
     bundle: Bundle, graph: Graph, folder: Path | Place, resources: Resources = LOCAL, progress: Progress = silent
 ) -> HopStore:
     """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
-    graph, _ = matched(with_classes(graph, bundle.classes), bundle)
-    graph = written(graph, folder)
-    check_made(graph, bundle)
     with closing(resources.open_engine()) as engine:
-        graph = with_features(graph, bundle.recipe, folder, engine, progress)
+        graph, plan, _ = as_model_reads(bundle, graph, folder, engine, progress)
+        return engine.propagate(written(graph, folder), plan, folder, progress)
+
+
+def as_model_reads(
+    bundle: Bundle, graph: Graph, folder: Path | Place, engine: Propagator, progress: Progress = silent
+) -> tuple[Graph, Plan, list[str]]:
+    """Another graph and what is to be propagated of it for a bundle's model; and what a person should know of it.
+
+    `folder`: where features are kept that are made for it, if the graph has no folder of its own.
+    """
+    graph, notes = matched(with_classes(graph, bundle.classes), bundle)
+    check_made(graph, bundle)
+    graph = with_features(graph, bundle.recipe, folder, engine, progress)
     check_fits(graph, bundle)
     if labels_used(bundle.recipe) and not graph.trainable:
         raise GamlpError(
@@ -215,5 +225,4 @@ def hops_for(
             hint="give the graph labels with split 'train', or train with model.beta 0",
         )
     plan = without_folds(plan_of(bundle.recipe, bundle.statistics)).model_copy(update={"rows": "all"})
-    with closing(resources.open_engine()) as engine:
-        return engine.propagate(graph, plan, folder, progress)
+    return graph, plan, notes

@@ -15,6 +15,7 @@ from gamlp.io import Trust, Untrusted, check_trusted, is_url, work_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.engine import Opened
+from gamlp.run.newcomers import Newcomers, open_newcomers
 from gamlp.run.prediction_table import Written
 from gamlp.run.preparation import hops_for
 from gamlp.run.resources import LOCAL, Resources
@@ -29,13 +30,25 @@ def open_trained(
     graph: Graph | None,
     beside: Path,
     *,
+    newcomers: Newcomers | None = None,
     trust: Trust = None,
     resources: Resources = LOCAL,
     progress: Progress = silent,
 ) -> Iterator[Opened]:
-    """A run folder with its own graph, or a run or a bare bundle with another one, whose hops are made in `beside`."""
+    """A run folder with its own graph, or a run or a bare bundle with another one, whose hops are made in `beside`.
+
+    With `newcomers` to the one or the other graph, they alone are what the model is asked about.
+    """
     run = None if place.is_file() else RunFolder.open(place, trust)
     bundle = Bundle.load(place if run is None else run.bundle_path, trust)
+    if newcomers is not None:
+        if graph is None and run is not None:
+            graph = graph_of(run, _store_of(run), progress)
+        if graph is None:
+            raise GamlpError("a bundle alone knows no graph", file=place, hint="say which: --graph GRAPH")
+        with open_newcomers(bundle, graph, newcomers, beside, resources, progress) as opened:
+            yield opened
+        return
     if graph is not None:
         graph, notes = matched(graph, bundle)
         with hops_beside(bundle, graph, beside, resources, progress) as store:
@@ -43,11 +56,15 @@ def open_trained(
         return
     if run is None:
         raise GamlpError("a bundle alone knows no nodes", file=place, hint="say which: --graph GRAPH")
-    if not (run.store_path() / "store.json").exists():
-        raise GamlpError("the hops of the run are gone", file=run.store_path(), hint="give its graph: --graph GRAPH")
-    store = HopStore.open(run.store_path())
+    store = _store_of(run)
     check_store(store, without_folds(plan_of(bundle.recipe)))
     yield Opened(bundle, store, graph_of(run, store, progress))
+
+
+def _store_of(run: RunFolder) -> HopStore:
+    if not (run.store_path() / "store.json").exists():
+        raise GamlpError("the hops of the run are gone", file=run.store_path(), hint="give its graph: --graph GRAPH")
+    return HopStore.open(run.store_path())
 
 
 def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Graph:
@@ -103,6 +120,7 @@ def predict(
     out: str | Path,
     *,
     graph: Graph | str | Path | None = None,
+    newcomers: Newcomers | None = None,
     rows: str = "all",
     each_class: bool = True,
     batch_size: int | None = None,
@@ -118,6 +136,7 @@ def predict(
     place: the run folder, or a bundle.safetensors with a `graph`.
     out: the table to write; its name ends with .parquet, .csv or .csv.gz.
     graph: another graph, its folder or a dataset's name. (default: the run's own)
+    newcomers: tables of nodes that this graph has not, and of their edges: predictions are of these nodes alone.
     rows: all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.
     each_class: whether every class has a column with its probability.
     batch_size: rows that are read at once. (default: 32 MiB of hops)
@@ -140,12 +159,14 @@ def predict(
         nonlocal notes
         usual = place if place.is_dir() else place.parent
         with open_trained(
-            place, graph, beside or usual, trust=trust, resources=resources, progress=progress
+            place, graph, beside or usual, newcomers=newcomers, trust=trust, resources=resources, progress=progress
         ) as opened:  # fmt: skip
             notes = opened.notes
             yield opened
 
     with closing(resources.open_engine()) as engine:
+        if newcomers is not None and not engine.one_machine:
+            raise GamlpError("newcomers are labelled on this machine", hint=f"leave out --engine {resources.engine}")
         written = engine.predict(
             opening, out, rows=rows, each_class=each_class, batch_size=batch_size, keep_finished=keep_finished,
             progress=progress,

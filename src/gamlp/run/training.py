@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from gamlp.training import (
     Prepared,
     RunFolder,
     check_trainable,
+    check_warm,
     choose_device,
     expected_shape,
     from_store,
@@ -33,6 +34,7 @@ from gamlp.training import (
     summary,
     train_seeds,
     valid_rows,
+    warm_bundle,
     writing_run,
 )
 
@@ -47,7 +49,9 @@ _OWN = {
     "recipe.yaml",
     "tables.json",
     "ingest.json",
+    "warm.safetensors",
 }
+_WARM = "warm.safetensors"  # the bundle that training started from
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ def train(
     *,
     valid: Source | Graph | str | Path | None = None,
     resume: bool = False,
+    warm: str | Path | None = None,
     trust: Trust = None,
     resources: Resources = LOCAL,
     observe: Observe | None = None,
@@ -94,6 +99,7 @@ def train(
     recipe: a Recipe, the name of a shipped one, a YAML file or a dict. (default: the dataset's own, or the defaults)
     out: the run folder to write, or with `resume` to go on with.
     valid: another graph to validate on.
+    warm: a run folder or bundle whose weights training starts from; refused where they do not fit.
     trust: the model of one's own that the recipe may name, whose code then runs.
     resources: memory, threads, device, processes, and the engine.
     observe: is called with every epoch's numbers.
@@ -108,7 +114,7 @@ def train(
     source, valid = as_source(source), None if valid is None else as_source(valid)
     recipe, out = Recipe.of(default_recipe(source) if recipe is None else recipe, trust=trust), Path(out)
     with writing_run(out):
-        return _train(source, recipe, out, valid, resume, trust, resources, observe, progress)
+        return _train(source, recipe, out, valid, resume, warm, trust, resources, observe, progress)
 
 
 def _train(
@@ -117,6 +123,7 @@ def _train(
     out: Path,
     valid: Source | None,
     resume: bool,
+    warm: str | Path | None,
     trust: Trust,
     resources: Resources,
     observe: Observe | None,
@@ -147,6 +154,9 @@ def _train(
                 source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress
             )
         took = time.monotonic() - begun
+        if warm is not None and not finished:
+            prepared, said = _start_from(prepared, warm, out, trust)
+            notes = [*notes, said]
         run = run or RunFolder.create(out, about, recipe, resume=resume, trust=trust)
         kept = run.timings()
         if not finished and source.store is None:  # an interrupted propagation goes on: its parts add up
@@ -176,6 +186,15 @@ def train_run(
         bundles, best = train_seeds(prepared, engine.fit, run, observe=observe, progress=progress)
     run.choose(best)
     return bundles
+
+
+def _start_from(prepared: Prepared, warm: str | Path, out: Path, trust: Trust) -> tuple[Prepared, str]:
+    """Weights to start from, kept with the run: it can go on when they are gone."""
+    bundle, place = warm_bundle(warm, trust), out / _WARM
+    check_warm(prepared, bundle)
+    bundle.save(place)
+    said = f"training starts from the weights of '{warm}' (epoch {bundle.report.get('epoch', '?')})"
+    return replace(prepared, warm=str(place)), said
 
 
 def _note_seen(run: RunFolder, source: Source, valid_graph: Graph | None) -> None:

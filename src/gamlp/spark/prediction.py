@@ -61,7 +61,7 @@ class IdsFile:
                 f"graph '{graph.name}' is in this process's memory, where no executor sees its ids",
                 hint="save it to a folder that all of them see: graph.save(FOLDER)",
             )
-        return cls(nodes.count, kind, (Place.of(graph.folder).resolved() / name).url, graph.checksums[name][1])
+        return cls(nodes.count, kind, graph.file(name).resolved().url, graph.checksums[name][1])
 
     @property
     def typed(self) -> Ids:

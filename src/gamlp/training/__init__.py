@@ -72,6 +72,9 @@ from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_prepared, t
 from gamlp.training.trackers import trackers_for
 from gamlp.training.typed import expected_shape, prepare_graph, reduced_from, resolve_relations, with_features
 
+# Weights to start from
+from gamlp.training.warm import check_warm, warm_bundle
+
 __all__ = [
     "ALONE",
     "GO_ON",
@@ -110,6 +113,7 @@ __all__ = [
     "check_store",
     "check_targets",
     "check_trainable",
+    "check_warm",
     "check_width",
     "choose_device",
     "clear",
@@ -149,6 +153,7 @@ __all__ = [
     "train_seeds",
     "unpacked",
     "valid_rows",
+    "warm_bundle",
     "width_of",
     "with_classes",
     "with_columns",

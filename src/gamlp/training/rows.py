@@ -32,6 +32,7 @@ class Prepared:
     statistics: dict[str, Statistics] | None = None  # of `standard` scaling, by node type
     columns: Mapping[str, FeatureSchema] = field(default_factory=dict)  # of features, by node type that has names
     reduced_from: str | None = None  # features of several types that were brought to fewer columns
+    warm: str | None = None  # the place of a bundle whose weights training starts from
 
 
 def plan_of(recipe: Recipe, statistics: dict[str, Statistics] | None = None, *, labels: bool | None = None) -> Plan:

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
-from gamlp.training.bundle import Bundle, best_seed, make_model
+from gamlp.training.bundle import Bundle, best_seed
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
 from gamlp.training.rows import Prepared
+from gamlp.training.warm import first_model
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def fit_prepared(
 ) -> Fitted:
     """Train one seed in this process."""
     return fit(
-        lambda: make_model(prepared.recipe, prepared.shape),
+        lambda: first_model(prepared),
         prepared.train,
         prepared.valid,
         prepared.recipe.training,

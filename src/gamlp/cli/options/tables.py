@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _TABLES = "Tables"
 _COLUMNS = "Columns of tables"
 SPLITTING = "Split of tables that have none"
+_COLUMN_TYPES = {"column", "drop", "schema"}
+_SPLIT_BY_TIME = {"split_by", "train_until", "valid_until"}
+_OF_A_GRAPH = {"join", "target", "directed", "dtype", "before", "split_fractions", *_SPLIT_BY_TIME, *_COLUMN_TYPES}
 
 
 class OnBad(StrEnum):
@@ -161,6 +164,13 @@ class TableOptions:
             before=self.before,
             split_by=split_by,
         )
+
+    def to_add(self, nodes: str | dict[str, str] | None, edges: str | dict[str, str] | None) -> IngestOptions:
+        """How tables are read that are added to a graph, which has types, relations and a split already."""
+        own = [name for name in self.given() if name[2:].replace("-", "_") in _OF_A_GRAPH]
+        if own:
+            raise GamlpError(f"{own[0]}: the graph has that already", hint=f"leave out {own[0]}")
+        return self.to_read(edges or {}, nodes or {}, 0)
 
     def _schema(self) -> Any:
         if self.schema is None:

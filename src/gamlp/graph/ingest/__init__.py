@@ -1,5 +1,11 @@
 """Tables of nodes and edges → a graph folder. The rules of columns and rows are also those of Spark's ingest."""
 
+from gamlp.graph.ingest.additions import (
+    AddedTables,  # a graph folder that has grown
+    Additions,  # what tables add to a graph
+    add_tables,  # tables → a graph folder that grows in place
+    read_additions,
+)
 from gamlp.graph.ingest.buckets import Buckets, bucket_count  # edges of any number, sorted in a memory budget
 from gamlp.graph.ingest.build import (
     IngestOptions,  # how tables are read, on every engine
@@ -94,6 +100,8 @@ __all__ = [
     "MOST_CLASSES",
     "MOST_RELATIONS",
     "UNKNOWN_LABELS",
+    "AddedTables",
+    "Additions",
     "BadRows",
     "Buckets",
     "CellChecks",
@@ -118,6 +126,7 @@ __all__ = [
     "TablePlaces",
     "TimeSplit",
     "WantedTypes",
+    "add_tables",
     "as_integers",
     "as_text",
     "bucket_count",
@@ -144,6 +153,7 @@ __all__ = [
     "plain_schema",
     "plain_type",
     "plan_columns",
+    "read_additions",
     "read_relations",
     "read_weights",
     "refuse_undeclared",

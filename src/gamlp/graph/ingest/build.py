@@ -66,7 +66,7 @@ def type_tables(
         )
     found = {node_type: TypeTable(read(path), names_of.get(node_type, names)) for node_type, path in given.items()}
     target = _target(found, asked)
-    tables = {node_type: one if node_type == target else _without_targets(one) for node_type, one in found.items()}
+    tables = {node_type: one if node_type == target else without_targets(one) for node_type, one in found.items()}
     return tables, target
 
 
@@ -139,7 +139,7 @@ def _label(names: NodeNames) -> str:
     return "label" if names.label is None else names.label
 
 
-def _without_targets(one: TypeTable) -> TypeTable:
+def without_targets(one: TypeTable) -> TypeTable:
     """Labels and split are those of the target alone; in other types such columns are not features either."""
     names = one.names
     left_out = (_label(names), "split" if names.split is None else names.split)
@@ -243,7 +243,7 @@ def ingest(
     wanted.check_known({node_type: table.columns.names for node_type, table in by_type.items()})
     with writing(out, options.name or out.name, target=target) as writer:
         report = IngestReport(str(out), 0, target=target)
-        ids, counts, since = _read_nodes(options, by_type, writer, report)
+        ids, counts, since = read_nodes(options, by_type, writer, report)
         if any(known.by_hash for known in ids.values()):
             size = min(max(memory // 8, _SMALLEST_BATCH), _LARGEST_HASHED)
         relations = RelationsBuild(writer, counts, max(memory * 3 // 4, _SMALLEST_SHARE), EARLIER if cuts else ())
@@ -259,7 +259,7 @@ def ingest(
     return report
 
 
-def _read_nodes(
+def read_nodes(
     options: IngestOptions, nodes: Mapping[str, NodesTable], writer: GraphWriter, report: IngestReport
 ) -> tuple[dict[str, IdMap], dict[str, int], dict[str, Array]]:
     """Rows by id and the number of nodes, type by type, and the periods of those that have times."""

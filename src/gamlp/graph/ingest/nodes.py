@@ -19,7 +19,7 @@ from gamlp.graph.graph import ROLES, Ids, Labels, Split
 from gamlp.graph.ingest.columns import BadRows, CheckedRows, Column, shown
 from gamlp.graph.ingest.encoding import EncodedColumns, unseen_sentences, what_was_done
 from gamlp.graph.ingest.features import ArrayFeatures, ColumnFeatures, FeatureRows, FeatureSource
-from gamlp.graph.ingest.ids import IdColumn, first_rows, is_id, missing
+from gamlp.graph.ingest.ids import IdColumn, IdMap, first_rows, is_id, missing
 from gamlp.graph.ingest.labels import UNKNOWN_LABELS, LabelColumn, split_roles
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.ingest.tables import Table, TableBatch
@@ -86,6 +86,7 @@ class NodesTable:
     split_by: TimeSplit | None = None
     wanted: WantedTypes = field(default_factory=WantedTypes)
     schema: GivenSchema | None = None
+    taken: IdMap | None = None  # ids that nodes of a graph have, which these are added to
     columns: FeatureColumns = field(init=False)
     plan: ColumnPlan = field(init=False)
     features: FeatureSource | None = field(init=False)  # None: there are none, or columns are to be encoded
@@ -129,6 +130,7 @@ class NodesTable:
                 at = places.add(batch)
                 rows = CheckedRows(batch, self.bad)
                 column = check_ids(rows, self.names.id)
+                self._refuse_taken(rows, column)
                 found = labels.read(rows, typed=batch.typed) if labels else None
                 role = split_roles(rows, self.split) if self.split else None
                 if periods is not None:
@@ -165,6 +167,16 @@ class NodesTable:
         if periods is not None:
             role_of = periods.finish(keeps)
         return NodeColumns(values, labels, role_of, keeps, features, places, periods)
+
+    def _refuse_taken(self, rows: CheckedRows, column: Column) -> None:
+        if self.taken is not None:
+            rows.refuse(
+                "node of the graph",
+                self.taken.rows(column) >= 0,
+                self.names.id,
+                lambda i: f"node '{shown(column, i)}' is in the graph already",
+                "give newcomers alone; --on-bad skip passes over the others",
+            )
 
     def _label_column(self) -> LabelColumn | None:
         return LabelColumn(self.label, self.names.separator, self.names.unknown) if self.label else None
@@ -358,7 +370,7 @@ def _split(draw: RandomSplit, labels: Labels | None, found: NodeColumns, report:
         split = Split(_roles_with_labels(found.roles, labels, report))
     else:
         split = random_split(labels, found.original_ids(), draw.fractions, draw.seed)
-        report.split_made = True
+        report.split_made, report.fractions = True, [float(part) for part in draw.fractions]
     report.untrained(classes_without_training(labels, split))
     return split
 

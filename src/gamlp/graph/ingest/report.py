@@ -29,6 +29,7 @@ class IngestReport:
     unknown_labels: dict[str, int] = field(default_factory=dict)  # by what the table says; '': nothing
     split: dict[str, int] = field(default_factory=dict)
     split_made: bool = False
+    fractions: list[float] | None = None  # of a split that was drawn by ids
     split_by: str | None = None  # the column of times that made the split, and when its parts end
     entries_earlier: dict[str, dict[str, int]] = field(default_factory=dict)  # of a split by time: when a part ended
     bad_rows: dict[str, int] = field(default_factory=dict)
@@ -88,5 +89,6 @@ class IngestReport:
             "duplicates_merged": self.duplicates_merged,
             "bad_rows": self.bad_rows,
             "seed": seed if self.split_made else None,
+            **({} if self.fractions is None else {"fractions": self.fractions}),
             **({} if self.split_by is None else {"split_by": self.split_by}),
         }

@@ -31,6 +31,7 @@ class Blocks:
     files: tuple[int, ...]  # the first row after each of the relation's files
     bounds: tuple[int, ...]
     checksums: tuple[dict[str, int], ...]  # of each of the relation's files, by the name of the array
+    moved: dict[str, str]  # where files lie that came as the graph grew
 
     @classmethod
     def of(cls, graph: Graph, place: Place, wanted: int) -> Blocks:
@@ -50,7 +51,8 @@ class Blocks:
             {part: graph.checksums[f"{block_folder(relation.name, index)}/{part}.npy"][1] for part in names}
             for index in range(len(files))
         )
-        return cls(place, relation.name, relation.weighted, relation.directed, files, tuple(bounds), checksums)
+        about = relation.name, relation.weighted, relation.directed
+        return cls(place, *about, files, tuple(bounds), checksums, graph.moved)
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -85,7 +87,8 @@ class Blocks:
 
     def _open(self, file: int, part: str) -> Any:
         """One of the relation's files, verified by every process that reads it; behind a URL it is not."""
-        place = self.graph / block_folder(self.relation, file) / f"{part}.npy"
+        name = f"{block_folder(self.relation, file)}/{part}.npy"
+        place = self.graph / self.moved.get(name, name)
         if place.local is not None:
             verify(place, self.checksums[file][part], hint="build the graph again")
         return open_rows(place)

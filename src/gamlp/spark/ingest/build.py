@@ -158,6 +158,7 @@ class NodeBuild:
             draw = partial(made.write_random_split, ids.batches, tuple(self.draw.fractions), self.draw.seed)
             works.append(made.write_given_split if given else draw)
             report.split_made = not given
+            report.fractions = None if given else [float(part) for part in self.draw.fractions]
         for result in run_tasks(self.spark, lambda number: works[number](), range(len(works)), "labels", self.progress):
             files |= result["files"]
             if "split" in result:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,6 +59,7 @@ class TrainingJob(BaseModel):
     threads: int | None = None
     memory: int | None = None
     sources: Sources = {}
+    warm: str | None = None
 
     @property
     def trouble(self) -> Place:
@@ -69,7 +71,7 @@ class TrainingJob(BaseModel):
         inner = None if self.training_store is None else HopStore.open(self.training_store)
         # Its driver made the job of a recipe that it trusts.
         recipe = Recipe.of(self.recipe, trust=self.recipe.get("model", {}).get("name"))
-        return reopened(HopStore.open(self.store), inner, recipe, self.valid)
+        return replace(reopened(HopStore.open(self.store), inner, recipe, self.valid), warm=self.warm)
 
     @classmethod
     def of(cls, prepared: Prepared, seed: int, checkpoint: Path | Place, folder: Place, **settings: Any) -> TrainingJob:
@@ -84,6 +86,7 @@ class TrainingJob(BaseModel):
             result=(folder / "result.safetensors").resolved().url,
             metrics=(folder / "metrics.jsonl").resolved().url,
             sources=sources_of(prepared.recipe.model.name),
+            warm=None if prepared.warm is None else Place.of(prepared.warm).resolved().url,
             **settings,
         )
         for valid in ("none",) if prepared.valid is None else ("split", "labelled"):

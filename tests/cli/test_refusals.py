@@ -76,7 +76,7 @@ CASES = [
     ("train store --out x --set model.beta=1", "store: the store has no hops of labels, which the recipe reads"),
     ("train store --out x --set training.setting=inductive", "training.setting inductive needs the graph"),
     ("train store --valid graph --out x", "a validation graph needs the graph"),
-    ("train graph --out run", "run: already holds a run; go on with --resume, or choose another --out"),
+    ("train graph --out run", "run: already holds a run; go on with gamlp train --resume, or choose another --out"),
     ("train graph --out run --resume", "run: holds a run of another recipe"),
     (f"train wide --out run --resume {FAST} --set propagation.hops=2", "run: holds a run on another graph"),
     ("train graph --out graph", "graph: is not empty and holds no run"),

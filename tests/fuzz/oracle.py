@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import math
 import re
+import sqlite3
 import warnings
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ from gamlp.graph.features.encoders import FittedColumn
 Rows = list[dict[str, Any]]
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _CLASS = re.compile(r"(-?(?:0|[1-9]\d*))(?:\.0+)?", re.ASCII)
+_DELIMITERS = {".csv": ",", ".tsv": "\t", ".psv": "|", ".txt": ";"}
 _ROLES = {"": 0, "train": 1, "valid": 2, "val": 2, "test": 3}
 
 
@@ -45,9 +49,14 @@ def read_again(path: Path, skip: bool, used: Callable[[str], bool]) -> list[tupl
 
 
 def _read_file(file: Path, skip: bool, used: Callable[[str], bool]) -> tuple[Rows, list[str], bool]:
-    if ".csv" in file.name:
-        rows, columns = _read_csv(file, skip)
+    delimiter = next((found for ending, found in _DELIMITERS.items() if ending in file.name), None)
+    if delimiter is not None:
+        rows, columns = _read_csv(file, skip, delimiter)
         return rows, columns, False
+    if file.suffix in (".jsonl", ".sqlite"):
+        rows, columns = _read_json_lines(file) if file.suffix == ".jsonl" else _read_sqlite(file)
+        _refuse_doubt(rows, columns)
+        return rows, [name for name in columns if used(name)], True
     try:
         if file.suffix == ".parquet":
             source = pq.ParquetFile(file)
@@ -66,18 +75,65 @@ def _read_file(file: Path, skip: bool, used: Callable[[str], bool]) -> tuple[Row
         raise Refused(f"unreadable: {error}") from error
 
 
-def _read_csv(file: Path, skip: bool) -> tuple[Rows, list[str]]:
+def _read_json_lines(file: Path) -> tuple[Rows, list[str]]:
+    """Gaps where a row has no such name. What two readers of JSON may take in two ways is not judged."""
+    try:
+        lines = [line for line in file.read_bytes().decode("utf-8-sig").split("\n") if line.strip()]
+        rows = [json.loads(line, object_pairs_hook=_once, parse_constant=_strange) for line in lines]
+    except ValueError as error:
+        raise Ambiguous(str(error)) from error
+    if not all(isinstance(row, dict) for row in rows):
+        raise Ambiguous("a line that is no object")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return [{name: row.get(name) for name in columns} for row in rows], columns
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a name twice")
+    return dict(pairs)
+
+
+def _strange(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _read_sqlite(file: Path) -> tuple[Rows, list[str]]:
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            name = connection.execute("SELECT name FROM sqlite_master").fetchone()[0]
+            found = connection.execute(f'SELECT * FROM "{name}"')
+            columns = [about[0] for about in found.description]
+            return [dict(zip(columns, row)) for row in found], columns
+    except (sqlite3.Error, TypeError, OverflowError, UnicodeDecodeError) as error:
+        raise Ambiguous(str(error)) from error
+
+
+def _refuse_doubt(rows: Rows, columns: list[str]) -> None:
+    """Values of several types in one column: what that means is not judged here."""
+    for name in columns:
+        kinds = {type(row[name]) for row in rows} - {type(None)}
+        if (len(kinds) > 1 and not kinds <= {int, float}) or kinds & {list, dict, bytes, bool}:
+            raise Ambiguous(f"types of {name}")
+
+
+def _read_csv(file: Path, skip: bool, delimiter: str) -> tuple[Rows, list[str]]:
     data = file.read_bytes()
     try:
         data = gzip.decompress(data) if file.name.endswith(".gz") else data
+        if file.name.endswith(".zst"):
+            with pa.input_stream(io.BytesIO(data), "zstd") as stream:
+                data = stream.read()
         text = data.decode("utf-8-sig", "surrogateescape")
     except (OSError, EOFError, zlib.error) as error:
         raise Refused(f"unreadable: {error}") from error
     if "\x00" in text:
         raise Ambiguous("NUL")
-    by_csv = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+    by_csv = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
     if not by_csv:
         raise Refused("no header")
+    if any(other in text.partition("\n")[0] for other in {*_DELIMITERS.values(), "\x01"} - {delimiter}):
+        raise Ambiguous("another delimiter in the header")
     columns, body = by_csv[0], by_csv[1:]
     if not _is_text(columns):
         raise Refused("a header that is not UTF-8")
@@ -86,7 +142,7 @@ def _read_csv(file: Path, skip: bool) -> tuple[Rows, list[str]]:
         raise Ambiguous("whether a cell that nobody reads makes a row bad")
     if len(whole) < len(body) and not skip:
         raise Refused("ragged, or not UTF-8")
-    if len(whole) == len(body) and _by_pandas(text) != by_csv:
+    if len(whole) == len(body) and _by_pandas(text, delimiter) != by_csv:
         raise Ambiguous("csv and pandas disagree")
     return [dict(zip(columns, row)) for row in whole], columns
 
@@ -95,10 +151,15 @@ def _is_text(row: list[str]) -> bool:
     return not any("\udc80" <= letter <= "\udcff" for cell in row for letter in cell)
 
 
-def _by_pandas(text: str) -> list[list[str]]:
+def _by_pandas(text: str, delimiter: str) -> list[list[str]]:
     try:
         frame = pandas.read_csv(
-            io.StringIO(text, newline=""), dtype=str, keep_default_na=False, na_filter=False, header=None
+            io.StringIO(text, newline=""),
+            sep=delimiter,
+            dtype=str,
+            keep_default_na=False,
+            na_filter=False,
+            header=None,
         )
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
         raise Ambiguous(str(error)) from error

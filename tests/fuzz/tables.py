@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import random
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +108,8 @@ def write_table(draw: random.Random, rows: Rows, path: Path) -> Path:
         path.mkdir()
         cut = draw.randrange(1, len(rows))
         ending, writer = _format(draw)
+        while writer is _sqlite:  # a folder holds no databases
+            ending, writer = _format(draw)
         for number, part in enumerate((rows[:cut], rows[cut:])):
             (path / f"part-{number}{ending}").write_bytes(writer(draw, part))
         return path
@@ -115,15 +120,23 @@ def write_table(draw: random.Random, rows: Rows, path: Path) -> Path:
 
 
 def _format(draw: random.Random) -> tuple[str, Callable[[random.Random, Rows], bytes]]:
-    return draw.choice([(".csv", _csv), (".csv", _csv), (".csv.gz", _gzip), (".parquet", _parquet), (".arrow", _arrow)])
+    return draw.choice([
+        (".csv", _csv), (".csv", _csv), (".csv.gz", _gzip), (".csv.zst", _zstd), (".parquet", _parquet),
+        (".arrow", _arrow), (".tsv", _csv_with("\t")), (".txt", _csv_with(";")), (".psv", _csv_with("|")),
+        (".jsonl", _json_lines), (".sqlite", _sqlite),
+    ])  # fmt: skip
 
 
-def _csv(draw: random.Random, rows: Rows) -> bytes:
+def _csv_with(delimiter: str) -> Callable[[random.Random, Rows], bytes]:
+    return lambda draw, rows: _csv(draw, rows, delimiter)
+
+
+def _csv(draw: random.Random, rows: Rows, delimiter: str = ",") -> bytes:
     out = io.StringIO(newline="")
     end = draw.choice(["\n", "\r\n"])
     quoting = draw.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
     columns = list(rows[0]) if rows else ["id"]
-    writer = csv.writer(out, lineterminator=end, quoting=quoting)
+    writer = csv.writer(out, lineterminator=end, quoting=quoting, delimiter=delimiter)
     writer.writerow(columns)
     for row in rows:
         cells = [row[name] for name in columns if name in row]
@@ -138,6 +151,35 @@ def _csv(draw: random.Random, rows: Rows) -> bytes:
 
 def _gzip(draw: random.Random, rows: Rows) -> bytes:
     return gzip.compress(_csv(draw, rows), mtime=0)
+
+
+def _zstd(draw: random.Random, rows: Rows) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(_csv(draw, rows))
+    return sink.getvalue().to_pybytes()
+
+
+def _json_lines(draw: random.Random, rows: Rows) -> bytes:
+    """Gaps are null, or are left out."""
+    lines = []
+    for row in _typed(draw, rows).to_pylist():
+        kept = {name: cell for name, cell in row.items() if cell is not None or draw.random() < 0.5}
+        lines.append(json.dumps(kept, ensure_ascii=draw.random() < 0.5))
+    return draw.choice(["\n", "\r\n", "\n\n"]).join(lines).encode("utf-8", "surrogatepass")
+
+
+def _sqlite(draw: random.Random, rows: Rows) -> bytes:
+    """One table, called as it may be; a name of a column twice cannot be."""
+    table = _typed(draw, rows)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        names = ", ".join('"' + name.replace('"', '""') + '"' for name in table.column_names)
+        connection.execute(f'CREATE TABLE "{draw.choice(["t", "a table", "select"])}" ({names})')
+        name = connection.execute("SELECT name FROM sqlite_master").fetchone()[0]
+        marks = ", ".join("?" * table.num_columns)
+        connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', zip(*table.to_pydict().values()))
+        connection.commit()
+        return connection.serialize()
 
 
 def _typed(draw: random.Random, rows: Rows) -> pa.Table:

@@ -31,10 +31,8 @@ def test_the_same_draw_makes_the_same_files(family: str, tmp_path: Path) -> None
 
     def files(folder: Path) -> dict[str, bytes]:
         run_one(f"{family}:3", seed=0, keep=folder)
-        found = {
-            str(path.relative_to(folder)): path
-            for path in sorted(folder.rglob("*.csv")) + sorted(folder.rglob("*.npy"))
-        }
-        return {name: path.read_bytes() for name, path in found.items() if "out" not in name}
+        found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+        drawn = (".csv", ".npy", ".tsv", ".txt", ".psv", ".jsonl", ".sqlite", ".gz", ".zst", ".parquet", ".arrow")
+        return {name: path.read_bytes() for name, path in found.items() if "out" not in name and path.suffix in drawn}
 
     assert files(tmp_path / "one") == files(tmp_path / "two") != {}

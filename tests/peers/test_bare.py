@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
@@ -54,3 +55,21 @@ def test_inductive_features_are_made_of_each_sides_own_edges(name: str, bare: Gr
 def test_none_is_refused_with_what_to_do(name: str, bare: Graph, place: Workspace) -> None:
     with pytest.raises(GamlpError, match=r"graph 'bare' has no features.*features\.structural"):
         run(bare, _quick(name, **{"features.structural": "none"}), 0, place)
+
+
+def test_both_directions_are_read_by_models_of_several_channels_and_refused_by_others(place: Workspace) -> None:
+    """A method that would hear one direction alone says so."""
+    small = make_graph(name="arrows")
+    edges = np.concatenate([np.stack([sources, rows]) for rows, sources, _ in small.relation.edges()], 1)
+    one_way = edges[:, edges[0] < edges[1]]
+    arrows = Graph.from_arrays(one_way, None, small.nodes.labels, split=small.nodes.split, directed=True, count=60)
+    ran, refused = set(), {}
+    for name in METHODS:
+        try:
+            assert run(arrows, _quick(name, **{"propagation.directions": "both"}), 0, place).epochs == 3
+            ran.add(name)
+        except GamlpError as error:
+            refused[name] = str(error)
+    assert {"gamlp", "sign", "nars"} <= ran
+    known = ("reads one channel, not 2 (views in, out)", "reads edges as they lead", "in one direction alone")
+    assert all(any(words in said for words in known) for said in refused.values()), refused

@@ -14,7 +14,10 @@ from gamlp.propagation.local.arrays import hops_in_memory
 from tests.conformance.engines import BlocksHere
 
 ENGINES = [LocalPropagator(threads=2), BlocksHere()]
-HALF = r"beyond what float16 holds, which makes it infinite or zero; use --set propagation.dtype=bfloat16 or float32\.$"
+HALF = (
+    r"beyond what float16 holds, which makes it infinite or zero; "
+    r"use another type: gamlp train --set propagation.dtype=bfloat16 or float32\.$"
+)
 each_engine = pytest.mark.parametrize("engine", ENGINES, ids=["local", "blocks"])
 
 
@@ -66,7 +69,11 @@ def test_a_hub_whose_state_float16_makes_zero_is_told(engine: Propagator, tmp_pa
 
 @each_engine
 @pytest.mark.parametrize(
-    ("dtype", "instead"), [("float32", "scale features with"), ("bfloat16", "use --set propagation.dtype=float32")]
+    ("dtype", "instead"),
+    [
+        ("float32", "scale features: gamlp train --set"),
+        ("bfloat16", "use another type: gamlp train --set propagation.dtype=float32"),
+    ],
 )
 def test_sums_beyond_the_largest_number_are_told(engine: Propagator, tmp_path: Path, dtype: str, instead: str) -> None:
     graph = ring(np.full((6, 3), 3e38)).save(tmp_path / "graph")

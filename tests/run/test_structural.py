@@ -10,12 +10,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from gamlp import NodeClassifier
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split
 from gamlp.propagation import HopStore
 from gamlp.run import Trained, explain, predict, train
 from gamlp.run.preparation import hops_for
-from gamlp.training import Bundle
+from gamlp.training import Bundle, resolve_relations
+from tests.training import typed_small
 from tests.training.small import NODES, ONE_THREAD, RECIPE, make_graph
 
 SMALL = RECIPE.changed({"features.width": 16, "training.epochs": 8})
@@ -161,3 +163,23 @@ def test_inductive_training_tells_directions_apart_too(tmp_path: Path) -> None:
     recipe = SMALL.changed({DIRECTED: "both", "training.setting": "inductive", "model.beta": 0.0})
     trained = train(_directed(features=False), recipe, tmp_path / "run", resources=ONE_THREAD)
     assert trained.valid is not None and [part.view for part in trained.bundles[0].shape.parts] == ["in", "out"]
+
+
+def test_of_several_relations_embeddings_are_made_and_said() -> None:
+    graph = typed_small.planted().graph()
+    bare = graph.with_features(**dict.fromkeys(graph.node_types))
+    said = "graph 'typed' has no features: ComplEx embeddings of its relations are made"
+    assert said in resolve_relations(bare, RECIPE)[1]
+    assert said not in resolve_relations(graph, RECIPE)[1]
+    with pytest.raises(GamlpError, match="directions are told apart on graphs of one relation alone"):
+        resolve_relations(graph, RECIPE.changed({DIRECTED: "both"}))
+
+
+def test_a_classifier_in_python_needs_no_features(bare: Graph) -> None:
+    model = NodeClassifier(recipe=SMALL).fit(bare)
+    assert np.array_equal(model.predict(bare), model.predict())
+    nodes = bare.nodes
+    grown = Graph.from_arrays([[0, 1], [1, 2]], None, nodes.labels, count=NODES, split=nodes.split)
+    assert len(model.predict(grown)) == NODES
+    with pytest.raises(GamlpError, match="has 0 features where the model expects 6"):
+        NodeClassifier(recipe=SMALL).fit(make_graph()).predict(bare)

@@ -135,6 +135,15 @@ def test_formats_that_spark_reads(spark, tmp_path):
     assert table.column_names == ["id", "x", "label"] and not table.typed
     rows = [tuple(row) for row in table.frame.collect()]
     assert rows == [("1", "2", 'a, "b"', None), ("2", " 3 ", None, None), ("3", "4", None, "3,4")]
+    (tmp_path / "n.tsv").write_text('id\tlabel\n1\t"u,""\t""v"\n2\tw\t3\n')
+    assert [tuple(row) for row in read_table(spark, tmp_path / "n.tsv").frame.collect()] == [
+        ("1", 'u,"\t"v', None), ("2", "w", "2\tw\t3")
+    ]  # fmt: skip
+    (tmp_path / "comma.csv").write_text("id;x\n1;0,5\n")
+    with pytest.raises(GamlpError, match=r"comma.csv, column x: numbers with a comma in them, such as '0,5'"):
+        read_table(spark, tmp_path / "comma.csv")
+    (tmp_path / "n.jsonl").write_text('{"id": 1, "label": "u"}\n')
+    assert read_table(spark, tmp_path / "n.jsonl").frame.count() == 1
     plain = spark.createDataFrame([(1, "u"), (2, "v")], ["id", "label"])
     for kind in ("json", "orc", "parquet"):
         plain.write.format(kind).save(str(tmp_path / kind))

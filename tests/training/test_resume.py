@@ -190,7 +190,7 @@ def test_a_damaged_checkpoint_is_told_in_a_sentence(prepared: Prepared, tmp_path
 def test_a_run_of_another_recipe_or_without_resume_is_refused(prepared: Prepared, tmp_path: Path) -> None:
     about = About(graph=None, store="hops")
     RunFolder.create(tmp_path, about, prepared.recipe, resume=False)
-    with pytest.raises(GamlpError, match="already holds a run; go on with --resume"):
+    with pytest.raises(GamlpError, match="already holds a run; go on with gamlp train --resume"):
         RunFolder.create(tmp_path, about, prepared.recipe, resume=False)
     with pytest.raises(GamlpError, match=r"another recipe \('training\.epochs' differs\)"):
         RunFolder.create(tmp_path, about, prepared.recipe.changed({"training.epochs": 9}), resume=True)

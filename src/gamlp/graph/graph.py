@@ -262,7 +262,7 @@ class Graph:
             names = ", ".join(self.relations)
             raise GamlpError(
                 f"graph '{self.name}' has {len(self.relations)} relations ({names}) where one is expected",
-                hint="ingest with --relation '' to treat them as one",
+                hint="gamlp ingest --relation '' treats them as one",
             )
         return next(iter(self.relations.values()))
 
@@ -314,7 +314,9 @@ class Graph:
         It has no folder of its own.
         """
         if part not in self.earlier:
-            raise GamlpError(f"graph '{self.name}' has no split by time", hint="ingest it with --split-by COLUMN")
+            raise GamlpError(
+                f"graph '{self.name}' has no split by time", hint="make one: gamlp ingest --split-by COLUMN"
+            )
         from gamlp.graph.manifest import earlier_folder
 
         own = earlier_folder(part)

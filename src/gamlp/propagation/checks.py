@@ -38,14 +38,14 @@ def refuse_lost(lost: int, what: str, dtype: str) -> None:
     if dtype == "float32":
         raise GamlpError(
             f"{of} not finite, or larger than float32 holds",
-            hint="scale features with --set propagation.scaling=standard, or rescale the edge weights",
+            hint="scale features: gamlp train --set propagation.scaling=standard; or rescale the edge weights",
         )
     if dtype == "bfloat16":
         raise GamlpError(
             f"{of} not finite, or larger than bfloat16 holds",
-            hint="use --set propagation.dtype=float32",
+            hint="use another type: gamlp train --set propagation.dtype=float32",
         )
     raise GamlpError(
         f"{of} beyond what float16 holds, which makes it infinite or zero",
-        hint="use --set propagation.dtype=bfloat16 or float32",
+        hint="use another type: gamlp train --set propagation.dtype=bfloat16 or float32",
     )

@@ -162,7 +162,9 @@ def _labels(
     train = np.zeros(0, np.int64) if split is None else training_rows(split)
     if labels is None or split is None or len(train) == 0:
         lacks = "labels" if labels is None else "split" if split is None else "training rows"
-        raise GamlpError(f"graph '{graph.name}' has no {lacks}", hint="propagate features alone (--label-hops 0)")
+        raise GamlpError(
+            f"graph '{graph.name}' has no {lacks}", hint="propagate features alone: gamlp propagate --label-hops 0"
+        )
     width = len(labels.classes)
     if not labels.multi_label and int(labels.values[train].max()) >= width:
         raise GamlpError(

@@ -38,7 +38,7 @@ def open_newcomers(
     if directions != "in":
         raise GamlpError(
             f"the model hears edges in other directions than they lead (propagation.directions {directions})",
-            hint="grow the graph with gamlp ingest --add, and predict with --graph",
+            hint="grow the graph with gamlp ingest --add, then gamlp predict --graph",
         )
     with work_folder(beside / ".newcomers") as own:
         found = read_additions(

@@ -21,10 +21,10 @@ from gamlp.training import (
     Prepared,
     check_fits,
     check_made,
+    check_same_width,
     check_store,
     check_targets,
     check_trainable,
-    check_width,
     from_store,
     kept_columns,
     kept_statistics,
@@ -134,7 +134,7 @@ def _prepare_two(
     valid_graph, _ = with_columns(with_classes(valid_graph, labels.classes), graph.columns)
     valid_graph = written(valid_graph, folder)
     valid_graph = with_features(valid_graph, recipe, folder, engine, progress)
-    check_width(valid_graph, width_of(graph))
+    check_same_width(valid_graph, width_of(graph))
     if labels_used(recipe) and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (docs/method.md, section 5).
         recipe = recipe.changed({"model.beta": 0.0})
@@ -216,6 +216,7 @@ def as_model_reads(
     `folder`: where features are kept that are made for it, if the graph has no folder of its own.
     """
     graph, notes = matched(with_classes(graph, bundle.classes), bundle)
+    graph = written(graph, folder)
     check_made(graph, bundle)
     graph = with_features(graph, bundle.recipe, folder, engine, progress)
     check_fits(graph, bundle)

@@ -166,7 +166,9 @@ def predict(
 
     with closing(resources.open_engine()) as engine:
         if newcomers is not None and not engine.one_machine:
-            raise GamlpError("newcomers are labelled on this machine", hint=f"leave out --engine {resources.engine}")
+            raise GamlpError(
+                "newcomers are labelled on this machine", hint=f"use gamlp predict without --engine {resources.engine}"
+            )
         written = engine.predict(
             opening, out, rows=rows, each_class=each_class, batch_size=batch_size, keep_finished=keep_finished,
             progress=progress,

@@ -73,7 +73,8 @@ class SparkEngine:
         progress: Progress = silent,
     ) -> IngestReport:
         with session(self._settings) as spark:
-            tables = read_tables(spark, edges), read_tables(spark, nodes)
+            rules = (options or IngestOptions()).rules()
+            tables = read_tables(spark, edges, rules), read_tables(spark, nodes, rules)
             return spark_graph(spark, *tables, out, options, blocks=self._blocks, progress=progress)
 
     def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:

@@ -120,7 +120,10 @@ def build(
 ) -> Graph:
     """The graph of two DataFrames, written by tasks; columns are fitted, or encoded by the states of a bundle."""
     options = params.graph_options(nodes.columns, fit=bundle is None, name="nodes")
-    if bundle is not None and any(column.state is not None for one in bundle.columns.values() for column in one):
+    known = [] if bundle is None else [column for one in bundle.columns.values() for column in one]
+    given = {name.strip() for name in params.getFeaturesCol().split(",")}
+    # Columns that are missing are told later, as those of every other graph are.
+    if bundle is not None and any(one.state is not None for one in known) and {one.name for one in known} <= given:
         options = replace(options, schema=states_schema(bundle.columns))
     spark_graph(spark, edges, nodes, place, options, blocks=params.getBlocks(), progress=progress)
     return Graph.open(place)

@@ -12,6 +12,7 @@ from gamlp.training.bundle import Bundle, best_seed, make_model
 from gamlp.training.checks import (
     check_fits,
     check_made,
+    check_same_width,
     check_store,
     check_targets,
     check_trainable,
@@ -29,8 +30,8 @@ from gamlp.training.device import choose_device
 from gamlp.training.loop import Fitted, Machine, Observe, better, fit
 
 # Several processes: how they meet, the job they share, who starts them, the code they are sent
-from gamlp.training.ranks.job import TrainingJob, fitted_of, read_result, run_job, shared_job
-from gamlp.training.ranks.launch import GO_ON, LOOK, RETRIES, Follower, Result, clear, died, launch_processes
+from gamlp.training.ranks.job import GO_ON, TrainingJob, fitted_of, read_result, run_job, shared_job
+from gamlp.training.ranks.launch import LOOK, RETRIES, Follower, Result, clear, died, launch_processes
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
 
@@ -110,6 +111,7 @@ __all__ = [
     "by_time",
     "check_fits",
     "check_made",
+    "check_same_width",
     "check_store",
     "check_targets",
     "check_trainable",

@@ -41,7 +41,13 @@ def check_features(graph: Graph) -> None:
 
 
 def check_width(graph: Graph, width: int) -> None:
-    """Features of another width are refused."""
+    """Features of another width are refused; of a graph without any `check_fits` tells: they may yet be made."""
+    if graph.nodes.features is not None:
+        check_same_width(graph, width)
+
+
+def check_same_width(graph: Graph, width: int) -> None:
+    """Features of another width, or none, are refused."""
     if width_of(graph) != width:
         raise GamlpError(
             f"graph '{graph.name}' has {width_of(graph)} features where the model expects {width}",
@@ -56,7 +62,7 @@ def check_fits(graph: Graph, bundle: Bundle) -> None:
     if one_relation:
         if graph.heterogeneous:
             raise GamlpError(f"graph '{graph.name}' has several relations, and the model was trained on one")
-        check_width(graph, bundle.shape.features)
+        check_same_width(graph, bundle.shape.features)
         return
     for node_type, width in dict.fromkeys((part.node_type, part.width) for part in parts):
         node_types = graph.node_types if node_type is None else [node_type]
@@ -181,7 +187,9 @@ def _check_view(store: HopStore, wanted: Plan, view: str) -> None:
     if wanted.labels is None or wanted.labels.folds < 2:
         return
     if f"crossfit{at}" not in store.manifest.signals:
-        raise GamlpError("the store has no cross-fitted labels", file=store.folder, hint="propagate with --label-folds")
+        raise GamlpError(
+            "the store has no cross-fitted labels", file=store.folder, hint="make them: gamlp propagate --label-folds"
+        )
     settings = store.manifest.signals[f"crossfit{at}"].settings
     for key in ("folds", "fold_seed"):
         if settings.get(key) != (asked_for := getattr(wanted.labels, key)):

@@ -80,7 +80,9 @@ class RunFolder:
         run = cls(path, trust=(recipe.model.name, *names_of(trust)))
         if (path / _ABOUT).exists():
             if not resume:
-                raise GamlpError("already holds a run", file=path, hint="go on with --resume, or choose another --out")
+                raise GamlpError(
+                    "already holds a run", file=path, hint="go on with gamlp train --resume, or choose another --out"
+                )
             before = run.about()
             if (before.graph, before.valid_graph) != (about.graph, about.valid_graph):
                 raise GamlpError("holds a run on another graph", file=path, hint="choose another --out")

@@ -49,7 +49,10 @@ def resolve_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
     chosen = choose_subsets(graph, recipe.relations, reach)
     subsets = [list(view_of(graph, subset).relation_pairs) for subset in chosen.subsets]
     changes = {"relations.subsets": subsets, "relations.separate_types": _separate_types(graph, recipe)}
-    return recipe.changed(changes), list(chosen.notes)
+    notes = list(chosen.notes)
+    if recipe.relations.missing == "complex" and all(nodes.features is None for nodes in graph.node_types.values()):
+        notes.append(f"graph '{graph.name}' has no features: ComplEx embeddings of its relations are made")
+    return recipe.changed(changes), notes
 
 
 def _resolve_one_relation(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:

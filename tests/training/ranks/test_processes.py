@@ -250,7 +250,7 @@ def test_a_rank_that_always_dies_is_told_after_bounded_restarts(own: Path, end: 
     job = job_in(own, make_graph(), model__name="my_model:Mine", model__options={"end": end}, training__epochs=50)
     lines: list[dict[str, Any]] = []
     with pytest.raises(
-        GamlpError, match=rf"training processes died 2 times \({reason}.*go on with --resume"
+        GamlpError, match=rf"training processes died 2 times \({reason}.*run it again to go on"
     ) as message:
         launch_processes(job, 2, log=own / "0.log", restarts=1, observe=lines.append)
     assert str(message.value).count("\n") == 0 and "rank" in (own / "0.log").read_text()

@@ -158,5 +158,5 @@ def _sums(lists: RowLists) -> Array:
 def _too_far(count: int, hop: int, memory: int) -> GamlpError:
     return GamlpError(
         f"within {hop} hops the {count:,} newcomers hear more edges than {format_size(memory)} of memory hold",
-        hint="give more --memory, or grow the graph with gamlp ingest --add and predict with --graph",
+        hint="give more --memory, or grow the graph with gamlp ingest --add, then gamlp predict --graph",
     )

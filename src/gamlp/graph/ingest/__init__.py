@@ -51,8 +51,11 @@ from gamlp.graph.ingest.features import (
     columns_schema,  # their names and types
 )
 from gamlp.graph.ingest.formats import (
+    ReadingRules,  # what a person says of how tables are written
     delimiter_name,  # as people call it
     parse_delimiter,  # what a person writes for one
+    refuse_decimal_commas,
+    sniffed,  # the delimiter of a text that starts so
     split_place,  # a database's file and its table
 )
 from gamlp.graph.ingest.frames import FrameTable, is_frame  # a table that Python holds
@@ -122,6 +125,7 @@ __all__ = [
     "OnBad",
     "PlainSchema",
     "RandomSplit",
+    "ReadingRules",
     "TableBatch",
     "TablePlaces",
     "TimeSplit",
@@ -156,10 +160,12 @@ __all__ = [
     "read_additions",
     "read_relations",
     "read_weights",
+    "refuse_decimal_commas",
     "refuse_undeclared",
     "refuse_unknown",
     "resolve_relation_ends",
     "shown",
+    "sniffed",
     "split_place",
     "split_roles",
     "states_schema",

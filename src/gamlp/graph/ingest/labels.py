@@ -151,7 +151,7 @@ class LabelColumn:
                 ~whole,
                 self.name,
                 lambda i: f"{values[i]:g} cannot name a class",
-                "labels are integers or strings; make classes of a quantity, or leave it out: gamlp ingest --label ''",
+                "labels are integers or strings; make classes of a quantity, or leave it out: --label ''",
             )
             integers = np.where(known & whole, values, 0).astype(np.int64)
             return pa.array(integers, mask=~known).cast(pa.large_string())
@@ -238,7 +238,7 @@ def check_classes(classes: Sequence[str], labelled: int, **place: Any) -> list[s
     if len(fractions) > max(_FEW_CLASSES, len(classes) // 2) and 10 * len(classes) > labelled:
         raise GamlpError(
             f"{len(classes)} different numbers such as {fractions[0]} on {labelled} nodes are a quantity, not classes",
-            hint="make classes of it, such as low and high, or leave it out: gamlp ingest --label ''",
+            hint="make classes of it, such as low and high, or leave it out: --label ''",
             **place,
         )
     if len(classes) > _FEW_CLASSES and 2 * len(classes) > labelled:

@@ -63,7 +63,7 @@ class IngestReport:
         self.unknown_labels = dict(sorted(unknown.items()))
         self.classes = len(classes)
         if sentence := unknown_labels(unknown, place["column"]):
-            self.warn(f"{sentence}; gamlp ingest --unknown-label '' makes classes of them")
+            self.warn(f"{sentence}; --unknown-label '' makes classes of them")
         for sentence in [] if multi_label else check_classes(classes, known, **place):
             self.warn(sentence)
 

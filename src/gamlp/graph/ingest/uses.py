@@ -88,7 +88,7 @@ def index_left_out(names: Sequence[str], file: object) -> str | None:
     if not names:
         return None
     told = " and ".join(f"'{name}'" if name else "without a name" for name in dict.fromkeys(names))
-    hint = "gamlp ingest --features names the columns to use" if any(names) else "a name in the header makes it one"
+    hint = "--features names the columns to use" if any(names) else "a name in the header makes it one"
     return f"{file}: column {told} looks like row numbers that another program wrote, and is no feature; {hint}"
 
 

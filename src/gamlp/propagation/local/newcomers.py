@@ -127,7 +127,7 @@ class _SignalRun:
             raise GamlpError(
                 f"newcomers hear {len(self.heard.rows):,} nodes, more than a memory budget of "
                 f"{format_size(self.memory)} holds",
-                hint="give more --memory, or grow the graph with gamlp ingest --add and predict with --graph",
+                hint="give more --memory, or grow the graph with gamlp ingest --add, then gamlp predict --graph",
             )
         return room
 

@@ -97,7 +97,7 @@ class StoredSignal:
         if missing.any():
             raise GamlpError(
                 f"node {rows[missing][0]} was not kept in the store's {self.name}",
-                hint="propagate again with more --rows",
+                hint="propagate more of them: gamlp propagate --rows",
             )
         return at
 
@@ -231,7 +231,7 @@ class HopStore:
             raise GamlpError(
                 "the store has no cross-fitted labels",
                 file=self.folder,
-                hint="propagate with --label-folds 5",
+                hint="make them: gamlp propagate --label-folds 5",
             )
         y = side_by_side(
             [self.signals[channel.signal].gather(rows, label_hops) for channel in self.channels(signal=name)]

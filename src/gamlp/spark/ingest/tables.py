@@ -11,16 +11,21 @@ from typing import Any
 import pyarrow as pa
 
 from gamlp.errors import GamlpError
-from gamlp.graph.ingest import TablePlaces, too_many_rows
+from gamlp.graph.ingest import ReadingRules, TablePlaces, refuse_decimal_commas, sniffed, too_many_rows
 from gamlp.io import is_url
 from gamlp.spark.tasks import spark_failure_as_error
 
 RAGGED = "gamlp_ragged_row"
-_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".orc": "orc", ".json": "json"}
-_ARROW = (".arrow", ".feather", ".ipc")
+_FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".orc": "orc",
+    **{f"{text}{end}": "csv" for text in (".csv", ".tsv", ".tab", ".psv") for end in ("", ".gz")},
+    **{f"{text}{end}": "json" for text in (".json", ".jsonl", ".ndjson") for end in ("", ".gz")},
+}
+_ARROW = (".arrow", ".arrows", ".feather", ".ipc")
 Work = Callable[[Iterator[Any]], Iterator[Any]]
-_FIELD = r'(?:"(?:[^"]|"")*+"[^,]*+|[^",][^,]*+|)'
-_WHOLE_RECORD = f"^{_FIELD}(?:,{_FIELD})*+$"
+_FIRST_LINES = 200
 _PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9.]*):(?!//)(.+)")
 
 
@@ -116,7 +121,7 @@ class SparkTable:
         return next(field.dataType for field in self.frame.schema.fields if field.name == name)
 
 
-def read_table(spark: Any, place: str | Path) -> SparkTable:
+def read_table(spark: Any, place: str | Path, rules: ReadingRules | None = None) -> SparkTable:
     """A table: a path or URL that ends in .parquet, .csv, .csv.gz, .orc or .json, `format:path` for any other
     format Spark knows (`delta:/data/nodes`; also for folders without an ending), or a table of the catalogue.
 
@@ -132,7 +137,7 @@ def read_table(spark: Any, place: str | Path) -> SparkTable:
         path = _address(path)
         try:
             if kind == "csv":
-                return SparkTable(_read_csv(spark, path, text), text, typed=False)
+                return SparkTable(_read_csv(spark, path, text, rules or ReadingRules()), text, typed=False)
             frame = spark.read.format(kind).load(path)
             frame.schema  # over Connect nothing is looked at before  # noqa: B018
         except GamlpError:
@@ -142,11 +147,11 @@ def read_table(spark: Any, place: str | Path) -> SparkTable:
         return SparkTable(frame, text)
 
 
-def read_tables(spark: Any, places: TablePlaces) -> Any:
+def read_tables(spark: Any, places: TablePlaces, rules: ReadingRules) -> Any:
     """One table, or several by what they hold."""
     if isinstance(places, Mapping):
-        return {name: read_table(spark, place) for name, place in places.items()}
-    return read_table(spark, places)
+        return {name: read_table(spark, place, rules) for name, place in places.items()}
+    return read_table(spark, places, rules)
 
 
 def _kind(text: str) -> str | None:
@@ -194,16 +199,23 @@ def _catalogue_table(spark: Any, name: str) -> Any:
     return frame
 
 
-def _read_csv(spark: Any, path: str, name: str) -> Any:
+def _read_csv(spark: Any, path: str, name: str, rules: ReadingRules) -> Any:
     """All columns as text, nothing instead of empty text, and a column for rows that have too few or too many."""
     from pyspark.sql import functions
     from pyspark.sql.types import StringType, StructField, StructType
 
-    options = {"header": True, "escape": '"', "mode": "PERMISSIVE", "enforceSchema": False}
+    if rules.decimal == ",":
+        raise GamlpError("--decimal ',' is for one machine", file=name, hint="write Parquet, or use --engine local")
+    lines = spark.read.text(path)
+    first = "\n".join(row[0] for row in lines.limit(_FIRST_LINES).collect()).encode("utf-8", "replace")
+    delimiter = rules.delimiter or sniffed(first, "\t" if ".tsv" in name or ".tab" in name else ",")
+    if rules.decimal is None:
+        refuse_decimal_commas(name, first, delimiter)
+    options = {"header": True, "escape": '"', "mode": "PERMISSIVE", "enforceSchema": False, "sep": delimiter}
     header = spark.read.options(**options).csv(path).schema
     if not header.fields:
         raise GamlpError("empty file", file=name)
-    _refuse_lines(spark.read.text(path), name)
+    _refuse_lines(lines, name, delimiter)
     names = [field.name for field in header.fields]
     schema = StructType([StructField(each, StringType()) for each in [*names, RAGGED]])
     frame = spark.read.options(**options, columnNameOfCorruptRecord=RAGGED).schema(schema).csv(path)
@@ -214,7 +226,14 @@ def _read_csv(spark: Any, path: str, name: str) -> Any:
     )
 
 
-def _refuse_lines(lines: Any, name: str) -> None:
+def _whole_record(delimiter: str) -> str:
+    """A pattern of lines whose quotes are closed."""
+    cut = re.escape(delimiter)
+    field = rf'(?:"(?:[^"]|"")*+"[^{cut}]*+|[^"{cut}][^{cut}]*+|)'
+    return f"^{field}(?:{cut}{field})*+$"
+
+
+def _refuse_lines(lines: Any, name: str, delimiter: str) -> None:
     """Refuse text that is not UTF-8, and a quoted value that goes on in the next line.
 
     Spark cuts a CSV into tasks at its lines: the rest of such a value would be read as a row.
@@ -222,7 +241,7 @@ def _refuse_lines(lines: Any, name: str) -> None:
     from pyspark.sql import functions
 
     line = functions.col("value")
-    open_quote = line.contains('"') & ~line.rlike(_WHOLE_RECORD)
+    open_quote = line.contains('"') & ~line.rlike(_whole_record(delimiter))
     not_utf8 = ~functions.is_valid_utf8(line)
     found = lines.where(open_quote | not_utf8).select(open_quote, functions.make_valid_utf8(line)).limit(1).collect()
     if found and found[0][0]:

@@ -34,6 +34,7 @@ from gamlp.training.rows import Prepared, reopened
 from gamlp.training.seeds import SeedFiles, fit_prepared
 
 DRIVER = "GAMLP_DRIVER"  # the process whose end ends the workers it started on the same machine
+GO_ON = "run it again to go on (gamlp train: with --resume)"
 _BETWEEN_PUTS = 1.0  # seconds
 
 
@@ -183,7 +184,7 @@ def read_result(job: TrainingJob) -> tuple[dict[str, Any], Weights] | None:
         if not unchanged:
             raise ValueError("its bytes are not those that were written")
     except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise GamlpError("the result of training is damaged", file=place.url, hint="go on with --resume") from error
+        raise GamlpError("the result of training is damaged", file=place.url, hint=GO_ON) from error
     if "error" in found:
         raise GamlpError(**found["error"])
     return found["fitted"], weights

@@ -22,12 +22,11 @@ from gamlp.io import Place, available_memory, usable_cores
 from gamlp.progress import Progress, silent
 from gamlp.training.checkpoint import Weights
 from gamlp.training.loop import Observe
-from gamlp.training.ranks.job import DRIVER, TrainingJob, read_result
+from gamlp.training.ranks.job import DRIVER, GO_ON, TrainingJob, read_result
 from gamlp.training.ranks.world import LOOPBACK, Meeting, World
 
 RETRIES = 3
 LOOK = 0.1  # seconds between two looks at the metrics
-GO_ON = "go on with --resume"
 Result = tuple[dict[str, Any], Weights]
 
 

@@ -17,13 +17,17 @@ import pytest
 from gamlp.errors import GamlpError
 
 ROWS = 60
-NODES = {
+NODES = {  # a column of each sort
     "id": [f"n{i}" for i in range(ROWS)],
     "text": [f'a, "b"; c|{i}\n' + "é\t" * (i % 3) for i in range(ROWS)],
-    "label": [["x", "y", None][i % 3] for i in range(ROWS)],
+    "label": [["x", "y", None][i * 7 % 11 % 3] for i in range(ROWS)],
     "split": [["train", "valid", "test"][i % 3] for i in range(ROWS)],
     "size": [i * 3 - 7 for i in range(ROWS)],
     "share": [i / 8 - 1.25 for i in range(ROWS)],
+    "day": [f"2024-0{1 + i % 9}-1{i % 7}" for i in range(ROWS)],
+    "town": [["Ulm", "Bonn", "Köln", None][i % 4] for i in range(ROWS)],
+    "few": [i % 3 for i in range(ROWS)],
+    "gaps": [None if i % 5 == 1 else i * 0.37 for i in range(ROWS)],
 }
 EDGES = {
     "src": [f"n{i}" for i in range(ROWS)],
@@ -73,8 +77,8 @@ def written(columns: dict, folder: Path, name: str, format: str) -> Path:
         pq.write_table(table, path, row_group_size=7)
     elif format == "hive":
         for number, at in enumerate(range(0, ROWS, 20)):
-            (path / f"day={number}").mkdir(parents=True)
-            pq.write_table(table.slice(at, 20), path / f"day={number}" / "part.parquet")
+            (path / f"piece={number}").mkdir(parents=True)
+            pq.write_table(table.slice(at, 20), path / f"piece={number}" / "part.parquet")
     elif format == "feather":
         pyarrow.feather.write_feather(table, path, compression="lz4")
     elif format in ("arrow", "arrows"):
@@ -95,7 +99,11 @@ def written(columns: dict, folder: Path, name: str, format: str) -> Path:
 def contents(folder: Path) -> dict[str, bytes]:
     """All files of a graph but its manifest, which names the tables, and columns kept as their table had them."""
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-    return {name: path.read_bytes() for name, path in files.items() if name != "graph.json" and "raw" not in name}
+    return {
+        name: path.read_bytes()
+        for name, path in files.items()
+        if name not in ("graph.json", "schema.yaml") and "raw" not in name
+    }
 
 
 FORMATS = [
@@ -111,7 +119,8 @@ def test_the_same_content_gives_the_same_bytes(build, tmp_path, format):
         folder = tmp_path / one
         folder.mkdir()
         nodes, edges = written(NODES, folder, "nodes", one), written(EDGES, folder, "edges", one)
-        graph, report = build(nodes, edges, out=folder / "graph", features="size,share")
+        drop = ("piece",) if one == "hive" else ()
+        graph, report = build(nodes, edges, out=folder / "graph", columns={}, drop=drop)
         graphs.append(contents(graph.folder))
     assert graphs[0] == graphs[1] and len(graphs[0]) > 4
     delimiter = {"csv": ",", "tsv": "\t", "psv": "|", "txt": ";", "csv.gz": ",", "tsv.zst": "\t"}.get(format)
@@ -147,7 +156,9 @@ def test_folders_that_are_no_table(build, tmp_path):
     assert refusal(build, folder) == (
         "nodes/1.jsonl: is JSON Lines, and 0.csv is CSV; give one folder of files of one format."
     )
-    (folder / "1.jsonl").rename(folder / "2.csv")
+    (folder / "1.jsonl").rename(folder / "1.db")
+    assert "nodes/1.db: is a database among the files of a folder; give its table" in refusal(build, folder)
+    (folder / "1.db").rename(folder / "2.csv")
     (folder / "day=1").mkdir()
     (folder / "day=1" / "0.csv").write_text("id,x\na,1\n")
     assert "nodes: some files lie in folders called COLUMN=VALUE, others do not" in refusal(build, folder)

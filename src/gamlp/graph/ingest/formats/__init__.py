@@ -14,7 +14,7 @@ from gamlp.graph.ingest.formats.parts import (
     find_parts,
     partition_types,
 )
-from gamlp.graph.ingest.formats.sniffing import delimiter_name, parse_delimiter
+from gamlp.graph.ingest.formats.sniffing import delimiter_name, parse_delimiter, refuse_decimal_commas, sniffed
 
 __all__ = [
     "PassOver",
@@ -26,7 +26,9 @@ __all__ = [
     "find_parts",
     "parse_delimiter",
     "partition_types",
+    "refuse_decimal_commas",
     "refuse_long_text",
     "sized_batches",
+    "sniffed",
     "split_place",
 ]

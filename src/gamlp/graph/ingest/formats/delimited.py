@@ -18,7 +18,7 @@ import pyarrow.csv as csv
 
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest.formats.contract import PassOver, ReadingRules, file_row
-from gamlp.graph.ingest.formats.sniffing import first_records, sniffed
+from gamlp.graph.ingest.formats.sniffing import refuse_decimal_commas, sniffed
 from gamlp.graph.ingest.formats.text import open_text, plain_size, refuse_utf16, text_format
 
 WRONG_COUNT, NOT_UTF8 = "wrong number of columns", "text that is not UTF-8"
@@ -72,26 +72,9 @@ class Delimited:
         self, names: list[str], size: int, pass_over: PassOver | None, passed: array[int]
     ) -> Iterator[pa.RecordBatch]:
         if self.rules.decimal is None:
-            self._refuse_decimal_commas(names)
+            refuse_decimal_commas(self.path, self._start, self.delimiter, names)
         found = _batches(self.path, self.delimiter, len(self._names), names, size, pass_over, passed)
         return map(_with_points, found) if self.rules.decimal == "," else found
-
-    def _refuse_decimal_commas(self, names: list[str]) -> None:
-        """Numbers with a comma would be texts, and their columns categories."""
-        rows = first_records(self._start, self.delimiter)[1:]
-        for index, name in enumerate(self._names):
-            cells = [row[index].strip() for row in rows if len(row) == len(self._names) and row[index].strip()]
-            comma = next((number for number, cell in enumerate(cells, 1) if "," in cell), None)
-            if name in names and comma is not None and all(re.fullmatch(_NUMBER, cell) for cell in cells):
-                raise GamlpError(
-                    f"numbers with a comma in them, such as '{cells[comma - 1]}'",
-                    file=self.path,
-                    column=name,
-                    hint="if it is a decimal comma, say --decimal ',', else --decimal '.' leaves them as they are",
-                )
-
-
-_NUMBER = r"[+-]?[0-9]+(?:[,.][0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 
 def _is_tsv(file: Path) -> bool:

@@ -124,6 +124,9 @@ def _format(file: Path) -> str:
     name = file.name.lower()
     # The longest: .csv.gz is no .gz.
     ending = max((ending for ending in _FORMATS if name.endswith(ending)), key=len, default=None)
+    if ending is None and is_database(file):
+        hint = f"give its table alone, as {file}{SEPARATOR}TABLE"
+        raise GamlpError("is a database among the files of a folder", file=file, hint=hint)
     if ending is None:
         compressed = ", ".join(COMPRESSIONS)
         known = ", ".join([*_PLAIN_TEXTS, *_BINARIES])

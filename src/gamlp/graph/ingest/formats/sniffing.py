@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from collections.abc import Collection
 
 from gamlp.errors import GamlpError
 
 _CANDIDATES = ",\t;|\x01"  # the last is Hive's
 _BYTES, _RECORDS = 1 << 16, 200
 _WORDS = {"tab": "\t", r"\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:[,.][0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _NAMES = {"\t": "tab", " ": "space"}
 
 
@@ -44,6 +47,22 @@ def first_records(start: bytes, delimiter: str) -> list[list[str]]:
     except csv.Error:  # what is wrong with it is told when it is read
         return records
     return records[:-1] if len(start) > _BYTES and len(records) > 1 else records  # the last one may be cut
+
+
+def refuse_decimal_commas(file: object, start: bytes, delimiter: str, names: Collection[str] | None = None) -> None:
+    """Refuse columns (of these names) of numbers with a comma: they would be taken for text, or for categories."""
+    header, *rows = first_records(start, delimiter) or [[]]
+    for index, name in enumerate(header):
+        cells = [row[index].strip() for row in rows if len(row) == len(header) and row[index].strip()]
+        with_comma = next((cell for cell in cells if "," in cell), None)
+        wanted = names is None or name in names
+        if wanted and with_comma is not None and all(_NUMBER.fullmatch(cell) for cell in cells):
+            raise GamlpError(
+                f"numbers with a comma in them, such as '{with_comma}'",
+                file=file,
+                column=name,
+                hint="if it is a decimal comma, say --decimal ',', else --decimal '.' leaves them as they are",
+            )
 
 
 def parse_delimiter(text: str) -> str:

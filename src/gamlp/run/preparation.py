@@ -205,7 +205,7 @@ def hops_for(
     """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
     with closing(resources.open_engine()) as engine:
         graph, plan, _ = as_model_reads(bundle, graph, folder, engine, progress)
-        return engine.propagate(written(graph, folder), plan, folder, progress)
+        return engine.propagate(graph, plan, folder, progress)
 
 
 def as_model_reads(

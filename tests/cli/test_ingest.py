@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gamlp.graph import Graph
@@ -111,6 +112,18 @@ def test_every_column_is_shown_with_its_use(gamlp, tmp_path):
         gamlp(*asked, "--out", "third", "--json", "--unknown-label", "y", "--unknown-label", "x").stdout
     )
     assert report["classes"] == 1 and report["unknown_labels"] == {"x": 2, "y": 1}
+
+
+def test_many_columns_are_shown_by_their_types(gamlp, tmp_path):
+    values = np.random.default_rng(0).standard_normal((90, 60))
+    cells = [["" if n < column else f"{value:.6f}" for column, value in enumerate(row)] for n, row in enumerate(values)]
+    rows = [f"{n},{','.join(row)}" for n, row in enumerate(cells)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id," + ",".join(f"f{n}" for n in range(60)), *rows]) + "\n")
+    (tmp_path / "edges.csv").write_text("src,dst\n0,1\n")
+    done = gamlp("--edges", "edges.csv", "--nodes", "nodes.csv", "--out", "graph")
+    assert done.returncode == 0, done.stderr
+    shown = re.sub(r"\s+", " ", done.stdout)
+    assert "nodes feature (standard) f0, f1, f2" in shown and "and 48 more (--json names all)" in shown
 
 
 def test_an_error_is_one_sentence_and_code_2(gamlp, tmp_path):

@@ -137,3 +137,22 @@ def test_a_wide_node_table_streams(tmp_path):
     result = measured(tmp_path / "e.csv", tmp_path / "n.parquet", tmp_path / "g", 32 * MIB)
     assert Graph.open(tmp_path / "g").nodes.features.values.shape == (200_000, 300)
     assert result["peak"] < 32 * MIB + FIXED
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read memory from")
+def test_columns_of_all_types_stream(tmp_path):
+    """Features of 100 MB, and raw columns beside them, in a budget of 32 MiB."""
+    rng = np.random.default_rng(0)
+    count = 400_000
+    columns = {f"number{n}": rng.standard_normal(count) for n in range(8)}
+    columns |= {f"heavy{n}": np.exp(4 * rng.standard_normal(count)) for n in range(4)}
+    columns = {name: pa.array(values, mask=rng.random(count) < 0.05) for name, values in columns.items()}
+    columns["city"] = pa.array([f"city {n}" for n in range(30)]).take(pa.array(rng.integers(0, 30, count)))
+    columns["since"] = pa.array(rng.integers(0, 10**9, count)).cast(pa.timestamp("s"))
+    pq.write_table(pa.table({"id": np.arange(count), **columns}), tmp_path / "n.parquet")
+    (tmp_path / "e.csv").write_text("src,dst\n1,2\n")
+    result = measured(tmp_path / "e.csv", tmp_path / "n.parquet", tmp_path / "g", 32 * MIB)
+    built = Graph.open(tmp_path / "g").nodes
+    assert built.features.count * built.features.width * 4 > 2 * 32 * MIB and built.raw.count == count
+    assert result["peak"] < 32 * MIB + FIXED

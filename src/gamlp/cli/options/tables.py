@@ -104,7 +104,8 @@ class TableOptions:
         list[str] | None,
         _column(
             "Type of a feature column, instead of the one that is found: number, standard, robust, quantile, as-is, "
-            "boolean, category, date, vector, vector-l2, drop. '*' names all others, TYPE:NAME a column of one type.",
+            "boolean, category, date, vector, vector-l2, text, drop. '*' names all others, TYPE:NAME a column of one "
+            "type.",
             "NAME=TYPE",
         ),
     ] = None

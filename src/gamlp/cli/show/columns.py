@@ -11,16 +11,26 @@ if TYPE_CHECKING:
     from gamlp.graph.ingest import ColumnUse
 
 _MOST = 12  # columns of one use that are named; --json names all
+_MOST_ROWS = 40  # of the table
 
 
 def show_columns(uses: Iterable[ColumnUse]) -> None:
     """A table with a row for each use: features of one sort are one row, however many there are."""
+    uses = list(uses)
+    rows = _rows(uses, whole=True)
+    if len(rows) > _MOST_ROWS:  # hundreds of columns, each with figures of its own
+        rows = _rows(uses, whole=False)
+    display.table("table", "used as", "columns", rows=rows)
+
+
+def _rows(uses: Iterable[ColumnUse], whole: bool) -> list[tuple[str, str, str]]:
+    """Table, use and columns; `whole`: with all that is said about a use, else with the type of column alone."""
     groups: dict[tuple[str, str], list[str]] = {}
     for one in uses:
-        use = f"{one.use} ({one.about})" if one.about else one.use
+        about = one.about if whole else one.about.partition(":")[0]
+        use = f"{one.use} ({about})" if about else one.use
         groups.setdefault((one.table, use), []).append(one.column)
-    rows = [(table, use, _named(columns)) for (table, use), columns in groups.items()]
-    display.table("table", "used as", "columns", rows=rows)
+    return [(table, use, _named(columns)) for (table, use), columns in groups.items()]
 
 
 def show_delimiters(delimiters: Mapping[str, str]) -> None:

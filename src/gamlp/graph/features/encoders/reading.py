@@ -21,6 +21,7 @@ GAP_WORDS = (
 )  # fmt: skip
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
 DAY = 86_400_000_000  # microseconds
+FIRST, LAST = -719_162 * DAY, 2_932_897 * DAY - 1  # of the years 1 and 9999
 
 # 007 is a code and no number, and so is a whole number that float64 cannot hold.
 _NUMBER = r"^[-+]?(?:(?:0|[1-9][0-9]{0,14})(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"
@@ -108,15 +109,29 @@ def floats(column: Column) -> tuple[Array, Array]:
 
 
 def microseconds(column: Column) -> tuple[Array, Array]:
-    """(int64 since 1970 in UTC, gap) of a column of dates or timestamps; finer parts of a second are cut off."""
+    """(int64 since 1970 in UTC, gap) of a column of dates or timestamps; finer parts of a second are cut off.
+
+    What lies outside of the years 1 to 9999 is a microsecond before or after them: no calendar has it.
+    """
     gap = nulls(column)
     arrow = column.type
-    if pa.types.is_timestamp(arrow):
-        column = column.cast(pa.timestamp("us", arrow.tz), safe=False)
-    else:
-        column = column.cast(pa.timestamp("us"), safe=False)
+    unit = arrow.unit if pa.types.is_timestamp(arrow) else "ms"
+    if pa.types.is_date32(arrow):
+        column, unit = column.cast(pa.int32()), "day"
     whole = column.cast(pa.int64())
-    return np.asarray((whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False)), gap
+    values = np.asarray((whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False))
+    if unit == "ns":
+        values = values // 1000
+    else:
+        # Cut off before they are multiplied: seconds may be more than microseconds hold.
+        factor = {"us": 1, "ms": 1000, "s": 1_000_000, "day": DAY}[unit]
+        values = np.clip(values, FIRST // factor - 1, LAST // factor + 1) * factor
+    return np.clip(values, FIRST - 1, LAST + 1), gap
+
+
+def in_calendar(values: Array) -> Array:
+    """Which microseconds lie in the years 1 to 9999."""
+    return np.asarray((values >= FIRST) & (values <= LAST))
 
 
 @dataclass(frozen=True)
@@ -161,16 +176,29 @@ def read_texts(column: Column, dates: bool = True) -> Texts:
     return Texts(words, apart, gap, numeric, numbers, dated, moments, places)
 
 
-def quick_numbers(column: Column) -> tuple[Array, Array] | None:
-    """(float64, gap) of texts that are all numbers as a program writes them; None: each is to be looked at."""
-    try:
-        values = column.cast(pa.float64())
-    except pa.ArrowInvalid:
-        return None
-    if _may_be_codes(column):
+def quick_numbers(column: Column, codes: bool = True) -> tuple[Array, Array] | None:
+    """(float64, gap) of texts that are all numbers as a program writes them; None: each is to be looked at.
+
+    codes: texts such as 007 are no numbers.
+    """
+    values = _cast_or_none(column)
+    if values is None:  # words for gaps among numbers are common, and soon taken out
+        known = pc.is_in(column, value_set=pa.array([*GAP_WORDS, ""], pa.large_string()))
+        if not pc.any(known).as_py():
+            return None
+        column = pc.if_else(known, pa.scalar(None, column.type), column)
+        values = _cast_or_none(column)
+    if values is None or (codes and _may_be_codes(column)):
         return None
     numbers, gap = floats(values)
     return (numbers, gap) if np.isfinite(numbers).all() else None
+
+
+def _cast_or_none(column: Column) -> Column | None:
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
 
 
 def number_key(value: float) -> str:
@@ -237,7 +265,7 @@ def numbers_or_texts(column: Column) -> tuple[Array, Array, Array]:
     if kind is None:
         return np.zeros(len(column)), np.ones(len(column), bool), np.ones(len(column), bool)
     if kind == "text":
-        if (quick := quick_numbers(column)) is not None:
+        if (quick := quick_numbers(column, codes=False)) is not None:  # a code that is asked for as a number is one
             return *quick, np.ones(len(column), bool)
         texts = read_texts(column, dates=False)
         # A code that was asked for as a number is one: 007 is 7.
@@ -267,7 +295,7 @@ def dates_or_texts(column: Column) -> tuple[Array, Array, Array]:
         )
     if kind == "date":
         values, gap = microseconds(column)
-        return values, gap, np.ones(len(column), bool)
+        return values, gap, gap | in_calendar(values)
     return np.zeros(len(column), np.int64), nulls(column), nulls(column)
 
 
@@ -334,8 +362,16 @@ def _may_be_codes(column: Column) -> bool:
     within = starts + 1 < offsets[1:][lengths > 1]
     if (zero & within).any():
         return True
-    long = lengths > 15
-    if not long.any():
-        return False
-    texts = column.filter(pa.array(long)) if not long.all() else column
-    return bool(_mask(pc.match_substring_regex(texts, r"^[-+]?[0-9]{16,}").fill_null(False)).any())
+    return _has_long_number(data, starts, offsets[1:][lengths > 1])
+
+
+def _has_long_number(data: Array, starts: Array, stops: Array) -> bool:
+    """Whether a text begins with 16 digits. Fractions are out at their point; a regular expression would read all."""
+    for place in range(16):
+        there = starts + place < stops
+        starts, stops = starts[there], stops[there]
+        digit = data[starts + place] - np.uint8(ord("0")) < 10
+        starts, stops = starts[digit], stops[digit]
+        if len(starts) == 0:
+            return False
+    return True

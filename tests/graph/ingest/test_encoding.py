@@ -159,7 +159,7 @@ def test_a_word_among_numbers_is_named_with_its_row(build, tmp_path):
     sentence = told(build, tmp_path, text, EDGES, columns={}, memory=1)
     place, _, problem = sentence.partition(": ")
     assert place == "nodes.csv, row 1235, column x"
-    assert problem.startswith("'lots' is not a finite number (1 of 3,000 cells are no number, as the others are);")
+    assert problem.startswith("'lots' is not a finite number (1 of 3,000 cells is no number, as the others are);")
     assert "--column x=category, or --drop x" in sentence
     graph, report = build(text, EDGES, columns={}, on_bad="skip")
     assert report.bad_rows == {"no number": 1} and graph.nodes.count == 2999

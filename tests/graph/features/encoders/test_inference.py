@@ -68,6 +68,7 @@ def test_codes_are_categories_also_as_text_and_as_floats() -> None:
         ([{"a": 1}], "drop", "cannot be features"),
         ([["a"], ["b"]], "drop", "cannot be features"),
         ([12345678901234567, 12345678901234568, 3], "standard", "numbers"),
+        ([10**18 + n for n in range(30)], "id", "so large that features cannot tell them apart"),
         (["12345678901234567", "12345678901234568", "3"], "id", "3 different texts"),
     ],
 )
@@ -79,7 +80,7 @@ def test_what_it_is_and_why(values: list[object], wanted: str, why: str) -> None
 def test_a_word_among_numbers_is_a_mistake_and_found() -> None:
     cells = pa.array([f"{value:.3f}" for value in DRAW.normal(0, 1, 100)] + ["12,5", "NA", None])
     found = infer(seen(cells))
-    assert found.type == "number" and found.refusal == "1 of 101 cells are no number, as the others are"
+    assert found.type == "number" and found.refusal == "1 of 101 cells is no number, as the others are"
     assert np.flatnonzero(unreadable(cells, found.type)).tolist() == [100]
     with pytest.raises(GamlpError, match=r"column x: 1 of 101 cells .*--column x=category, or --drop x"):
         finish(seen(cells))
@@ -126,6 +127,17 @@ def test_vectors_of_ordinary_size_are_left_and_others_scaled() -> None:
         column = finish(seen(list(far)))
         assert column.type == "vector-l2"
         np.testing.assert_allclose(np.linalg.norm(column.apply(pa.array(list(far)))[0], axis=1), 1, rtol=1e-6)
+
+
+def test_days_that_no_calendar_has_are_refused() -> None:
+    for unit, far in (("s", 1 << 62), ("ms", 1 << 55), ("us", 1 << 62)):
+        column = pa.array([0, 86_400, -far, None, far], pa.timestamp(unit))
+        assert infer(seen(column)).refusal == "2 days outside of the years 1 to 9999"
+        assert unreadable(column, "date").tolist() == [False, False, True, False, True]
+        features, _ = finish(seen(column.slice(0, 2))).apply(column)
+        assert np.isfinite(features).all()
+    ends = pa.array([datetime.date(1, 1, 1), datetime.date(9999, 12, 31)], pa.date64())
+    assert not unreadable(ends, "date").any() and not unreadable(ends.cast(pa.date32()), "date").any()
 
 
 def test_dates_have_elapsed_days_and_places_in_circles() -> None:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from gamlp.arrays import Array
 from gamlp.graph.features.encoders.gathered import Dates, elapsed_days
-from gamlp.graph.features.encoders.reading import DAY, Column, dates_or_texts
+from gamlp.graph.features.encoders.reading import DAY, FIRST, LAST, Column, dates_or_texts
 from gamlp.graph.features.encoders.state import State, Unseen, limited
 
 _YEAR = 365.2425  # days
@@ -40,6 +40,7 @@ class CalendarState(State):
 
     def encode(self, column: Column, out: Array) -> tuple[Array, Unseen]:
         values, gap, _ = dates_or_texts(column)
+        values = np.clip(values, FIRST, LAST)
         limited((elapsed_days(values) - self.center) / self.scale, out[:, 0])
         days = values // DAY
         # The first of January 1970 was a Thursday: three days after a Monday.

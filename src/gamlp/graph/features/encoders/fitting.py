@@ -18,6 +18,7 @@ from gamlp.graph.features.encoders.reading import (
     dates_or_texts,
     floats,
     gaps_of_texts,
+    in_calendar,
     kind_of,
     microseconds,
     nulls,
@@ -48,7 +49,7 @@ class Fitting:
         self.gaps = 0
         self.source: str | None = None  # the Arrow type, as text
         self.kind: Kind | None = None
-        self.infinite = 0  # rows
+        self.infinite = 0  # rows: infinite numbers, or days outside of the calendar
         self.letters = 0  # of words that are neither numbers nor gaps
         self.numbers = Numbers(spread=self.wanted is None or self.wanted in SPREAD_TYPES)
         self.dates = Dates()
@@ -87,7 +88,9 @@ class Fitting:
             self._add_texts(column)
         elif kind == "date":
             days, gap = microseconds(column)
-            self._add_dates(days, gap, np.ones(len(days), bool))
+            known = gap | in_calendar(days)
+            self.infinite += int(np.count_nonzero(~known))
+            self._add_dates(days[known], gap[known], known[known])
         elif kind == "other":
             self.gaps += int(np.count_nonzero(nulls(column)))
         else:

@@ -46,6 +46,8 @@ def infer(fitting: Fitting) -> Inference:
     wanted = fitting.wanted
     if fitting.vectors.ragged:
         return Inference("vector", "lists", f"lists of different lengths, the shortest of {fitting.vectors.width}")
+    if fitting.infinite and fitting.kind == "date":
+        return Inference("date", "days", f"{fitting.infinite:,} days outside of the years 1 to 9999")
     if fitting.infinite:
         return Inference("number", "numbers", f"{fitting.infinite:,} infinite numbers")
     if wanted == "number":
@@ -72,6 +74,8 @@ def infer(fitting: Fitting) -> Inference:
 def _number(fitting: Fitting) -> Inference:
     numbers = fitting.numbers
     moments, distinct = numbers.moments, numbers.sample.distinct()
+    if distinct == 1 and abs(moments.low) >= 2.0**53 and "int" in (fitting.source or ""):
+        return Inference("id", "whole numbers so large that features cannot tell them apart")
     if (constant := _constant(fitting, distinct)) is not None:
         return constant
     if moments.low == 0 and moments.high == 1 and distinct == 2:
@@ -133,7 +137,8 @@ def _text(fitting: Fitting) -> Inference:
     if distinct > FEW:
         for count, what in ((numeric, "number"), (dated, "date")):
             if count >= MOSTLY * filled:
-                refusal = f"{filled - count:,} of {filled:,} cells are no {what}, as the others are"
+                verb = "is" if filled - count == 1 else "are"
+                refusal = f"{filled - count:,} of {filled:,} cells {verb} no {what}, as the others are"
                 return Inference(what, f"mostly {what}s", refusal)
     if (constant := _constant(fitting, distinct)) is not None:
         return constant

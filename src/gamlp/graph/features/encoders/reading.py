@@ -21,6 +21,7 @@ GAP_WORDS = (
 )  # fmt: skip
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
 DAY = 86_400_000_000  # microseconds
+FIRST, LAST = -719_162 * DAY, 2_932_897 * DAY - 1  # of the years 1 and 9999
 
 # 007 is a code and no number, and so is a whole number that float64 cannot hold.
 _NUMBER = r"^[-+]?(?:(?:0|[1-9][0-9]{0,14})(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"
@@ -108,15 +109,29 @@ def floats(column: Column) -> tuple[Array, Array]:
 
 
 def microseconds(column: Column) -> tuple[Array, Array]:
-    """(int64 since 1970 in UTC, gap) of a column of dates or timestamps; finer parts of a second are cut off."""
+    """(int64 since 1970 in UTC, gap) of a column of dates or timestamps; finer parts of a second are cut off.
+
+    What lies outside of the years 1 to 9999 is a microsecond before or after them: no calendar has it.
+    """
     gap = nulls(column)
     arrow = column.type
-    if pa.types.is_timestamp(arrow):
-        column = column.cast(pa.timestamp("us", arrow.tz), safe=False)
-    else:
-        column = column.cast(pa.timestamp("us"), safe=False)
+    unit = arrow.unit if pa.types.is_timestamp(arrow) else "ms"
+    if pa.types.is_date32(arrow):
+        column, unit = column.cast(pa.int32()), "day"
     whole = column.cast(pa.int64())
-    return np.asarray((whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False)), gap
+    values = np.asarray((whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False))
+    if unit == "ns":
+        values = values // 1000
+    else:
+        # Cut off before they are multiplied: seconds may be more than microseconds hold.
+        factor = {"us": 1, "ms": 1000, "s": 1_000_000, "day": DAY}[unit]
+        values = np.clip(values, FIRST // factor - 1, LAST // factor + 1) * factor
+    return np.clip(values, FIRST - 1, LAST + 1), gap
+
+
+def in_calendar(values: Array) -> Array:
+    """Which microseconds lie in the years 1 to 9999."""
+    return np.asarray((values >= FIRST) & (values <= LAST))
 
 
 @dataclass(frozen=True)
@@ -280,7 +295,7 @@ def dates_or_texts(column: Column) -> tuple[Array, Array, Array]:
         )
     if kind == "date":
         values, gap = microseconds(column)
-        return values, gap, np.ones(len(column), bool)
+        return values, gap, gap | in_calendar(values)
     return np.zeros(len(column), np.int64), nulls(column), nulls(column)
 
 

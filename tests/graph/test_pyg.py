@@ -121,7 +121,7 @@ def test_tensors_of_every_kind() -> None:
 @pytest.mark.parametrize("make", [from_pyg, as_graph])
 def test_what_is_no_graph_is_told_in_one_sentence(make: Any) -> None:
     for source, told in (
-        (pyg.HeteroData(), "HeteroData has several node types; give a Data"),
+        (pyg.HeteroData(), "the HeteroData has no node types"),
         (pyg.Data(x=X), "the PyG data has no edge_index"),
         ("cora", "a str is not a graph; give a Graph, PyG's Data, or a tuple"),
         (X, "a Tensor is not a graph"),

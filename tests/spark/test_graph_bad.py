@@ -12,6 +12,7 @@ from gamlp.graph import Graph
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.edges import EdgeNames
 from gamlp.graph.ingest.nodes import NodeNames
+from gamlp.graph.ingest.time_split import TimeSplit
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same
@@ -47,6 +48,14 @@ def test_bad_tables(spark, tmp_path, nodes, edges, sentence):
         build(spark, tmp_path, nodes, edges)
     assert sentence in str(error.value).replace(f"{tmp_path}/", "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.csv", "nodes.csv"]
+
+
+def test_times_are_told_and_cuts_are_for_one_machine(spark, tmp_path):
+    report = build(spark, tmp_path, edges="src,dst,date\n1,2,2020-01-01\n")
+    assert [one.use for one in report.columns if one.column == "date"] == ["time"]
+    for option, asked in (("--before", {"before": "2020"}), ("--split-by", {"split_by": TimeSplit("x", "1", "2")})):
+        with pytest.raises(GamlpError, match=f"{option} is for one machine; leave out --engine spark"):
+            build(spark, tmp_path, **asked)
 
 
 def test_columns_that_are_not_there(spark, tmp_path):

@@ -145,6 +145,7 @@ def show_graph(graph: Graph, as_json: bool, verified: bool = False) -> None:
             "to": entry.target,
             "kind": ("directed" if entry.directed else "undirected") + (", weighted" if entry.weighted else ""),
             "blocks": len(entry.blocks),
+            **{f"as of {part}": relations[name].entries for part, relations in graph.earlier.items()},
             "reverse": entry.reverse,
         }
         for name, entry in graph.relations.items()

@@ -14,6 +14,7 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.explanation.nodes import NodeExplanation, check_kept, explain_nodes
+from gamlp.explanation.page import explanation_html
 from gamlp.explanation.plots import check_matplotlib, save_figure, weights_figure
 from gamlp.explanation.subsets import SubsetShares, shares_by_subset
 from gamlp.explanation.weights import WeightsByClass, WeightsByDegree, weights_by_class, weights_by_degree
@@ -87,6 +88,10 @@ class Explanation:
                 yield ["node", node.id, 1, "features", hop_part.hop, weight, *prediction]
             for hop, share in enumerate(node.label_weights or (), node.first_label_hop):
                 yield ["node", node.id, 1, "labels", hop, share, "", ""]
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return explanation_html(self)
 
     def write(self, path: Path) -> None:
         """A file of the kind its name says."""

@@ -66,6 +66,9 @@ from gamlp.graph.shared_folder import Building, building
 # Splits at random
 from gamlp.graph.splits import check_fractions, random_split, roles_by_id
 
+# What a notebook shows
+from gamlp.graph.summary import columns_html
+
 # Several relations as one
 from gamlp.graph.union import union_by_tasks, union_graphs
 
@@ -133,6 +136,7 @@ __all__ = [
     "check_roles",
     "class_type_of",
     "class_values",
+    "columns_html",
     "contained",
     "damaged_files",
     "digest",

@@ -24,14 +24,7 @@ def graph_from_arrays(
     name: str,
 ) -> Graph:
     """See `Graph.from_arrays`. Torch tensors, lists and scipy sparse features are accepted."""
-    edges = np.asarray(edge_index)
-    if edges.size == 0:
-        edges = np.zeros((2, 0), np.int64)
-    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
-        shown = f"{edges.dtype} of shape {edges.shape}"
-        raise GamlpError(f"edge_index is {shown}", hint="give integers of shape [2, edges]")
-    if edges.dtype.itemsize < 4 or edges.dtype.kind == "u":
-        edges = edges.astype(np.int64)
+    edges = checked_edges(edge_index)
     features = None if features is None else dense(features)
     labels = None if labels is None else as_labels(labels)
     sizes = {len(part.values) for part in (features, labels) if part is not None}
@@ -47,11 +40,29 @@ def graph_from_arrays(
     if split is not None and split.roles.shape != (n,):
         raise GamlpError(f"the split has {len(split.roles)} rows for {n} nodes", hint="give one role a node")
     if weights is not None:
-        weights = _checked_weights(weights, edges.shape[1])
+        weights = checked_weights(weights, edges.shape[1])
     block = Block.from_edges(edges[1], edges[0], weights, start=0, stop=n, symmetric=not directed)
     relation = Relation("edge", "node", "node", directed, (block,))
     nodes = Nodes("node", n, Ids(n), features, labels, split)
     return Graph(name, {"node": nodes}, {"edge": relation})
+
+
+def checked_edges(edge_index: Any) -> Array:
+    """Integers `[2, edges]`."""
+    edges: Array = np.asarray(edge_index)
+    if edges.size == 0:
+        edges = np.zeros((2, 0), np.int64)
+    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
+        shown = f"{edges.dtype} of shape {edges.shape}"
+        raise GamlpError(f"edge_index is {shown}", hint="give integers of shape [2, edges]")
+    return edges.astype(np.int64) if edges.dtype.itemsize < 4 or edges.dtype.kind == "u" else edges
+
+
+def checked_features(features: Any) -> Features:
+    """Dense features, all finite."""
+    found = dense(features)
+    _refuse_not_finite(found.values)
+    return found
 
 
 def _refuse_not_finite(values: Array) -> None:
@@ -65,7 +76,8 @@ def _refuse_not_finite(values: Array) -> None:
             )
 
 
-def _checked_weights(weights: Any, edges: int) -> Array:
+def checked_weights(weights: Any, edges: int) -> Array:
+    """float32, one an edge, finite and not negative."""
     values: Array = np.ascontiguousarray(weights, np.float32)
     if values.shape != (edges,):
         raise GamlpError(f"{len(values.ravel())} weights for {edges} edges", hint="give one weight an edge")

@@ -7,10 +7,10 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Graph
@@ -23,14 +23,18 @@ from gamlp.graph.ingest import (
     NodeNames,
     OnBad,
     PlainSchema,
+    TimeSplit,
     ingest,
 )
 from gamlp.io import parse_size
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
 
+Found = TypeVar("Found")
 ByTable = str | None | Mapping[str, str | None]  # a column's name, or one for every table that has another
 _OPTION = re.compile(r"(?:gamlp \w+ )?--([a-z][a-z-]*)(?: (?=[A-Z]{2,}|''|TYPE))?")
+_COLUMN, _DROP = re.compile(r"--column (\S+)=(\w[\w:-]*)"), re.compile(r"--drop (\w\S*)")
+_ARGUMENTS = {"out": "folder"}  # that are called otherwise
 _JOINS = "join=NAME=SOURCE:TARGET"
 
 
@@ -55,6 +59,9 @@ def graph_from_frames(
     directed: bool = False,
     dtype: FloatName = "float32",
     on_bad: OnBad = "stop",
+    split_by: str | None = None,
+    train_until: str | None = None,
+    valid_until: str | None = None,
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
     max_rows: int | None = None,
@@ -98,6 +105,7 @@ def graph_from_frames(
         target=target,
         directed=directed,
         before=before,
+        split_by=_told(lambda: TimeSplit.given(split_by, train_until, valid_until)),
         dtype=dtype,
         on_bad=on_bad,
         fractions=fractions,
@@ -140,26 +148,30 @@ def ingest_frames(
     temporary = TemporaryFolder() if folder is None else None
     out = Path(folder) if folder is not None else temporary.path / "graph"  # type: ignore[union-attr]
     budget = parse_size(memory) if isinstance(memory, str) else memory
+
+    def read() -> IngestReport:
+        by_relation, by_type = _tables(edges, "edges", options.max_rows), _tables(nodes, "nodes", options.max_rows)
+        return ingest(by_relation, by_type, out, options, memory=budget, progress=progress)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        report = _told(read)
+    for warning in told:
+        warnings.warn(in_python(str(warning.message)), warning.category, stacklevel=4)
+    report.columns = [replace(use, about=in_python(use.about)) for use in report.columns]
+    graph = replace(Graph.open(out), made=FromFrames(report, temporary))
+    return graph if temporary is None else replace(graph, folder=None)
+
+
+def _told(step: Callable[[], Found]) -> Found:
+    """What a step finds; its error speaks of arguments."""
     try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            report = ingest(
-                _tables(edges, "edges", options.max_rows),
-                _tables(nodes, "nodes", options.max_rows),
-                out,
-                options,
-                memory=budget,
-                progress=progress,
-            )
+        return step()
     except GamlpError as error:
         hint = None if error.hint is None else in_python(error.hint)
         raise GamlpError(
             in_python(error.problem), file=error.file, row=error.row, column=error.column, hint=hint
         ) from error
-    for warning in told:
-        warnings.warn(in_python(str(warning.message)), warning.category, stacklevel=4)
-    graph = replace(Graph.open(out), made=FromFrames(report, temporary))
-    return graph if temporary is None else replace(graph, folder=None)
 
 
 def in_python(sentence: str) -> str:
@@ -167,8 +179,11 @@ def in_python(sentence: str) -> str:
 
     >>> in_python("no --join says it; add --join NAME=SOURCE:TARGET, or gamlp ingest --label ''")
     "no join= says it; add join={'NAME': ('SOURCE', 'TARGET')}, or label=''"
+    >>> in_python("--column note=text makes features of it, and --drop note none")
+    "column={'note': 'text'} makes features of it, and drop=['note'] none"
     """
-    found = _OPTION.sub(lambda option: option[1].replace("-", "_") + "=", sentence)
+    found = _COLUMN.sub(r"column={'\1': '\2'}", _DROP.sub(r"drop=['\1']", sentence))
+    found = _OPTION.sub(lambda option: _ARGUMENTS.get(option[1], option[1].replace("-", "_")) + "=", found)
     return found.replace(_JOINS, "join={'NAME': ('SOURCE', 'TARGET')}").replace(
         "edges=NAME=PATH", "edges={'NAME': frame}"
     )

@@ -13,6 +13,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.class_types import ClassType
+from gamlp.graph.made_from import MadeFrom
 from gamlp.graph.raw import RawColumns
 from gamlp.graph.schema import FeatureSchema, PickedColumns
 from gamlp.graph.unread import reads_when_asked, shape_of
@@ -226,7 +227,7 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Graph:
+class Graph(MadeFrom):
     """Nodes by type and relations by name. Homogeneous: one type `node`, one relation `edge`.
 
     >>> graph = Graph.from_arrays([[0, 1], [1, 2]], np.eye(3))
@@ -347,49 +348,6 @@ class Graph:
         return replace(self, node_types={**self.node_types, node_type: arranged})
 
     @classmethod
-    def from_arrays(
-        cls,
-        edge_index: Any,
-        features: Any = None,
-        labels: Any = None,
-        *,
-        weights: Any = None,
-        split: Split | None = None,
-        count: int | None = None,
-        directed: bool = False,
-        name: str = "arrays",
-    ) -> Graph:
-        """A graph in memory from `edge_index[2, m]` (source, target) and arrays of nodes."""
-        from gamlp.graph.arrays import graph_from_arrays
-
-        return graph_from_arrays(edge_index, features, labels, weights, split, count, directed, name)
-
-    @classmethod
-    def from_frames(cls, nodes: Any, edges: Any, *, id: Any = "id", label: Any = None, **how: Any) -> Graph:
-        """A graph from tables of pandas, Polars, Arrow (also its readers) or DuckDB, read as ingest reads files.
-
-        nodes, edges: frames; of several node types a dict by type, of several relations a dict by name.
-        id, label, split: columns of nodes; with several types also a dict by type. label='': no labels.
-        src, dst, weight, relation, time: columns of edges. directed: edges go one way. before: the graph as of then.
-        features: the columns to use; None: all that are nothing else. column: types of some, such as
-        `{"age": "robust"}`, `{"*": "as-is"}` for all as they are; drop: columns that are none. schema: of before.
-        many_labels, unknown_label: what stands between labels of a node, and what says that none is known.
-        join: `{relation: (source type, target type)}`; target: the type whose labels are asked for.
-        fractions, seed: of a split where there is no such column. on_bad: 'stop' or 'skip' bad rows.
-        dtype, max_rows, memory, progress: as on the command line. name: of the graph.
-        folder: where the graph stays; None: in a temporary folder that goes with it.
-
-        >>> nodes = pa.table({"id": ["a", "b", "c"], "age": [20, 30, 40], "label": ["x", "y", "x"]})
-        >>> edges = pa.table({"src": ["a", "b"], "dst": ["b", "c"]})
-        >>> graph = Graph.from_frames(nodes, edges, fractions=(1, 0, 0))
-        >>> graph.nodes.ids.take([2]).to_pylist(), graph.nodes.labels.classes
-        (['c'], ('x', 'y'))
-        """
-        from gamlp.graph.frames import graph_from_frames
-
-        return graph_from_frames(nodes, edges, id=id, label=label, **how)
-
-    @classmethod
     def open(cls, folder: str | Path | Place) -> Graph:
         """Map a graph folder, or one behind any fsspec URL; an array is verified and read when it is asked for."""
         from gamlp.graph.opening import open_graph
@@ -401,3 +359,9 @@ class Graph:
         from gamlp.graph.folder import save_graph
 
         return save_graph(self, Path(folder), replace=replace)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from gamlp.graph.summary import graph_html
+
+        return graph_html(self)

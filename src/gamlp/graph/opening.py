@@ -199,7 +199,7 @@ def open_edges(files: FolderFiles, name: str, entry: RelationEntry, count: int, 
         folder = block_folder(name, index, as_of)
         place = files.place / folder
         names = [part for part in _EDGE_TYPES if entry.weighted or part != "weights"]
-        parts = {part: open_rows(files.at(f"{block_folder(name, index)}/{part}.npy")) for part in names}
+        parts = {part: open_rows(files.at(f"{folder}/{part}.npy")) for part in names}
         if files.place.local is not None:  # elsewhere nothing is read before it is needed
             shapes = {"offsets": (block.stop - block.start + 1,)}
             fits = all(

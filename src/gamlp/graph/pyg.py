@@ -18,10 +18,10 @@ from gamlp.graph.arrays import as_labels
 from gamlp.graph.graph import UNKNOWN, Graph, Labels, Relation, Split
 from gamlp.graph.ingest import LabelColumn, check_classes, unknown_labels
 
-_MASKS = ("train_mask", "val_mask", "test_mask")
+MASKS = ("train_mask", "val_mask", "test_mask")
 
 
-def from_pyg(data: Any, *, directed: bool = False, split: int = 0) -> Graph:
+def from_pyg(data: Any, *, directed: bool = False, split: int = 0, target: str | None = None) -> Graph:
     """A graph from PyG's `Data`: x, edge_index, y, edge_weight (or an edge_attr of one dimension) and masks.
 
     Edges go both ways unless `directed`; weights that are the same both ways already are not added up. y holds class
@@ -29,22 +29,26 @@ def from_pyg(data: Any, *, directed: bool = False, split: int = 0) -> Graph:
     with several columns the one numbered `split` is taken.
     """
     if hasattr(data, "edge_types"):
-        raise GamlpError("PyG's HeteroData has several node types", hint="give a Data: data.to_homogeneous()")
+        from gamlp.graph.hetero_data import from_hetero
+
+        return from_hetero(data, directed=directed, split=split, target=target)
     if not hasattr(data, "edge_index"):
         raise _not_a_graph(data)
     if data.edge_index is None:
         raise GamlpError("the PyG data has no edge_index", hint="set edge_index of shape [2, edges]")
-    x, y = (_array(getattr(data, name, None)) for name in ("x", "y"))
+    x, y = (array_of(getattr(data, name, None)) for name in ("x", "y"))
     labels = None if y is None else labels_of(y, numbered=True)
     count = data.num_nodes if x is None else x.shape[0]
-    masks = {name: _array(getattr(data, name, None)) for name in _MASKS}
-    roles = None if all(mask is None for mask in masks.values()) else _split(masks, count, split)
-    edges, weights = _array(data.edge_index), _weights(data)
-    return _graph(edges, weights, directed, features=x, labels=labels, split=roles, count=count, name="pyg")
+    masks = {name: array_of(getattr(data, name, None)) for name in MASKS}
+    roles = None if all(mask is None for mask in masks.values()) else split_of_masks(masks, count, split)
+    edges, weights = array_of(data.edge_index), weights_of(data)
+    return with_edges_both_ways(
+        edges, weights, directed, features=x, labels=labels, split=roles, count=count, name="pyg"
+    )
 
 
 def as_graph(source: Any, y: Any = None) -> Graph:
-    """A Graph as it is, PyG's `Data`, or a tuple (edge_index, x) or (edge_index, x, y); `y` replaces its labels.
+    """A Graph as it is, PyG's and networkx' graphs, or a tuple (edge_index, x[, y]); `y` replaces its labels.
 
     In a tuple, and in `y`, a label is a class number or name; None, NaN, '', 'NA' and the like, and negative numbers
     are unknown.
@@ -57,16 +61,23 @@ def as_graph(source: Any, y: Any = None) -> Graph:
             raise GamlpError(f"a tuple of {len(source)} is not a graph", hint="give (edge_index, x) or with labels")
         given = source[2] if len(source) == 3 and y is None else y
         labels = None if given is None else labels_of(given)
-        return Graph.from_arrays(_array(source[0]), _array(source[1]), labels)
-    if not isinstance(source, Graph) and not hasattr(source, "edge_index") and not hasattr(source, "edge_types"):
-        raise _not_a_graph(source)
-    graph = source if isinstance(source, Graph) else from_pyg(source)
+        return Graph.from_arrays(array_of(source[0]), array_of(source[1]), labels)
+    graph = source if isinstance(source, Graph) else _of_other(source)
     if y is None:
         return graph
     labels, nodes = labels_of(y), graph.nodes
     if labels is not None and len(labels.values) != nodes.count:
         raise GamlpError(f"{len(labels.values)} labels for {nodes.count} nodes", hint="give one label a node")
     return replace(graph.with_targets(labels=labels), folder=None)
+
+
+def _of_other(source: Any) -> Graph:
+    """A graph of another library, known by its attributes."""
+    if hasattr(source, "edge_index") or hasattr(source, "edge_types"):
+        return from_pyg(source)
+    if hasattr(source, "is_directed") and hasattr(source, "adj"):
+        return Graph.from_networkx(source)
+    raise _not_a_graph(source)
 
 
 def labels_of(y: Any, *, numbered: bool = False) -> Labels | None:
@@ -76,7 +87,7 @@ def labels_of(y: Any, *, numbered: bool = False) -> Labels | None:
     """
     if isinstance(y, Labels):
         return y
-    values = _array(y)
+    values = array_of(y)
     assert values is not None
     if values.dtype.kind in "US" and isinstance(y, list | tuple):
         values = np.asarray(y, object)  # numpy makes the text 'nan' of a missing one
@@ -130,17 +141,19 @@ def _without_nan(values: Array) -> Array:
     return np.where(absent, UNKNOWN, values) if absent.any() else values
 
 
-def _graph(edges: Any, weights: Array | None, directed: bool, **parts: Any) -> Graph:
+def with_edges_both_ways(edges: Any, weights: Array | None, directed: bool, **parts: Any) -> Graph:
+    """A graph of arrays; weights that are the same both ways already are not added up."""
     if weights is None or directed:
         return Graph.from_arrays(edges, weights=weights, directed=directed, **parts)
     # PyG holds an undirected edge in both directions: made symmetric once more, all weights would double.
     graph = Graph.from_arrays(edges, weights=weights, directed=True, **parts)
-    if _symmetric(graph.relation):
+    if symmetric(graph.relation):
         return replace(graph, relations={"edge": replace(graph.relation, directed=False)})
     return Graph.from_arrays(edges, weights=weights, **parts)
 
 
-def _symmetric(relation: Relation) -> bool:
+def symmetric(relation: Relation) -> bool:
+    """Whether every edge has its like the other way."""
     block, count = relation.blocks[0], relation.count
     matrix = scipy.sparse.csr_matrix((block.weights, block.neighbours, block.offsets), shape=(count, count))
     other = matrix.T.tocsr()  # sorted, as the blocks are
@@ -148,15 +161,17 @@ def _symmetric(relation: Relation) -> bool:
     return alike and bool(np.allclose(matrix.data, other.data, rtol=1e-5, atol=0))
 
 
-def _weights(data: Any) -> Array | None:
-    weights: Array | None = _array(getattr(data, "edge_weight", None))
+def weights_of(data: Any) -> Array | None:
+    """edge_weight, or an edge_attr of one dimension."""
+    weights: Array | None = array_of(getattr(data, "edge_weight", None))
     if weights is not None:
         return weights[:, 0] if weights.ndim == 2 and weights.shape[1] == 1 else weights
-    attributes: Array | None = _array(getattr(data, "edge_attr", None))
+    attributes: Array | None = array_of(getattr(data, "edge_attr", None))
     return attributes if attributes is not None and attributes.ndim == 1 else None
 
 
-def _split(masks: dict[str, Array | None], count: int, column: int) -> Split:
+def split_of_masks(masks: dict[str, Array | None], count: int, column: int) -> Split:
+    """A split from masks of one or several columns; a row of two parts is refused."""
     roles = np.zeros(count, np.int8)
     taken: dict[str, Array] = {}
     for role, (name, mask) in enumerate(masks.items(), start=1):
@@ -175,7 +190,7 @@ def _split(masks: dict[str, Array | None], count: int, column: int) -> Split:
     return Split(roles)
 
 
-def _array(value: Any) -> Any:
+def array_of(value: Any) -> Any:
     """Tensors (sparse, with a gradient, of bfloat16, elsewhere than the CPU) as arrays; other things as they are."""
     if value is None or scipy.sparse.issparse(value):
         return value

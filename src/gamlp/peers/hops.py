@@ -25,6 +25,7 @@ from gamlp.training import (
     Machine,
     Prepared,
     bundle_of,
+    by_time,
     choose_device,
     fit_prepared,
     full_report,
@@ -66,7 +67,7 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> 
 def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prepared, float]:
     """Hops of a task and the seconds they took to make. Splits of one graph share the hops of its features."""
     task, recipe, made = _ready(task, recipe, workspace)
-    if task.valid is not None or recipe.training.setting == "inductive":
+    if task.valid is not None or recipe.training.setting == "inductive" or by_time(task.graph, recipe):
         graphs = [_known(graph) for graph in (task.graph, task.valid) if graph is not None]
         folder = workspace.hops / f"inductive-{digest([graphs, plan_of(recipe).model_dump()])}"
         with locked(folder):
@@ -92,7 +93,7 @@ def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prep
 def _ready(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Task, Recipe, float]:
     """A graph of several relations with features of all types, or of one with features, and the seconds they took."""
     recipe, _ = resolve_relations(task.graph, recipe)
-    if not task.graph.heterogeneous and recipe.features.structural != "alone":
+    if by_time(task.graph, recipe) or (not task.graph.heterogeneous and recipe.features.structural != "alone"):
         return task, recipe, 0.0
     settings = recipe.relations.model_dump(include={"reduce", "missing", "dimension", "embedding_epochs", "seed"})
     known = settings if task.graph.heterogeneous else recipe.features.model_dump()

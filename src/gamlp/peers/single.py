@@ -20,7 +20,7 @@ from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_probabilities, write_page
 from gamlp.run import LOCAL, Resources, Written, write_probabilities
-from gamlp.training import METHOD_RUN, best_of, summary, writing_run
+from gamlp.training import METHOD_RUN, best_of, by_time, summary, writing_run
 
 _ROWS = 100_000
 _BEFORE = {
@@ -60,6 +60,12 @@ def run_method(
 
 def _run_method(graph: Graph, recipe: Recipe, out: Path, resources: Resources, progress: Progress) -> Single:
     known = method(recipe.model.name)
+    if by_time(graph, recipe):
+        raise GamlpError(
+            f"'{recipe.model.name}' reads the whole graph, and the split of '{graph.name}' is by time: "
+            "training rows would see later edges",
+            hint="set propagation.as_of_split false if that is meant",
+        )
     fresh = _claim(graph, recipe, out)
     reports: dict[int, Report] = {}
     try:

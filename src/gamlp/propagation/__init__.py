@@ -20,6 +20,9 @@ from gamlp.propagation.operator import Operator, factors
 # What to propagate, and what every engine can do
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator, Statistics
 
+# Hops of a split by time: of every row over the graph as of the end of its own part
+from gamlp.propagation.split_by_time import propagate_as_of
+
 # Hops on disk: gather(rows) → Hops
 from gamlp.propagation.store.manifest import StoreManifest
 from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, row_numbers, side_by_side
@@ -50,6 +53,7 @@ __all__ = [
     "feature_statistics",
     "hops_in_memory",
     "newcomers_of",
+    "propagate_as_of",
     "propagate_newcomers",
     "relation_pair_of",
     "row_numbers",

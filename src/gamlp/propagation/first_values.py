@@ -210,13 +210,17 @@ def given_statistics(graph: Graph, plan: FeatureSignal, node_type: str) -> Stati
     return statistics
 
 
-def feature_statistics(graph: Graph) -> Statistics:
-    """Mean and deviation of every feature over all rows; a constant column has deviation 1.
+def feature_statistics(graph: Graph, rows: Array | None = None) -> Statistics:
+    """Mean and deviation of every feature over all rows, or over some; a constant column has deviation 1.
 
     >>> feature_statistics(Graph.from_arrays([[0], [1]], [[1.0, 5.0], [3.0, 5.0]]))
     Statistics(mean=(2.0, 5.0), deviation=(1.0, 1.0))
     """
-    return _statistics(features_of(graph, graph.target))
+    features = features_of(graph, graph.target)
+    if rows is None:
+        return _statistics(features)
+    chunks = range(-(-len(rows) // CHUNK))
+    return statistics_of(len(rows), features.width, lambda mean: column_sums(features, chunks, mean, rows))
 
 
 def features_of(graph: Graph, node_type: str) -> Features:
@@ -226,11 +230,14 @@ def features_of(graph: Graph, node_type: str) -> Features:
     return features
 
 
-def column_sums(features: Features, chunks: Iterable[int], mean: Array | None = None) -> Iterator[Array]:
+def column_sums(
+    features: Features, chunks: Iterable[int], mean: Array | None = None, rows: Array | None = None
+) -> Iterator[Array]:
     """Σ x, or Σ (x - mean)², over the rows of each chunk: float64, to be added up in the order of chunks."""
     count = features.count
     for chunk in chunks:
-        values = features.read(slice(chunk * CHUNK, min((chunk + 1) * CHUNK, count)))
+        inside = slice(chunk * CHUNK, min((chunk + 1) * CHUNK, count))
+        values = features.read(inside if rows is None else rows[inside])
         yield values.sum(0, dtype=np.float64) if mean is None else np.square(values - mean).sum(0)
 
 

@@ -40,6 +40,10 @@ class PropagationSettings(Section):
     label_r: float | None = Field(default=None, ge=0, le=1, description="r for labels; null: the same as r")
     folds: int = Field(default=0, ge=0, le=100, description="folds of cross-fitted labels; 0: the paper's way")
     fold_seed: int = Field(default=0, ge=0, le=_LARGEST, description="of the folds")
+    as_of_split: bool | None = Field(
+        default=None,
+        description="rows see edges until the end of their own part alone; null: true where the split is by time",
+    )
     rows: str = Field(
         default="all", description="rows to keep: all, labelled, split, train, valid, test, joined by '+'"
     )

@@ -6,13 +6,14 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.features import fitted_on, written
 from gamlp.io import Place
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
-from gamlp.propagation import HopStore, Plan, Propagator, Statistics, feature_statistics
+from gamlp.propagation import HopStore, Plan, Propagator, Statistics, feature_statistics, propagate_as_of
 from gamlp.recipe import Recipe
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.training import (
@@ -31,6 +32,7 @@ from gamlp.training import (
     plan_of,
     prepare_graph,
     reduced_from,
+    resolve_as_of,
     role_rows,
     rows_of,
     shape_of,
@@ -56,15 +58,24 @@ def prepare(
 ) -> Prepared:
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph, recipe)
-    if recipe.training.setting == "inductive" and graph.nodes.split is not None:
+    recipe, _ = resolve_as_of(graph, recipe)
+    apart = recipe.training.setting == "inductive" or recipe.propagation.as_of_split
+    if apart and graph.nodes.split is not None:
         graph = written(fitted_on(graph, graph.nodes.split.train), folder)
-    reduced, columns = reduced_from(graph, recipe), graph.columns  # before features are made or reduced
+    given, reduced, columns = graph, reduced_from(graph, recipe), graph.columns  # before features are made or reduced
     with closing(resources.open_engine()) as engine:
         graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
+        parts = given.earlier if recipe.propagation.as_of_split else ()
+        earlier = {
+            part: with_features(given.as_of(part), recipe, folder / "as-of" / part, engine, progress) for part in parts
+        }
         if valid_graph is not None:
+            graph = earlier.get("train", graph)
             prepared = _prepare_two(graph, valid_graph, recipe, folder, engine, progress)
         elif recipe.training.setting == "inductive":
             prepared = _prepare_inductive(graph, recipe, folder, engine, progress)
+        elif earlier:
+            prepared = _prepare_as_of(graph, earlier, recipe, folder, engine, progress)
         else:
             prepared = from_store(engine.propagate(graph, plan_of(recipe), folder / "hops", progress), recipe)
     return replace(prepared, reduced_from=reduced, columns=columns)
@@ -82,12 +93,29 @@ def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Propa
     return replace(prepared, recipe=recipe, train=role_rows(inner, recipe, "train"), statistics=statistics)
 
 
-def _statistics(graph: Graph, recipe: Recipe) -> dict[str, Statistics] | None:
-    """What `standard` scaling goes by where hops of several graphs must agree, by node type."""
+def _prepare_as_of(
+    graph: Graph, earlier: dict[str, Graph], recipe: Recipe, folder: Path, engine: Propagator, progress: Progress
+) -> Prepared:
+    """Rows of a split by time, each on the graph as of the end of its own part; nothing is taken from later rows."""
+    assert graph.nodes.split is not None
+    # Features that are made of edges differ between the graphs: what scales them is that of training rows as of then.
+    statistics = _statistics(earlier["train"], recipe, graph.nodes.split.train)
+    plan = plan_of(recipe, statistics)
+    return from_store(propagate_as_of(engine, graph, earlier, plan, folder / "hops", progress), recipe)
+
+
+def _statistics(graph: Graph, recipe: Recipe, rows: Array | None = None) -> dict[str, Statistics] | None:
+    """What `standard` scaling goes by where hops of several graphs must agree, by node type.
+
+    `rows`: of the target, whose features alone are looked at.
+    """
     if recipe.propagation.scaling != "standard":
         return None
     have = [node_type for node_type, nodes in graph.node_types.items() if nodes.features is not None]
-    return {node_type: feature_statistics(replace(graph, target=node_type)) for node_type in have}
+    return {
+        node_type: feature_statistics(replace(graph, target=node_type), rows if node_type == graph.target else None)
+        for node_type in have
+    }
 
 
 def _alone(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Graph:
@@ -112,7 +140,8 @@ def _prepare_two(
         recipe = recipe.changed({"model.beta": 0.0})
     if recipe.training.setting == "inductive" and graph.nodes.split is not None:
         graph = _alone(graph, recipe, folder, engine, progress)
-    statistics = _statistics(graph, recipe)
+    by_time = recipe.propagation.as_of_split and graph.nodes.split is not None
+    statistics = _statistics(graph, recipe, graph.nodes.split.train if by_time and graph.nodes.split else None)
     plan = plan_of(recipe, statistics)
     inner = engine.propagate(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
     store = engine.propagate(valid_graph, without_folds(plan), folder / "hops", progress)

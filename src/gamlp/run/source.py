@@ -15,7 +15,7 @@ from gamlp.models import check_operators, labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe, shipped_names
-from gamlp.training import Origin, resolve_relations, with_columns
+from gamlp.training import Origin, resolve_as_of, resolve_relations, with_columns
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,18 @@ def resolve_recipe(source: Source, recipe: Recipe, valid: Graph | None = None) -
     check_one_model(recipe)
     notes: list[str] = []
     if source.store is not None:
-        if valid is not None or recipe.training.setting == "inductive":
+        if valid is not None or recipe.training.setting == "inductive" or recipe.propagation.as_of_split:
             asked = "a validation graph" if valid is not None else "training.setting inductive"
+            asked = "propagation.as_of_split true" if recipe.propagation.as_of_split else asked
             raise GamlpError(
                 f"{asked} needs the graph: the rows of a store have seen each other", file=source.name,
                 hint="give the graph folder instead",
             )  # fmt: skip
         recipe = _as_stored(recipe, source.store)
     else:
-        recipe, notes = resolve_relations(source.opened, recipe)
+        recipe, notes = resolve_as_of(source.opened, recipe)
+        recipe, more = resolve_relations(source.opened, recipe)
+        notes += more
     if valid is not None and source.graph is not None and (source.graph.columns or valid.columns):
         notes += with_columns(valid, source.graph.columns)[1]
     if valid is not None and labels_used(recipe) and not valid.trainable:

@@ -43,6 +43,7 @@ _OWN = {
     "made",
     "training-hops",
     "training-graph",
+    "as-of",
     "graph",
     "seeds",
     "recipe.yaml",

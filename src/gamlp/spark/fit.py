@@ -33,6 +33,7 @@ from gamlp.training import (
     NoFolder,
     Prepared,
     SeedFiles,
+    by_time,
     check_trainable,
     check_width,
     from_store,
@@ -153,7 +154,7 @@ def fitted(
 
 
 def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, progress: Progress) -> Prepared:
-    if recipe.training.setting == "transductive":
+    if recipe.training.setting == "transductive" and not by_time(graph, recipe):
         check_trainable(graph, recipe)
         with closing(resources.open_engine()) as engine:
             graph, recipe = prepare_graph(graph, recipe, place, engine, progress)

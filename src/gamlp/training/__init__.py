@@ -1,6 +1,8 @@
 """Training: rows of hops as batches, one loop, scores, saved models, run folders; alone or in several processes."""
 
 # Rows of hops, a batch at a time
+# Graphs of several types
+from gamlp.training.as_of import by_time, resolve_as_of
 from gamlp.training.batches import Batch, Batches, HopRows, read_batches, target_tensor
 
 # A trained model as it is saved
@@ -69,8 +71,6 @@ from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_prepared, t
 
 # TensorBoard and MLflow
 from gamlp.training.trackers import trackers_for
-
-# Graphs of several types
 from gamlp.training.typed import expected_shape, prepare_graph, reduced_from, resolve_relations, with_features
 
 # Weights to start from
@@ -108,6 +108,7 @@ __all__ = [
     "best_seed",
     "better",
     "bundle_of",
+    "by_time",
     "check_fits",
     "check_made",
     "check_same_width",
@@ -137,6 +138,7 @@ __all__ = [
     "read_result",
     "reduced_from",
     "report_of",
+    "resolve_as_of",
     "resolve_relations",
     "role_rows",
     "rows_of",

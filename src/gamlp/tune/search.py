@@ -22,7 +22,16 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, relation_pair_of
 from gamlp.recipe import Recipe, Space, starting_point, suggest
 from gamlp.run import LOCAL, Resources, check_one_model, prepare, prepare_split, propagate
-from gamlp.training import Machine, Prepared, choose_device, fit_prepared, plan_of, prepare_graph, resolve_relations
+from gamlp.training import (
+    Machine,
+    Prepared,
+    by_time,
+    choose_device,
+    fit_prepared,
+    plan_of,
+    prepare_graph,
+    resolve_relations,
+)
 from gamlp.tune.study import check_study, complete, finished, load_optuna, run_trial, study_at, wait_again
 
 By = Literal["score", "loss"]
@@ -162,6 +171,8 @@ class Search:
             return self._prepared(recipe, graph, number)
 
     def _prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
+        if by_time(graph, recipe):
+            return self._prepared_separately(recipe, graph, number)
         with closing(self.resources.open_engine()) as engine:
             graph, recipe = prepare_graph(graph, recipe, self.folder, engine)
         propagation = recipe.propagation

@@ -18,8 +18,9 @@ _KINDS = "a DataFrame of pandas or Polars, an Arrow table or reader, or a DuckDB
 
 
 def is_frame(value: Any) -> bool:
-    """Whether something is a table: all of these libraries offer a stream of Arrow batches."""
-    return hasattr(value, "__arrow_c_stream__") or _is_pandas(value)
+    """Whether something is a table: all of these libraries offer a stream of Arrow batches; one column is none."""
+    streams = hasattr(value, "__arrow_c_stream__") and (hasattr(value, "columns") or hasattr(value, "schema"))
+    return streams or _is_pandas(value)
 
 
 class FrameTable(Table):

@@ -42,6 +42,13 @@ class Shard:
     crc32: int = 0
 
 
+def planned_shards(rows: int, row_bytes: int) -> list[Shard]:
+    """Shards of equal size for so many rows."""
+    step = max(1, SHARD_BYTES // row_bytes)
+    starts = range(0, max(rows, 1), step)
+    return [Shard(f"{i:05d}.npy", at, min(at + step, rows)) for i, at in enumerate(starts)]
+
+
 @dataclass(frozen=True)
 class Assembly:
     """Writes the shards of one signal."""
@@ -55,9 +62,7 @@ class Assembly:
     def planned(self) -> list[Shard]:
         """Shards of equal size: their bounds depend on nothing but the signal's shape."""
         rows = self.count if self.signal.rows is None else len(self.signal.rows)
-        step = max(1, SHARD_BYTES // self._row_bytes())
-        starts = range(0, max(rows, 1), step)
-        return [Shard(f"{i:05d}.npy", at, min(at + step, rows)) for i, at in enumerate(starts)]
+        return planned_shards(rows, self._row_bytes())
 
     def write(self, threads: int) -> Iterator[Shard]:
         """Write all of them."""

@@ -30,6 +30,7 @@ from gamlp.spark.ingest.sorted_ids import SortedIds
 from gamlp.spark.ingest.tables import SparkTable
 from gamlp.spark.tasks import as_result, collect_results, run_tasks
 
+_TIMES = ("timestamp", "timestamp_ntz", "date")  # as Spark calls them
 _NOTES = -1  # in place of a block
 _PACKS = "relation string, block int, rows binary, neighbours binary, weights binary, note string"
 
@@ -61,15 +62,22 @@ class EdgeTable:
         """Refuses a table that lacks a column."""
         weight = choose(table, names.weight, "weight")
         relation = None if name else choose(table, names.relation, "relation")
-        table.need([names.src, names.dst])
+        table.need([names.src, names.dst, *([names.time] if names.time else [])])
         return cls(table, names, name, weight, relation)
 
     def uses(self) -> list[ColumnUse]:
         """What every column is used for."""
         table = "edges" if self.name is None else f"edges {self.name}"
+        columns = self.table.column_names
+        return edge_uses(table, columns, self.names, self.weight, self.relation, self.name, self._time())
+
+    def _time(self) -> str | None:
+        """The column of times: the one that is named, else one with a usual name, else one of such a type."""
+        if self.names.time is not None:
+            return self.names.time or None
         taken = (self.names.src, self.names.dst, self.weight, self.relation)
-        time = time_by_name([name for name in self.table.column_names if name not in taken])
-        return edge_uses(table, self.table.column_names, self.names, self.weight, self.relation, self.name, time)
+        free = {name: held for name, held in self.table.frame.dtypes if name not in taken}
+        return time_by_name(list(free)) or next((name for name, held in free.items() if held in _TIMES), None)
 
     def readings(self, relation_ends: RelationEnds, types: Mapping[str, TypeRows], on_bad: OnBad) -> list[EdgeChecks]:
         """How the table is read: once for every pair of types that its relations join."""

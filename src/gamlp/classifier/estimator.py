@@ -8,23 +8,26 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gamlp.arrays import Array
+from gamlp.classifier.given import Given, check_names, is_tables, predicting, without_drawn_split
+from gamlp.classifier.matrices import WrongInput, is_matrix
+from gamlp.classifier.page import classifier_html
+from gamlp.classifier.rows import ScoredHops, hop_weights, number_type, split_of, with_split
 from gamlp.errors import GamlpError
-from gamlp.explanation import weights_of_rows
-from gamlp.graph import ROLES, Graph, Labels, Split, as_graph, class_values, fingerprint, random_split
+from gamlp.explanation import Explanation, explain_model
+from gamlp.graph import Graph, Split, class_values, fingerprint, random_split
+from gamlp.graph.ingest import states_schema
 from gamlp.io import parse_size
 from gamlp.models import HopWeights
 from gamlp.progress import Progress, silent
-from gamlp.propagation import HopStore, row_numbers
 from gamlp.recipe import Recipe
 from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, prepare
 from gamlp.training import (
@@ -33,7 +36,6 @@ from gamlp.training import (
     check_width,
     choose_device,
     matched,
-    rows_of,
     score_of,
     train_seeds,
     with_classes,
@@ -80,20 +82,34 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.progress = progress
 
     def fit(
-        self, graph: Any, y: Any = None, *, train: Any = None, valid: Any = None, test: Any = None
+        self,
+        graph: Any,
+        y: Any = None,
+        *,
+        edges: Any = None,
+        train: Any = None,
+        valid: Any = None,
+        test: Any = None,
+        **columns: Any,
     ) -> NodeClassifier:
-        """Train on a Graph, PyG's `Data` or (edge_index, x, y); `y` replaces the labels.
+        """Train on frames, `fit(nodes, edges)`; on a graph of any library; or on arrays, `fit(x, y, edges=edges)`.
 
-        `train`, `valid` and `test` (row numbers or masks) replace the split. Several seeds: the best by validation
-        stays.
+        Frames are read as `Graph.from_frames` reads them, which says what `columns` there are (id=, label= …); predict
+        knows them then. A graph is a Graph, PyG's, networkx' or (edge_index, x, y); `y` replaces its labels. `train`,
+        `valid` and `test` (row numbers or masks) replace the split. Several seeds: the best by validation stays.
         """
+        given, names = Given.of(graph, y, edges).checked(self, fitting=True), check_names(columns)
         recipe = Recipe.of(self.recipe, trust=self.trust)
         check_one_model(recipe)
         if "seeds" not in recipe.training.model_fields_set:
             recipe = recipe.changed({"training.seeds": [self.seed]})
-        source = graph
+        if given.matrix and given.edges is None and "beta" not in recipe.model.model_fields_set:
+            recipe = recipe.changed({"model.beta": 0.0})  # no neighbour has a label to listen to
         kept: dict[str, Any] = {}
-        graph = as_graph(graph, y)
+        graph = given.graph(names, self.seed)
+        if given.frames:
+            chosen = train is not None or valid is not None or test is not None
+            kept["frames"] = {"names": names, "seed": self.seed, "chosen": chosen}
         if train is not None or valid is not None or test is not None:
             graph = with_split(graph, split_of(graph.nodes.count, train=train, valid=valid, test=test))
         elif graph.nodes.split is None and graph.nodes.labels is not None:
@@ -101,7 +117,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             graph = with_split(graph, random_split(graph.nodes.labels, graph.nodes.ids, FRACTIONS, self.seed))
         check_trainable(graph, recipe)
         assert graph.nodes.labels is not None
-        kept["numbers"] = number_type(raw_labels(source, y), graph.nodes.labels.classes)
+        kept["numbers"] = number_type(given.raw_labels(), graph.nodes.labels.classes)
         place, end = self._place()
         try:
             self._train(graph, recipe, place, kept)
@@ -123,7 +139,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._adopt(replace(best, report={**best.report, _PYTHON: kept}))
         self.reports_ = {seed: bundle.report for seed, bundle in bundles.items()}
         self.split_ = graph.nodes.split
-        self._own = ScoredHops(prepared.store, graph.nodes.labels, graph.nodes.split)
+        self._own = ScoredHops(prepared.store, graph)
         self._own_nodes = fingerprint.inputs(graph), fingerprint.training_labels(graph)
 
     def _adopt(self, bundle: Bundle) -> None:
@@ -137,28 +153,39 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = bundle.shape.features
         self._own = None
 
-    def predict(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> Array:
+    def predict(self, graph: Any = None, rows: Any = None, *, edges: Any = None, train: Any = None) -> Array:
         """Classes `[rows]` as they were given, or 0 and 1 `[rows, classes]` where a node has many labels.
 
-        Of the graph trained on, or of another with the same features. `rows`: numbers or a mask; None is all.
+        Of the graph trained on, or of another with the same features: `predict(nodes, edges)` of frames, a graph, or
+        `predict(x, edges=edges)`. `rows`: numbers or a mask; None is all.
         `train`: rows of a graph without a split whose labels the model may listen to.
         """
-        with self._hops(graph, train) as hops:
+        with self._hops(graph, rows, edges, train) as (hops, rows):
             chosen = self._chosen(hops, hops.rows(rows))
-        return chosen if self.bundle_.multi_label else self.classes_[chosen]
+        if not self.bundle_.multi_label:
+            return self.classes_[chosen]
+        return chosen.astype(self.bundle_.report.get(_PYTHON, {}).get("numbers") or chosen.dtype, copy=False)
 
-    def predict_proba(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> Array:
+    def predict_proba(self, graph: Any = None, rows: Any = None, *, edges: Any = None, train: Any = None) -> Array:
         """Probabilities `[rows, classes]`, float32, in the order of `classes_`; many labels: one for each."""
-        with self._hops(graph, train) as hops:
+        with self._hops(graph, rows, edges, train) as (hops, rows):
             asked = hops.rows(rows)
             found = np.empty((len(asked), len(self.bundle_.classes)), np.float32)
             for part, probabilities in self._batch_probabilities(hops, asked):
                 found[part] = probabilities
         return found
 
-    def score(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> float:
-        """Accuracy, or micro-F1 of many labels: of test rows, or of all labelled rows where the graph has no split."""
-        with self._hops(graph, train) as hops:
+    def score(
+        self, graph: Any = None, y: Any = None, *, rows: Any = None, edges: Any = None, train: Any = None
+    ) -> float:
+        """Accuracy, or micro-F1 of many labels: of test rows, or of all labelled rows where the graph has no split.
+
+        `y`: labels of features alone, `score(x, y)` as scikit-learn has it; beside frames, their edges; beside a graph,
+        rows.
+        """
+        if y is not None and rows is None and not (is_matrix(graph) and not is_tables(graph)):
+            y, rows = None, y
+        with self._hops(graph, rows, edges, train, y) as (hops, rows):
             asked = hops.rows_to_score(rows)
             chosen = self._chosen(hops, asked)
             assert hops.labels is not None
@@ -167,10 +194,21 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return float((chosen == true).mean())
         return score_of(int((chosen & true).sum()), int((chosen ^ true).sum()), len(true), multi_label=True)
 
-    def hop_weights(self, graph: Any = None, rows: Any = None, *, train: Any = None) -> HopWeights:
+    def hop_weights(self, graph: Any = None, rows: Any = None, *, edges: Any = None, train: Any = None) -> HopWeights:
         """Every node's weights over hops, tensors `[rows, hops]` for features and for labels."""
-        with self._hops(graph, train) as hops:
+        with self._hops(graph, rows, edges, train) as (hops, rows):
             return hop_weights(self.bundle_, hops, hops.rows(rows), choose_device(self.device))
+
+    def explain(self, ids: Any = (), graph: Any = None, edges: Any = None, *, train: Any = None) -> Explanation:
+        """How far the model listens, by degree and by class; and why the nodes of these ids got their labels.
+
+        `ids`: as the tables have them, or row numbers of a graph of arrays. It shows itself in notebooks, and writes
+        JSON, CSV and pictures: `explain(["anna"]).write(Path("anna.svg"))`.
+        """
+        wanted = [ids] if isinstance(ids, str | int | np.integer) else list(ids)
+        with self._hops(graph, None, edges, train) as (hops, _):
+            texts = [str(one) for one in wanted]
+            return explain_model(self.bundle_, hops.store, hops.graph, texts, choose_device(self.device))
 
     def save(self, path: str | Path) -> Path:
         """Write a bundle: one file without code, that the command line reads too."""
@@ -186,6 +224,19 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loaded._adopt(bundle)
         return loaded
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return classifier_html(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": classifier_html(self)}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "bundle_")
 
@@ -196,28 +247,42 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {**state, "_own": None} if "_own" in state else state
 
     @contextmanager
-    def _hops(self, source: Any, train: Any) -> Iterator[ScoredHops]:
-        """Hops to read from: those of the fit where the nodes are the same, others only as long as they are read."""
+    def _hops(self, source: Any, rows: Any, edges: Any, train: Any, y: Any = None) -> Iterator[tuple[ScoredHops, Any]]:
+        """(hops, rows asked for): those of the fit where nodes are the same, others only as long as they are read."""
         check_is_fitted(self)
         if source is None:
-            if train is not None:
-                raise GamlpError("'train' names rows of a graph, and none is given", hint="give the graph too")
+            if train is not None or edges is not None:
+                what = "'train' names rows of a graph" if train is not None else "edges are given without nodes"
+                raise WrongInput(f"{what}, and none is given", hint="give the graph too")
             if self._own is None:
                 raise GamlpError("a loaded classifier has no graph of its own", hint="give one, as in predict(graph)")
-            yield self._own
+            yield self._own, rows
             return
-        graph, notes = matched(as_graph(source), self.bundle_, say_unnamed=False)
+        if is_tables(source) and edges is None:
+            edges, rows = rows, None
+        graph, notes = matched(
+            self._other(Given.of(source, y, edges).checked(self, fitting=False)), self.bundle_, say_unnamed=False
+        )
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=4)
         check_width(graph, self.bundle_.shape.features)
         graph = self._with_known_split(with_classes(graph, self.bundle_.classes), train)
-        labels, split = graph.nodes.labels, graph.nodes.split
         if self._own is not None and self._same(graph):
-            yield ScoredHops(self._own.store, labels, split)
+            yield ScoredHops(self._own.store, graph), rows
             return
         with tempfile.TemporaryDirectory(prefix="gamlp-", dir=self.folder) as place:
             store = hops_for(self.bundle_, graph, Path(place), self._resources(), self.progress or silent)
-            yield ScoredHops(store, labels, split)
+            yield ScoredHops(store, graph), rows
+
+    def _other(self, given: Given) -> Graph:
+        """A graph that was not trained on; of frames the columns are called as those of training were."""
+        if not given.frames:
+            return given.graph({}, self.seed)
+        known = self.bundle_.report.get(_PYTHON, {}).get("frames") or {"names": {}, "seed": self.seed, "chosen": False}
+        fitted = any(column.state is not None for schema in self.bundle_.columns.values() for column in schema)
+        schema = states_schema(self.bundle_.columns) if fitted else None
+        graph = given.graph(predicting(known["names"], given.source, schema), known["seed"])
+        return without_drawn_split(graph) if known["chosen"] else graph
 
     def _with_known_split(self, graph: Graph, train: Any) -> Graph:
         labels = graph.nodes.labels
@@ -273,112 +338,3 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return Path(self.folder), None
         place = tempfile.mkdtemp(prefix="gamlp-")
         return Path(place), weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
-
-
-def rows_among(count: int, rows: Any, name: str = "rows") -> Array:
-    """Row numbers, in the order given, or a mask of all nodes.
-
-    >>> rows_among(3, [True, False, True]).tolist(), rows_among(3, [2, 0]).tolist()
-    ([0, 2], [2, 0])
-    """
-    if hasattr(rows, "detach"):
-        rows = rows.detach().cpu()
-    values = np.asarray(rows)
-    if values.dtype == bool:
-        if values.shape != (count,):
-            raise GamlpError(f"the mask '{name}' has shape {values.shape} for {count} nodes", hint="one value a node")
-        return np.flatnonzero(values)
-    numbers = row_numbers(values)
-    if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
-        wrong = numbers[(numbers < 0) | (numbers >= count)][0]
-        raise GamlpError(f"'{name}' has row {wrong} of {count} nodes", hint=f"rows count from 0 to {count - 1}")
-    return numbers
-
-
-def split_of(count: int, *, train: Any = None, valid: Any = None, test: Any = None) -> Split:
-    """A split from row numbers or masks; a row of two parts is refused.
-
-    >>> split_of(4, train=[0, 3], test=[False, True, False, False]).roles.tolist()
-    [1, 3, 0, 1]
-    """
-    roles = np.zeros(count, np.int8)
-    for role, rows in enumerate((train, valid, test), start=1):
-        numbers = np.zeros(0, np.int64) if rows is None else rows_among(count, rows, ROLES[role])
-        if (taken := numbers[roles[numbers] > 0]).size:
-            before = ROLES[int(roles[taken[0]])]
-            raise GamlpError(f"row {taken[0]} is in '{before}' and in '{ROLES[role]}'", hint="give a row one part")
-        roles[numbers] = role
-    return Split(roles)
-
-
-def with_split(graph: Graph, split: Split) -> Graph:
-    """The graph with another split, held in memory."""
-    return replace(graph.with_targets(split=split), folder=None)
-
-
-def number_type(given: Any, classes: tuple[str, ...]) -> str | None:
-    """The numpy type in which class numbers were given; None where classes have names.
-
-    >>> number_type(np.array([3, 5], np.int16), ("3", "5")), number_type(["ant"], ("ant",))
-    ('int16', None)
-    """
-    if given is None or isinstance(given, Labels):
-        return None
-    kind = str(getattr(given, "dtype", None) or np.asarray(given).dtype).removeprefix("torch.").lower()
-    if kind.startswith(("int", "uint", "bool")):
-        return kind
-    if kind.startswith(("float", "bfloat")):  # whole numbers, NaN where unknown
-        return "int64"
-    if kind == "object" and all(name.lstrip("-").isdigit() for name in classes):
-        texts = any(isinstance(value, str | bytes) for value in np.asarray(given, object).ravel())
-        return None if texts else "int64"
-    return None
-
-
-def raw_labels(source: Any, y: Any) -> Any:
-    """Labels as a person gave them: beside the graph, in a tuple or in PyG's `Data`; a Graph's own have names."""
-    if y is not None:
-        return y
-    if isinstance(source, tuple):
-        return source[2] if len(source) == 3 else None
-    return None if isinstance(source, Graph) else getattr(source, "y", None)
-
-
-@dataclass(frozen=True)
-class ScoredHops:
-    """Hops of a graph's nodes, with the labels and the split to score by."""
-
-    store: HopStore
-    labels: Labels | None
-    split: Split | None
-
-    @property
-    def count(self) -> int:
-        return self.store.manifest.nodes
-
-    def rows(self, rows: Any) -> Array:
-        return np.arange(self.count) if rows is None else rows_among(self.count, rows)
-
-    def rows_to_score(self, rows: Any) -> Array:
-        """Labelled test rows, or all labelled rows of a graph without a split; rows asked for must be labelled."""
-        if self.labels is None:
-            raise GamlpError("the graph has no labels to score by", hint="give y, or predict instead")
-        known = self.labels.known()
-        if rows is not None:
-            asked = self.rows(rows)
-            if not known[asked].all():
-                raise GamlpError(f"node {asked[~known[asked]][0]} has no label to score by", hint="leave it out")
-        else:
-            asked = np.flatnonzero(known) if self.split is None else self.split.test[known[self.split.test]]
-        if not len(asked):
-            raise GamlpError("there are no labelled test rows", hint="say which: score(rows=...)")
-        return asked
-
-
-def hop_weights(bundle: Bundle, hops: ScoredHops, rows: Array, device: torch.device) -> HopWeights:
-    """Every row's weights over hops, on the CPU."""
-    size, source = bundle.recipe.training.batch_size, rows_of(hops.store, bundle.recipe, rows)
-    found = weights_of_rows(bundle.model().to(device), source, size=size, device=device)
-    if found is None:
-        raise GamlpError(f"model '{bundle.recipe.model.name}' tells no hop weights", hint="give it a hop_weights(x, y)")
-    return found

@@ -45,7 +45,8 @@ def run_path(
     bundle = trained.bundles[best_seed(trained.bundles, trained.recipe.training.monitor)]
     store = HopStore.open(trained.run.store_path())
     written = predict(
-        out, out / "predictions.parquet", rows=_rows_kept(store, trained.recipe),
+        out, out / "predictions.parquet", own=source.graph if source.origin is None else None,
+        rows=_rows_kept(store, trained.recipe),
         keep_finished=True, trust=trained.run.trust, resources=resources, progress=progress,
     )  # fmt: skip
     weights = listening(bundle, source.graph, store, choose_device(resources.device))

@@ -30,12 +30,15 @@ def open_trained(
     graph: Graph | None,
     beside: Path,
     *,
+    own: Graph | None = None,
     newcomers: Newcomers | None = None,
     trust: Trust = None,
     resources: Resources = LOCAL,
     progress: Progress = silent,
 ) -> Iterator[Opened]:
     """A run folder with its own graph, or a run or a bare bundle with another one, whose hops are made in `beside`.
+
+    `own`: the run's own graph, where it has no place to be found at.
 
     With `newcomers` to the one or the other graph, they alone are what the model is asked about.
     """
@@ -58,7 +61,7 @@ def open_trained(
         raise GamlpError("a bundle alone knows no nodes", file=place, hint="say which: --graph GRAPH")
     store = _store_of(run)
     check_store(store, without_folds(plan_of(bundle.recipe)))
-    yield Opened(bundle, store, graph_of(run, store, progress))
+    yield Opened(bundle, store, graph_of(run, store, progress) if own is None else own)
 
 
 def _store_of(run: RunFolder) -> HopStore:
@@ -120,6 +123,7 @@ def predict(
     out: str | Path,
     *,
     graph: Graph | str | Path | None = None,
+    own: Graph | None = None,
     newcomers: Newcomers | None = None,
     rows: str = "all",
     each_class: bool = True,
@@ -136,6 +140,7 @@ def predict(
     place: the run folder, or a bundle.safetensors with a `graph`.
     out: the table to write; its name ends with .parquet, .csv or .csv.gz.
     graph: another graph, its folder or a dataset's name. (default: the run's own)
+    own: the run's own graph, where it is in memory alone.
     newcomers: tables of nodes that this graph has not, and of their edges: predictions are of these nodes alone.
     rows: all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.
     each_class: whether every class has a column with its probability.
@@ -159,7 +164,8 @@ def predict(
         nonlocal notes
         usual = place if place.is_dir() else place.parent
         with open_trained(
-            place, graph, beside or usual, newcomers=newcomers, trust=trust, resources=resources, progress=progress
+            place, graph, beside or usual, own=own, newcomers=newcomers, trust=trust, resources=resources,
+            progress=progress,
         ) as opened:  # fmt: skip
             notes = opened.notes
             yield opened

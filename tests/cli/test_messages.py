@@ -37,6 +37,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "explanation": ("explain",),
     "graph/datasets": ("datasets",),
     "graph/features/encoders": TABLES,
+    "graph/frames.py": TABLES,  # it puts what is said of options into the words of Python
     "graph/growth": ("predict",),
     "graph/ingest": TABLES,
     "graph/relations.py": TABLES,
@@ -93,7 +94,8 @@ def options_by_verb() -> dict[str, set[str]]:
 
 
 VERBS = options_by_verb()
-VERB = re.compile(r"gamlp (" + "|".join(sorted(VERBS, key=len, reverse=True)) + r")\b")
+_NAMES = "|".join(sorted(VERBS, key=len, reverse=True))
+VERB = re.compile(rf"gamlp ({_NAMES})\b|\b({_NAMES})(?: it| them)? with\b")  # "gamlp train", "train it with"
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -129,7 +131,7 @@ def wrong(module: str, source: str) -> list[str]:
     told = []
     for line, text in texts(ast.parse(source)):
         for option in OPTION.finditer(text):
-            named = [found[1] for found in VERB.finditer(text[: option.start()])]
+            named = [found[1] or found[2] for found in VERB.finditer(text[: option.start()])]
             verbs = (named[-1],) if named else printers(module)
             if module == OF_ANY_VERB and not named:
                 verbs = next(((verb,) for verb, options in VERBS.items() if option[0] in options), ())
@@ -163,6 +165,8 @@ def test_every_entry_is_of_something() -> None:
         ("graph/x.py", 'warn("gamlp train --resume goes on")', 0),
         ("graph/x.py", 'warn("gamlp run --resume goes on")', 1),
         ("graph/x.py", 'warn("--resume goes on")', 1),
+        ("graph/x.py", 'warn("train it with --resume")', 0),
+        ("graph/x.py", 'warn("predict with --resume")', 1),
         ("graph/x.py", '"""--resume in a docstring."""', 0),
         ("cli/train.py", 'say("--resume goes on")', 0),
         ("cli/run.py", 'say("--resume goes on")', 1),

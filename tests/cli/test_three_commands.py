@@ -27,7 +27,7 @@ def accuracy(table: pyarrow.Table, truth: dict[str, str]) -> float:
 def trained(call: Call, tmp_path: Path):
     """`run` on graph `graph`, both in the working folder."""
     tables = plant(tmp_path / "tables")
-    assert call("ingest --column *=as-is --edges tables/edges.csv --nodes tables/nodes.csv --out graph").code == 0
+    assert call("ingest --edges tables/edges.csv --nodes tables/nodes.csv --out graph").code == 0
     ended = call(f"train graph --out run {FAST}")
     assert ended.code == 0 and ended.err == "", ended.err
     assert "validation accuracy" in ended.out and "gamlp evaluate run" in ended.out
@@ -110,13 +110,13 @@ def test_other_graphs(trained, call: Call, tmp_path: Path) -> None:
     for table in ("nodes.csv", "edges.csv"):  # grown: the old nodes and edges, and new ones
         new = (tmp_path / "other" / table).read_text().splitlines()[1:]
         Path("grown-" + table).write_text("\n".join([*(tmp_path / "tables" / table).read_text().splitlines(), *new]))
-    assert call("ingest --column *=as-is --edges grown-edges.csv --nodes grown-nodes.csv --out grown").code == 0
+    assert call("ingest --edges grown-edges.csv --nodes grown-nodes.csv --out grown").code == 0
     ended = call("predict run --graph grown --out grown.parquet")
     assert ended.code == 0, ended.err
     table = pyarrow.parquet.read_table("grown.parquet")
     assert len(table) == 230 and accuracy(table, trained.truth | other.truth) > 0.85
 
-    assert call("ingest --column *=as-is --edges other/edges.csv --nodes other/nodes.csv --out unseen").code == 0
+    assert call("ingest --edges other/edges.csv --nodes other/nodes.csv --out unseen").code == 0
     ended = call("evaluate run --graph unseen --json")
     assert ended.code == 0, ended.err
     report = json.loads(ended.out)
@@ -125,7 +125,7 @@ def test_other_graphs(trained, call: Call, tmp_path: Path) -> None:
     assert bare.code == 0 and accuracy(pyarrow.csv.read_csv("bare.csv"), other.truth) > 0.8
 
     plant(tmp_path / "mute", 40, seed=4, known=0)
-    assert call("ingest --column *=as-is --edges mute/edges.csv --nodes mute/nodes.csv --out mute-graph").code == 0
+    assert call("ingest --edges mute/edges.csv --nodes mute/nodes.csv --out mute-graph").code == 0
     ended = call("predict run --graph mute-graph --out mute.csv")
     assert (
         ended.code == 2
@@ -137,11 +137,11 @@ def test_other_graphs(trained, call: Call, tmp_path: Path) -> None:
 def test_validating_on_another_graph_switches_labels_off_and_says_so(call: Call, tmp_path: Path) -> None:
     for name, seed in (("one", 0), ("two", 1)):
         plant(tmp_path / name, seed=seed)
-        call(f"ingest --column *=as-is --edges {name}/edges.csv --nodes {name}/nodes.csv --out {name}-graph")
+        call(f"ingest --edges {name}/edges.csv --nodes {name}/nodes.csv --out {name}-graph")
     text = (tmp_path / "two/nodes.csv").read_text().splitlines()
     text = [f"{line},{'split' if row == 0 else 'valid' if line.split(',')[1] else ''}" for row, line in enumerate(text)]
     (tmp_path / "two/nodes.csv").write_text("\n".join(text))
-    assert call("ingest --column *=as-is --edges two/edges.csv --nodes two/nodes.csv --out valid-graph").code == 0
+    assert call("ingest --edges two/edges.csv --nodes two/nodes.csv --out valid-graph").code == 0
     ended = call(f"train one-graph --valid valid-graph --out run {FAST} --set propagation.scaling=standard")
     assert ended.code == 0, ended.err
     assert "the label branch is off (model.beta 0): graph 'valid-graph' has no training labels" in ended.out

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,13 @@ def commands(block: str) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def page_case(page: Path) -> Any:
+    """Half a minute of Java for each of the commands on the page of Spark."""
+    marks = pytest.mark.long if page.name == "spark.md" else pytest.mark.slow
+    return pytest.param(page, marks=marks, id=page.name)
+
+
+@pytest.mark.parametrize("page", [page_case(page) for page in PAGES])
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "--engine spark" in page.read_text():
         needs_spark()

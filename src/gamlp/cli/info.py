@@ -80,7 +80,7 @@ def show_store(
             },
         }
         if manifest.views:
-            content |= {"views": {name: view.model_dump() for name, view in manifest.views.items()}}
+            content |= {"views": {name: view.model_dump(exclude_none=True) for name, view in manifest.views.items()}}
         content |= {"notes": list(notes)} if notes else {}
         content |= {} if seconds is None else {"seconds": round(seconds, 3)}
         display.print_json(content | ({} if verified is None else {"verified": verified}))

@@ -184,6 +184,13 @@ def _on_views(
             f"graph '{graph.name}' has one relation, and {', '.join(named)} were given for several",
             hint="leave them out",
         )
+    ordinary = recipe.propagation.directions == "in" and recipe.features.structural != "alone"
+    if not graph.heterogeneous and graph.nodes.features is not None and ordinary:
+        return (
+            graph,
+            recipe,
+            [],
+        )  # as it is, and without torch, which takes longer to import than small graphs to propagate
     from gamlp.io import Place
     from gamlp.training import resolve_relations, with_features
 

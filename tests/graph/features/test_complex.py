@@ -164,10 +164,12 @@ def test_a_seed_says_every_byte_and_only_what_is_missing_is_made(tmp_path: Path)
     assert made(tmp_path / "a") == made(tmp_path / "b") != made(tmp_path / "c")
 
 
-def test_the_width_that_features_share_may_be_odd(tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [7, 0])
+def test_the_width_is_what_is_asked_for_also_an_odd_one_else_128(width: int, tmp_path: Path) -> None:
     graph = small().with_features(paper=Features(np.ones((36, 7), np.float32)))
-    found = values(completed(graph, RelationsSettings(embedding_epochs=1), tmp_path), "author")
-    assert found.shape == (24, 7) and np.isfinite(found).all()
+    settings = RelationsSettings(embedding_epochs=1, dimension=width)
+    found = values(completed(graph, settings, tmp_path), "author")
+    assert found.shape == (24, width or 128) and np.isfinite(found).all()
 
 
 def test_labels_and_splits_never_enter(tmp_path: Path) -> None:

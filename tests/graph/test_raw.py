@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import MANIFEST, Graph
+from gamlp.graph import MANIFEST, Graph, block_bytes
 from gamlp.graph.folder import writing
 from gamlp.io import sealed, unsealed
 
@@ -79,3 +79,14 @@ def test_blocks_must_hold_the_rows_of_the_manifest(folder):
         (folder / MANIFEST).write_text(json.dumps(sealed(manifest)))
         with pytest.raises(GamlpError, match=sentence):
             Graph.open(folder).nodes.raw.block(0)
+
+
+@pytest.mark.parametrize("begin", [0, 3])
+def test_the_bytes_of_a_block_are_those_of_its_rows_alone(begin: int) -> None:
+    cells = ["a", "bb", None, "ccc", "", "d"]
+
+    def written(rest: str) -> bytes:
+        whole = pa.RecordBatch.from_pydict({"x": pa.array([*cells, rest], pa.large_string())})
+        return block_bytes(whole.slice(begin, len(cells) - begin))
+
+    assert written("end-1") == written("end-2") == written("")

@@ -78,7 +78,21 @@ def block_bytes(block: pa.RecordBatch) -> bytes:
 def _write(sink: Any, block: pa.RecordBatch) -> None:
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_file(sink, block.schema, options=options) as writer:
-        writer.write_batch(block)
+        writer.write_batch(
+            pa.RecordBatch.from_arrays([_without_rest(one) for one in block.columns], schema=block.schema)
+        )
+
+
+def _without_rest(column: Any) -> Any:
+    """Texts without what lies behind the last of them: Arrow would write up to 63 bytes of it, whatever they are."""
+    if not (pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)) or len(column) == 0:
+        return column
+    known, offsets, letters = column.buffers()
+    begin = column.offset
+    end = int(np.frombuffer(offsets, np.int64, count=1, offset=8 * (begin + len(column)))[0])
+    if letters is None or end == letters.size:
+        return column
+    return pa.Array.from_buffers(column.type, len(column), [known, offsets, letters.slice(0, end)], offset=begin)
 
 
 def read_block(place: Place, rows: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:

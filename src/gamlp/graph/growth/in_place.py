@@ -143,7 +143,7 @@ class _Folder:
         kept = len(stops)
         while kept and stops[kept - 1] - (stops[kept - 2] if kept > 1 else 0) <= new.count:
             kept -= 1
-        values: list[Array] = [np.load(self._path(name), mmap_mode="r") for name in names[kept:]]
+        values: list[Array] = [np.load(self._path(name), mmap_mode="r", allow_pickle=False) for name in names[kept:]]
         entries = [self.files.pop(name) for name in names]
         shards = [*stops[:kept], old.count + new.count]
         made = features_files(node_type, shards if kept else None)

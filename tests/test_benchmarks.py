@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
+@pytest.mark.long
 def test_training_measures_every_contestant_and_writes_a_page(tmp_path: Path) -> None:
     out = tmp_path / "training.json"
     command = [sys.executable, str(BENCHMARKS / "training.py"), "--quick", "--rounds", "1", "--threads", "1"]
@@ -50,6 +50,7 @@ def test_spark_measures_ours_beside_a_shuffle_and_writes_a_page(tmp_path: Path) 
     assert "its figures mean nothing" in page
 
 
+@pytest.mark.long
 def test_the_cost_of_verifying_is_measured_for_every_job(tmp_path: Path) -> None:
     out = tmp_path / "verifying.md"
     command = [sys.executable, str(BENCHMARKS / "verifying.py"), "--nodes", "2000", "--edges", "8000", "--epochs", "1"]
@@ -60,6 +61,7 @@ def test_the_cost_of_verifying_is_measured_for_every_job(tmp_path: Path) -> None
     assert all(float(row[2]) > 0 for row in rows), "every job verifies what it reads"
 
 
+@pytest.mark.slow
 def test_the_page_of_sizes_is_what_its_command_writes(tmp_path: Path) -> None:
     out = tmp_path / "sizing.md"
     command = [sys.executable, str(BENCHMARKS / "spark_sizing.py"), "--out", str(out)]
@@ -68,6 +70,7 @@ def test_the_page_of_sizes_is_what_its_command_writes(tmp_path: Path) -> None:
     assert out.read_text() == (BENCHMARKS.parent / "docs" / "results" / "spark-sizing.md").read_text()
 
 
+@pytest.mark.long
 def test_propagation_over_subsets_is_measured_beside_its_bound(tmp_path: Path) -> None:
     out = tmp_path / "subsets.json"
     command = [sys.executable, str(BENCHMARKS / "propagation.py"), "--shapes", "--parts", "subsets"]
@@ -81,6 +84,7 @@ def test_propagation_over_subsets_is_measured_beside_its_bound(tmp_path: Path) -
     assert "peak resident memory" in out.with_suffix(".md").read_text()
 
 
+@pytest.mark.long
 def test_mixed_columns_are_measured_beside_floats_and_pandas(tmp_path: Path) -> None:
     out = tmp_path / "tables.md"
     command = [

@@ -157,7 +157,8 @@ def check_equal(run: RunFolder, unbroken: RunFolder) -> None:
     assert [path.name for path in (run.path / "seeds").iterdir()] == ["0.safetensors"]
 
 
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.long), 1])
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [0, 1])
 def test_kill_9_of_a_rank_ends_with_the_same_bits(hops: Path, unbroken: RunFolder, tmp_path: Path, rank: int) -> None:
     run = RunFolder(tmp_path / "run")
     said = start(hops, run.path, held=True)
@@ -170,6 +171,7 @@ def test_kill_9_of_a_rank_ends_with_the_same_bits(hops: Path, unbroken: RunFolde
     check_equal(run, unbroken)
 
 
+@pytest.mark.long
 def test_kill_9_of_the_driver_leaves_no_process_and_resume_ends_with_the_same_bits(
     hops: Path, unbroken: RunFolder, tmp_path: Path
 ) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 

@@ -133,6 +133,7 @@ class Strangers:
             connection.close()
 
 
+@pytest.mark.long
 def test_spark_on_this_machine_listens_on_loopback(tmp_path: Path) -> None:
     """Java's own ports, those of Python's workers, and of ranks in a barrier stage."""
     pytest.importorskip("pyspark", reason="Spark comes with gamlp[spark]")

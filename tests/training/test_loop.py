@@ -263,7 +263,7 @@ def test_a_learning_rate_or_features_out_of_all_measure_are_told(tmp_path: Path)
 def test_metrics_stay_json_when_the_loss_is_not_a_number(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gamlp.training.seeds.make_model", lambda *_: Exploding())
+    monkeypatch.setattr("gamlp.training.warm.make_model", lambda *_: Exploding())
     run = RunFolder.create(tmp_path / "run", About(graph=None, store="hops"), prepared.recipe, resume=False)
     bundles = train_run(prepared, run, resources=ONE_THREAD)
     assert "NaN" in bundles[0].report["stopped"]
@@ -289,7 +289,7 @@ def test_an_empty_training_split_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["features", "labels", "split"])
 def test_a_graph_without_features_labels_or_split_is_refused(tmp_path: Path, missing: str) -> None:
     with pytest.raises(GamlpError, match=f"has no {missing}"):
-        prepared_in(tmp_path, with_nodes(make_graph(), **{missing: None}))
+        prepared_in(tmp_path, with_nodes(make_graph(), **{missing: None}), features__structural="none")
 
 
 @pytest.mark.parametrize("setting", ["transductive", "inductive"])

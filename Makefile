@@ -11,6 +11,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find src -name '*.cpp' -o -name
 
 MINUTES ?= 10
 ROUNDS ?= 200
+LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
 .PHONY: run test test-all check fuzz kills sanitize lint format bench accuracy clean always
@@ -19,8 +20,9 @@ run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it l
 	$(BIN)/gamlp run digits
 	@echo "Your own tables: $(BIN)/gamlp run --help"
 
+# Types and style beside the tests. No recursive make: `make --dry-run`, which the tests of the pages use, would run it.
 test: $(VENV)/developer  ## what CI runs, under 20 minutes on two cores: style and types, and all tests but those marked long
-	@$(MAKE) --no-print-directory lint > $(VENV)/lint.txt 2>&1 & lint=$$!; \
+	@( $(LINT) ) > $(VENV)/lint.txt 2>&1 & lint=$$!; \
 	$(PYTEST) -m "not long"; tests=$$?; \
 	wait $$lint; lint=$$?; cat $(VENV)/lint.txt; test $$tests = 0 -a $$lint = 0
 
@@ -51,10 +53,7 @@ sanitize: $(VENV)/developer  ## tests of the C++ kernel under AddressSanitizer a
 		$(BIN)/python -m tests.sanitized build/sanitize
 
 lint: $(VENV)/developer  ## style, types, import directions
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(LINT)
 
 format: $(VENV)/developer  ## mend style
 	$(BIN)/ruff check --fix .

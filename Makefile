@@ -5,8 +5,7 @@ BIN := $(VENV)/bin
 # 3.11 first: the versions in requirements.lock are tested with it.
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { echo $$python; break; }; done)
-# Python compiles what is imported; to compile all that is installed takes a minute.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint requirements.lock
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src -name '*.cpp' -o -name '*.hpp')
 
 MINUTES ?= 10

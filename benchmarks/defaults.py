@@ -154,6 +154,7 @@ class Case:
             "chosen": chosen,
             "test": {name: round(value, 6) for name, value in test.items()},
             "date": time.strftime("%Y-%m-%d %H:%M"),
+            "commit": _commit(),
             "machine": describe(),
             "versions": ", ".join([versions(), *(f"{name} {version(name)}" for name in ("scikit-learn", "lightgbm"))]),
         }
@@ -257,6 +258,14 @@ def read_record(record: Path) -> list[dict[str, Any]]:
     """The last line of every set, contestant and seed."""
     last = {(line["set"], line["contestant"], line["seed"]): line for line in read(record)}
     return list(last.values())
+
+
+def _commit() -> str:
+    """Of the code that answers; empty outside of a repository."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
 
 
 def _processor_seconds() -> float:

@@ -61,6 +61,7 @@ class Result:
     scores: list[float]
     seconds: list[float]
     chosen: list[str]
+    commits: list[str]
 
     @property
     def mean(self) -> float:
@@ -93,8 +94,9 @@ def collected(record: list[Line], plan: dict[str, Any]) -> Results:
             lines = [line for line in record if (line["set"], line["contestant"]) == (name, contestant)]
             lines.sort(key=lambda line: line["seed"])
             if lines:
-                scores = [100 * line["score"] for line in lines]
-                result = Result(scores, [line["seconds"] for line in lines], [line["chosen"] for line in lines])
+                values = {key: [line[key] for line in lines] for key in ("score", "seconds", "chosen", "commit")}
+                scores = [100 * score for score in values["score"]]
+                result = Result(scores, values["seconds"], values["chosen"], values["commit"])
                 found.setdefault(name, {})[contestant] = result
     return found
 
@@ -158,7 +160,8 @@ def _required(results: Results, plan: dict[str, Any]) -> list[str]:
         verdict, fine = judged_against(ours, theirs)
         judged, met = judged + 1, met + fine
         rival_title = plan["contestants"][rival]["title"]
-        rows.append([_set_title(name, plan), _told(ours), f"{rival_title}, {_told(theirs)}", verdict])
+        commits = ", ".join(dict.fromkeys(ours.commits))
+        rows.append([_set_title(name, plan), _told(ours), f"{rival_title}, {_told(theirs)}", verdict, commits])
     words = ["## Never worse than the simple thing", _REQUIRED]
     if not rows:
         return [*words, "`default` has not been measured yet.", ""]

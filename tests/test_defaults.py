@@ -107,7 +107,14 @@ def test_few_labels_are_drawn_from_the_given_ones(defaults: ModuleType) -> None:
 
 
 def lines_of(name: str, contestant: str, *scores: float) -> list[dict[str, Any]]:
-    about = {"seconds": 1.0, "chosen": "it", "date": "2026-01-01 00:00", "machine": "one", "versions": "some"}
+    about = {
+        "seconds": 1.0,
+        "chosen": "it",
+        "date": "2026-01-01 00:00",
+        "machine": "one",
+        "versions": "some",
+        "commit": "f00",
+    }
     return [
         {"set": name, "contestant": contestant, "seed": seed, "score": score / 100, **about}
         for seed, score in enumerate(scores)
@@ -128,7 +135,7 @@ def test_the_requirement_is_judged_against_the_best_simple_one(
     record = lines_of("cora", "lr-x", 60.0) + lines_of("cora", "lr-hops", 80.0) + lines_of("cora", "default", *ours)
     record += lines_of("cora", "shipped", 90.0, 90.0)  # no simple one
     page = pages.page(record, PLAN)
-    assert f"| LR on hops, 80.0 | {words} |" in page
+    assert f"| LR on hops, 80.0 | {words} | f00 |" in page
     assert f"Met on {0 if 'no' in words else 1} of 1 sets." in page
 
 

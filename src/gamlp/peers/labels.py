@@ -89,9 +89,9 @@ class _Round:
     prepared: Prepared
     fitted: Fitted
 
-    def beats(self, other: _Round, monitor: str) -> bool:
+    def beats(self, other: _Round) -> bool:
         """On validation rows alone."""
-        return better(self.fitted.valid, other.fitted.valid, monitor)
+        return better(self.fitted.valid, other.fitted.valid, self.prepared.recipe.training)
 
 
 def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
@@ -124,7 +124,7 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) ->
                 begun = time.monotonic()
             fitted = fit_prepared(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
             here = _Round(prepared, fitted)
-            best = here if best is None or here.beats(best, recipe.training.monitor) else best
+            best = here if best is None or here.beats(best) else best
             if number < recipe.training.reuse:
                 predicted = _predicted(task.graph, prepared, fitted, workspace)
             training += time.monotonic() - begun

@@ -234,7 +234,7 @@ def test_every_setting_says_which_values_it_may_have() -> None:
 def test_attention_that_could_never_move_and_a_norm_of_one_row_are_refused() -> None:
     with pytest.raises(GamlpError, match="never moves with activation 'relu'"):
         Recipe.of({"model": {"attention_start": "uniform", "activation": "relu"}})
-    with pytest.raises(GamlpError, match="'model.input_norm' needs batches of at least two rows"):
+    with pytest.raises(GamlpError, match=r"'model\.input_norm' needs batches of at least two rows"):
         Recipe.of({"model": {"input_norm": True}, "training": {"batch_size": 1}})
 
 

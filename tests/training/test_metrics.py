@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as theirs
 
+from gamlp.graph import Graph, Split
 from gamlp.recipe import Metric, TrainingSettings
 from gamlp.training.metrics import (
     average_precision,
@@ -23,6 +25,8 @@ from gamlp.training.metrics import (
     resolve_metric,
     roc_auc,
 )
+from gamlp.training.seeds import metric_of
+from tests.training.small import prepared_in, trained
 
 Array = np.ndarray[Any, Any]
 NAMES = [name for name in get_args(Metric) if name != "auto"]

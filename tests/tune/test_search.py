@@ -121,6 +121,7 @@ def test_shipped_spaces_hold_keys_of_recipes_for_both_attentions(name: str) -> N
         ({"model.beta": []}, "'model.beta': give at least one choice"),
         ({"model.beta": {"choices": [1.0], "when": "model.bet"}}, "a recipe has no 'model.bet'"),
         ({"training.monitor": ["score", "loss"]}, "ranked by, and cannot be searched; leave it out"),
+        ({"training.metric": ["roc_auc"]}, "'training.metric' is what trials are ranked by"),
         ({"training": [{"monitor": "loss"}]}, "'training' is no setting"),
         ({"model.name": ["pydoc:pipepager"]}, "runs only when you name it; .* say --trust pydoc:pipepager"),
         ({"training.epochs": ["many"]}, "training.epochs"),

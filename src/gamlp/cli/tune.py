@@ -156,10 +156,8 @@ def _tune(
 def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
     if as_json:
         content = {"recipe": str(out), "log": str(log), "valid": found.score, "start": found.start}
-        display.print_json(
-            content
-            | {"deviation": found.deviation, "by": found.measured, "runs": found.runs, "trials": len(found.trials)}
-        )
+        content |= {"by": "loss" if found.measured == "loss" else "score", "metric": found.measured}
+        display.print_json(content | {"deviation": found.deviation, "runs": found.runs, "trials": len(found.trials)})
         return
     chosen = found.recipe.relations.subsets
     if isinstance(chosen, tuple):

@@ -167,6 +167,7 @@ def rare_graph() -> Graph:
     return Graph.from_arrays(np.zeros((2, 0), np.int64), features, labels, split=split)
 
 
+@pytest.mark.slow
 def test_with_a_rare_class_accuracy_keeps_the_first_epoch_and_average_precision_does_not(tmp_path: Path) -> None:
     """All rows are said to be of the other class: no later epoch is more accurate, while the loss only rises."""
     common = {"propagation__hops": 0, "model__beta": 0, "model__dropout": 0.0, "training__patience": 4}

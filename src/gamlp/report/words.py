@@ -218,7 +218,7 @@ def _no_better(facts: Facts) -> str:
     where = f"{100 * abs(constant.ahead):.1f} points{apart} {'ahead' if constant.ahead >= 0 else 'behind'}"
     first = f"No better than {constant.answer} for every node, which has {percent(constant.value)}: it is {where}"
     if facts.ranked is not None and facts.ranked.informative:
-        return f"{first}; the order by probability is informative all the same: choose a --threshold of your own."
+        return f"{first}; the order by probability is informative all the same: gamlp predict --threshold."
     return f"{first}; the labels should not be trusted."
 
 

@@ -63,11 +63,11 @@ def noisy(graph: Graph) -> Graph:
 
 
 def test_words_reach_the_folder_the_page_and_who_asked(tmp_path: Path) -> None:
-    graph = make_graph(nodes=600)
-    recipe = RECIPE.changed({"training.epochs": 20})
+    graph = make_graph(nodes=300)
+    recipe = RECIPE.changed({"training.epochs": 10, "training.batch_size": 64})
     outcome = run_path(Source("small", None, graph), recipe, tmp_path / "run", resources=ONE_THREAD)
-    assert outcome.words[0] == "One of 3 classes was predicted for 600 nodes."
-    assert outcome.words[1].startswith("Accuracy of 150 test rows is ") and "points (± " in outcome.words[2]
+    assert outcome.words[0] == "One of 3 classes was predicted for 300 nodes."
+    assert outcome.words[1].startswith("Accuracy of 75 test rows is ") and "points (± " in outcome.words[2]
     assert not any("Neighbours disagree" in one for one in outcome.words)
     content = json.loads(outcome.report.read_text().split('id="data">')[1].split("</script>")[0])
     assert content["words"]["better"] is True
@@ -80,7 +80,7 @@ def test_words_reach_the_folder_the_page_and_who_asked(tmp_path: Path) -> None:
 
 
 def test_a_run_on_noise_is_not_to_be_trusted(tmp_path: Path) -> None:
-    graph = noisy(make_graph(nodes=600))
+    graph = noisy(make_graph(nodes=400))
     outcome = run_path(Source("noise", None, graph), RECIPE, tmp_path / "run", resources=ONE_THREAD)
     said = " ".join(outcome.words)
     assert "No better than the answer 'often' for every node" in said and "should not be trusted" in said

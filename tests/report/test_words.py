@@ -70,8 +70,8 @@ def test_an_order_that_is_better_than_chance_is_told_where_labels_are_not() -> N
 def test_the_error_of_roc_auc_is_that_of_many_draws() -> None:
     random = np.random.default_rng(0)
     true = np.arange(400) < 80
-    areas = [roc_auc_score(true, random.normal(size=400) + 1.0 * true) for _ in range(400)]
-    assert Ranked("a", 0.2, 400, float(np.mean(areas)), 0.5).error == pytest.approx(np.std(areas), rel=0.2)
+    areas = [roc_auc_score(true, random.normal(size=400) + 1.0 * true) for _ in range(100)]
+    assert Ranked("a", 0.2, 400, float(np.mean(areas)), 0.5).error == pytest.approx(np.std(areas), rel=0.25)
 
 
 def row(name: str, test: float | None, **more: Any) -> dict[str, Any]:

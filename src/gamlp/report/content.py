@@ -30,7 +30,7 @@ from gamlp.report.parts import (
     weights_of,
 )
 from gamlp.report.unlabelled import LEVELS, unlabelled_of
-from gamlp.report.words import Facts, Words, words_of
+from gamlp.report.words import Facts, Score, Words, score_name, words_of
 from gamlp.training import Bundle, RunFolder, best_seed, rows_of, summary
 
 _PREDICTIONS = "predictions.parquet"  # of a run, all rows whose hops it has
@@ -183,7 +183,7 @@ def content_of_probabilities(
         epoch=next((one.epoch for one in seeds if one.seed == best), 0),
         agreement=None if agreement is None else (agreement.agree, agreement.chance, agreement.edges),
         sampled=agreement is not None and agreement.sampled,
-        **({} if judged is None else judged.facts()),
+        **({"score": _told_score(seeds, part, len(rows), labels.multi_label)} if judged is None else judged.facts()),
     )  # fmt: skip
     return _content(
         title=title or graph.name, graph=graph, classes=labels.classes, multi_label=labels.multi_label, part=part,
@@ -192,6 +192,14 @@ def content_of_probabilities(
         notes=list(notes), parameters=parameters,
         words=words_of(facts), judged=judged, agreement=agreement,
     )  # fmt: skip
+
+
+def _told_score(seeds: Sequence[SeedScores], part: str, rows: int, multi_label: bool) -> Score | None:
+    """Of a method that tells its scores and no probabilities."""
+    values = [one.test["score"] for one in seeds if "score" in one.test]
+    if not values:
+        return None
+    return Score(part, rows, score_name(multi_label), float(np.mean(values)), seeds=len(values))
 
 
 def _content(
@@ -229,7 +237,7 @@ def _content(
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "graph": _graph(graph, recipe, classes),
         "many": multi_label,
-        "score_name": "micro-F1" if multi_label else "accuracy",
+        "score_name": score_name(multi_label),
         "part": part,
         "rows": 0 if frame is None else frame.rows,
         "scores": {"valid": _spread([one.valid for one in seeds]), part: _spread([one.test for one in seeds])},

@@ -22,7 +22,7 @@ from gamlp.report.observed import Frame, Observed, Tally
 from gamlp.report.parts import clipped
 from gamlp.report.ranking import Curve
 from gamlp.report.unlabelled import LEVELS
-from gamlp.report.words import ClassFound, Constant, Facts, Ranked, Score
+from gamlp.report.words import ClassFound, Constant, Facts, Ranked, Score, score_name
 from gamlp.training import Bundle, RunFolder
 
 _INGESTED = "ingest.json"  # what became of every column of a person's tables
@@ -48,7 +48,7 @@ class Judged:
         counts, rows = tally.counts, frame.rows
         value = float(np.mean([one.counts.score for one in self.tallies.values()]))
         error = None if frame.multi_label else _error(value, rows)
-        score = Score(self.part, rows, "micro-F1" if frame.multi_label else "accuracy", value, error, len(self.tallies))
+        score = Score(self.part, rows, score_name(frame.multi_label), value, error, len(self.tallies))
         occurs = counts.right + counts.missed
         found = [
             ClassFound(

@@ -74,18 +74,9 @@ def embedded(content: Any) -> str:
 
 
 def _summary(content: dict[str, Any]) -> str:
-    """For readers without scripts: the words, or the score."""
-    if words := [*content["words"]["said"], *content["words"]["doubts"]]:
-        return " ".join([*words, "This page draws its charts with JavaScript."])
-    scores = content["scores"].get(content["part"]) or {}
-    if "score" not in scores:
-        return "This page draws its charts with JavaScript."
-    score = scores["score"]
-    spread = f" ± {100 * score['deviation']:.2f}" if len(content["seeds"]) > 1 else ""
-    return (
-        f"{content['part']} {content['score_name']} {100 * score['mean']:.2f}{spread} %. "
-        "This page draws its charts with JavaScript."
-    )
+    """For readers without scripts."""
+    words = [*content["words"]["said"], *content["words"]["doubts"]]
+    return " ".join([*words, "This page draws its charts with JavaScript."])
 
 
 def _read(name: str) -> str:

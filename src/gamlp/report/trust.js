@@ -36,7 +36,7 @@ function rankingSection(data) {
   const holders = el("div", { class: "pair-of-charts" });
   const chosen = el("select", { id: "curve-class", on: { change: draw } },
     ordered.length > 1 ? el("option", { value: "" }, ordered.length > COLOURS ? `the ${COLOURS} largest classes` : "all classes") : null,
-    ordered.map((number) => el("option", { value: number }, data.classes[number])));
+    ordered.map((number) => el("option", { value: number }, shortened(data.classes[number], 60))));
   function draw() {
     const shown = chosen.value === "" ? ordered.slice(0, COLOURS) : [Number(chosen.value)];
     const lines = (name, area) => shown.map((number, index) => {

@@ -149,6 +149,10 @@ def percent(value: float, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
+def score_name(multi_label: bool) -> str:
+    return "micro-F1" if multi_label else "accuracy"
+
+
 def titled(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 

@@ -19,10 +19,21 @@ BOARD = {"metric": "accuracy", "chosen": "gamlp", "sentence": "It is better.", "
 
 def test_rows_are_read_with_their_numbers(tmp_path: Path) -> None:
     (tmp_path / "leaderboard.json").write_text(json.dumps(sealed({**BOARD, "splits": 3})))
-    assert read_leaderboard(tmp_path) == BOARD
+    assert read_leaderboard(tmp_path) == {**BOARD, "title": "accuracy"}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": 3}', '{"rows": [1, {"name": 2}]}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"metric": "accuracy", "rows": 3}',
+        '{"metric": "luck", "rows": [{"name": "x"}]}',
+        '{"rows": [1, {"name": 2}]}',
+        "[" * 100_000,
+    ],
+)
 def test_what_is_no_leaderboard_is_left_out(tmp_path: Path, text: str) -> None:
     assert read_leaderboard(tmp_path) is None
     (tmp_path / "leaderboard.json").write_text(text)

@@ -80,7 +80,13 @@ def row(name: str, test: float | None, **more: Any) -> dict[str, Any]:
 
 def test_simple_answers_stand_beside_the_chosen_one() -> None:
     rows = [row("gamlp", 0.9), row("majority", 0.3, simple=True), row("logistic", 0.8, simple=True), row("x", None)]
-    board = {"metric": "roc_auc", "chosen": "gamlp", "sentence": "gamlp is better beyond chance", "rows": rows}
+    board = {
+        "metric": "roc_auc",
+        "title": "ROC-AUC",
+        "chosen": "gamlp",
+        "sentence": "gamlp is better beyond chance",
+        "rows": rows,
+    }
     said = words_of(replace(GOOD, board=board)).said[-2:]
     assert said == (
         "ROC-AUC on test rows: GAMLP 90.0 %; simple answers: MAJORITY 30.0 %, LOGISTIC 80.0 %.",

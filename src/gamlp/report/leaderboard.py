@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.io import unsealed
+from gamlp.training import metric_words
 
 LEADERBOARD = "leaderboard.json"
 _NUMBERS = ("valid", "error", "test", "seconds", "parameters", "bytes")
@@ -14,17 +15,21 @@ _TEXTS = ("name", "title", "state", "why")
 
 
 def read_leaderboard(folder: Path) -> dict[str, Any] | None:
-    """{metric, chosen, sentence, rows}; None where there is none that can be read."""
+    """{metric, title (of the metric), chosen, sentence, rows}; None where there is none that can be read."""
     try:
         found = unsealed((folder / LEADERBOARD).read_bytes())
-    except (OSError, ValueError):
+        title = metric_words(found["metric"])
+    except (OSError, ValueError, LookupError, TypeError):
         return None
     if not isinstance(found.get("rows"), list):
         return None
     rows = [_row(one) for one in found["rows"] if isinstance(one, dict) and isinstance(one.get("name"), str)]
     if not rows:
         return None
-    return {name: str(found.get(name) or "") for name in ("metric", "chosen", "sentence")} | {"rows": rows}
+    return {name: str(found.get(name) or "") for name in ("metric", "chosen", "sentence")} | {
+        "title": title,
+        "rows": rows,
+    }
 
 
 def _row(given: dict[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,11 @@ function wordsSection(data) {
   return section("words", "In short", null, about);
 }
 
-const METRIC_TITLES = { roc_auc: "ROC-AUC", macro_f1: "macro-F1", micro_f1: "micro-F1", log_loss: "log-loss" };
-
 function leaderboardSection(data) {
   const board = data.leaderboard;
   if (!board) return null;
-  const name = METRIC_TITLES[board.metric] || board.metric.replaceAll("_", " ");
   const value = (one) => (board.metric === "log_loss" ? small(one) : percent(one, 2));
-  const heads = ["model", `validation ${name}`, `test ${name}`, "seconds", "parameters", "size", ""];
+  const heads = ["model", `validation ${board.title}`, `test ${board.title}`, "seconds", "parameters", "size", ""];
   const rows = board.rows.map((one) => [one.name === board.chosen ? "best" : "", [
     [one.title, one.name === board.chosen ? " ★" : ""],
     known(one.valid) ? [value(one.valid), known(one.error) ? el("span", { class: "quiet" }, ` ± ${board.metric === "log_loss" ? small(one.error) : (100 * one.error).toFixed(2)}`) : ""] : DASH,

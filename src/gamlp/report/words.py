@@ -249,20 +249,10 @@ def _simple(facts: Facts) -> list[str]:
     if simple and board["chosen"] in named:
         chosen = named[board["chosen"]]
         others = ", ".join(f"{row['title']} {measured(board['metric'], row[part])}" for row in simple)
-        name = metric_title(board["metric"])
         own = f"{chosen['title']} {measured(board['metric'], chosen[part])}"
-        found.append(f"{titled(name)} on {_rows(part)}: {own}; simple answers: {others}.")
+        found.append(f"{titled(board['title'])} on {_rows(part)}: {own}; simple answers: {others}.")
     sentence = str(board.get("sentence") or "").strip()
     return [*found, titled(sentence).rstrip(".") + "."] if sentence else found
-
-
-def metric_title(name: str) -> str:
-    """
-    >>> metric_title("roc_auc"), metric_title("balanced_accuracy")
-    ('ROC-AUC', 'balanced accuracy')
-    """
-    special = {"roc_auc": "ROC-AUC", "macro_f1": "macro-F1", "micro_f1": "micro-F1", "log_loss": "log-loss"}
-    return special.get(name, name.replace("_", " "))
 
 
 def measured(name: str, value: float) -> str:

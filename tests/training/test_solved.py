@@ -83,6 +83,19 @@ def test_validation_rows_choose_and_without_them_c_is_one(tmp_path: Path) -> Non
     assert chosen.valid["score"] >= float((known_rows(prepared.valid).target == 0).float().mean())  # type: ignore[arg-type]
 
 
+def test_the_metric_of_the_recipe_chooses(tmp_path: Path) -> None:
+    """By log-loss the chosen C is the one of the lowest loss on validation rows, of all that were tried."""
+    prepared = made("logistic", tmp_path)
+    by_loss = replace(prepared, recipe=prepared.recipe.changed({"training.metric": "log_loss"}))
+    chosen = trained(by_loss)
+    for strength in (0.01, 0.1, 1.0, 10.0):
+        options = {"model.options": {"C": strength}}
+        other = trained(replace(by_loss, recipe=by_loss.recipe.changed(options)))
+        assert chosen.valid["loss"] <= other.valid["loss"] + 1e-4
+    by_area = trained(replace(prepared, recipe=prepared.recipe.changed({"training.metric": "roc_auc"})))
+    assert 0.5 < by_area.valid["metric"] <= 1
+
+
 def test_it_is_scikit_learns_regression_on_hops_side_by_side(tmp_path: Path) -> None:
     prepared = made("logistic", tmp_path)
     recipe = prepared.recipe.changed({"model.options": {"C": 0.5, "standardise": False}})

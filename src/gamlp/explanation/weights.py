@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,8 +17,7 @@ from gamlp.training import HopRows, read_batches
 By = Literal["predicted", "true"]
 Signal = Literal["features", "labels"]
 SIGNALS: tuple[Signal, ...] = ("features", "labels")
-FLAT = 0.05  # of a node's weight, in the mean: where less would have to move, all hops weigh the same
-_EQUAL = 1e-4  # of a node's weight: what is below is rounding
+FLAT = 0.05  # of weight, of a node and of a group in the mean: where less would have to move, hops weigh the same
 MOST_ROWS = 50_000
 _MOST_COLUMNS = 8
 
@@ -195,15 +194,18 @@ class _Means:
 
 def _flat(signal: str, groups: list[tuple[float, ...] | None], moved: dict[str, float]) -> str | None:
     shown = [weights for weights in groups if weights is not None]
-    if not shown or len(shown[0]) < 2 or moved.get(signal, 1.0) >= FLAT:
+    if not shown or len(shown[0]) < 2 or max([moved.get(signal, 1.0), *map(_moved, shown)]) >= FLAT:
         return None
     hops, low, high = len(shown[0]), min(map(min, shown)), max(map(max, shown))
-    if moved[signal] < _EQUAL:
-        return f"weights over hops of {signal} are all equal (1/{hops}): the model takes the mean of {hops} hops"
-    return (
-        f"weights over hops of {signal} are flat, {100 * low:.1f} % to {100 * high:.1f} % where 1/{hops} is "
-        f"{100 / hops:.1f} %: the model takes about the mean of {hops} hops"
-    )
+    same = f"{100 * low:.1f}" == f"{100 * high:.1f}"
+    how = f"equal, {100 / hops:.1f} % each" if same else f"flat, {100 * low:.1f} % to {100 * high:.1f} %"
+    mean = "the mean" if same else "about the mean"
+    return f"weights over hops of {signal} are {how}: the model takes {mean} of {hops} hops"
+
+
+def _moved(weights: Sequence[float]) -> float:
+    """The share of weight that would have to move for all to be equal."""
+    return sum(abs(weight - 1 / len(weights)) for weight in weights) / 2
 
 
 def _one_group_each(groups: Array) -> tuple[Array, Array]:

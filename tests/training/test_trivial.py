@@ -7,7 +7,7 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, f1_score, log_loss
 
-from gamlp.training.trivial import class_counts, rarer_class, trivial_scores
+from gamlp.training.trivial import class_counts, trivial_scores
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -43,8 +43,3 @@ def test_many_labels_a_node() -> None:
     frequent = np.tile(train.mean(0), (90, 1))
     expected = -np.where(target > 0, np.log(frequent), np.log(1 - frequent)).mean()
     assert found["loss"] == pytest.approx(expected)
-
-
-def test_the_rarer_of_two_classes() -> None:
-    assert [rarer_class(np.array(counts), False) for counts in ([3, 9], [9, 3], [4, 4], [1, 2, 3])] == [0, 1, 1, None]
-    assert rarer_class(np.array([3, 9]), True) is None

@@ -81,7 +81,12 @@ def _evaluate(
         report = evaluate_run(run, resources=resources, watching=observed.watch)
         run.note_timings(evaluation=time.monotonic() - begun)
         page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
-        return {**report, "many": next(iter(bundles.values())).multi_label, "report": str(page)}
+        return {
+            **report,
+            "many": next(iter(bundles.values())).multi_label,
+            "report": str(page.path),
+            "words": page.words,
+        }
     bundle = next(iter(bundles.values()))
     graph, notes = matched(with_classes(graph, bundle.classes), bundle)
     labels, split = graph.nodes.labels, graph.nodes.split
@@ -98,7 +103,8 @@ def _evaluate(
         observed = Observed(graph)
         report = evaluate_rows(bundles, store, rows, resources, observed.watch)
         page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device)
-    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
+    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page.path)}
+    about["words"] = page.words
     return about | ({"notes": notes} if notes else {})
 
 
@@ -176,7 +182,7 @@ def evaluate_rows(
     device = choose_device(resources.device)
     watches = {} if watching is None else watching(bundles, store, rows)
     first = next(iter(bundles.values()))
-    best = best_seed(bundles, first.recipe.training.monitor) if len(bundles) > 1 else next(iter(bundles))
+    best = best_seed(bundles) if len(bundles) > 1 else next(iter(bundles))
     closer = _Closer(bundles[best], len(rows))
     seeds = {}
     for seed, bundle in bundles.items():

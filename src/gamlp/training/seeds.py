@@ -12,8 +12,9 @@ from gamlp.progress import Progress, silent
 from gamlp.training.bundle import Bundle, best_seed
 from gamlp.training.calibration import calibrate
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
+from gamlp.training.metrics import rarer_class, resolve_metric
 from gamlp.training.rows import Prepared
-from gamlp.training.trivial import class_counts, rarer_class, trivial_scores
+from gamlp.training.trivial import class_counts, trivial_scores
 from gamlp.training.warm import first_model
 
 
@@ -98,7 +99,7 @@ def train_seeds(
             bundle = bundle_of(prepared, fitted, seed)
             folder.keep(seed, bundle)
         bundles[seed] = bundle
-    return bundles, best_seed(bundles, prepared.recipe.training.monitor)
+    return bundles, best_seed(bundles)
 
 
 def fit_prepared(
@@ -126,6 +127,7 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         "epoch": fitted.epoch,
         "epochs": fitted.epochs,
         "valid": fitted.valid if valid is not None else {},
+        "metric": metric_of(prepared)[0],
         "stopped": fitted.stopped,
         "train_rows": len(prepared.train),
         "valid_rows": 0 if valid is None else len(valid),
@@ -141,12 +143,18 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:
         report["reduced_from"] = prepared.reduced_from
-    labels, positive = prepared.train.store.labels, rarer_class(counts, prepared.multi_label)
+    labels, two = prepared.train.store.labels, len(prepared.classes) == 2 and not prepared.multi_label
     return Bundle(
         prepared.recipe, prepared.shape, prepared.classes, prepared.multi_label, fitted.weights, report,
         prepared.statistics, prepared.columns, "string" if labels is None else labels.class_type,
-        temperature=temperature, positive=None if positive is None else prepared.classes[positive],
+        temperature=temperature, positive=prepared.classes[rarer_class(train)] if two else None,
     )  # fmt: skip
+
+
+def metric_of(prepared: Prepared) -> tuple[str, str | None]:
+    """The metric that validation goes by, and a sentence where a person would not expect it."""
+    valid = None if prepared.valid is None else prepared.valid.targets
+    return resolve_metric(prepared.recipe.training, prepared.train.targets, prepared.multi_label, valid)
 
 
 def _observe_all(observers: list[Callable[[dict[str, Any]], None]]) -> Observe | None:

@@ -13,13 +13,6 @@ def class_counts(targets: Array, classes: int) -> Array:
     return found.astype(np.int64)
 
 
-def rarer_class(counts: Array, multi_label: bool) -> int | None:
-    """Of two classes the one that fewer rows have, the second where they are equal; None where there are others."""
-    if multi_label or len(counts) != 2:
-        return None
-    return 0 if counts[0] < counts[1] else 1
-
-
 def trivial_scores(counts: Array, rows: int, target: Array) -> dict[str, float]:
     """Scores that constant answers get on labels `target`, from `counts` of each class among `rows` training rows.
 

@@ -71,22 +71,28 @@ def show_classes(report: dict[str, Any]) -> None:
 
 def show_training(trained: Trained) -> None:
     """Validation by seed, and what else a person should know."""
+    from gamlp.training import metric_words
+
     bundles = trained.bundles
     multi_label = next(iter(bundles.values())).multi_label
     for note in trained.notes:
         display.say(f"note: {note}.")
     for sentence in trained.broken:
         display.warn(sentence)
+    names = {"score": f"{score_name(multi_label)}, %", "loss": "loss"}
+    report = next(iter(bundles.values())).report
+    if "metric" in report["valid"] and report["metric"] != "log_loss":  # what validation goes by, first
+        names = {"metric": f"{metric_words(report['metric'])}, %", **names}
     rows: list[tuple[Any, ...]] = []
     for seed, bundle in bundles.items():
         report = bundle.report
-        valid = bundle.valid
-        shown = (f"{100 * valid['score']:.2f}", f"{valid['loss']:.4f}") if valid else ("none", "none")
+        one = {"mean": bundle.valid}
+        shown = [spread(one, name, 1) if report["valid"] else "none" for name in names]
         rows.append((seed, *shown, report["epoch"], report["epochs"]))
     if len(rows) > 1 and trained.valid is not None:
-        mean = trained.valid
-        rows.append(("mean", spread(mean, "score", len(bundles)), spread(mean, "loss", len(bundles)), "", ""))
-    display.table("seed", f"validation {score_name(multi_label)}, %", "loss", "best epoch", "epochs", rows=rows)
+        rows.append(("mean", *(spread(trained.valid, name, len(bundles)) for name in names), "", ""))
+    first, *others = names.values()
+    display.table("seed", f"validation {first}", *others, "best epoch", "epochs", rows=rows)
     if trained.valid is None:
         display.say("no validation rows: the weights of the last epoch are kept.")
         return
@@ -100,10 +106,13 @@ def show_training(trained: Trained) -> None:
 
 def show_weights(weights: WeightsByDegree) -> None:
     """A small table for features, and one for labels."""
-    from gamlp.explanation import grouped_hops
+    from gamlp.explanation import SIGNALS, grouped_hops
 
-    for name, first in (("features", 0), ("labels", weights.first_label_hop)):
+    for name, first in zip(SIGNALS, (0, weights.first_label_hop)):
         if getattr(weights.ranges[0], name) is None:
+            continue
+        if (said := weights.flat(name)) is not None:
+            display.say(f"\nHow far the model listens: {said}")
             continue
         columns = [grouped_hops(getattr(part, name), first) for part in weights.ranges]
         rows = [

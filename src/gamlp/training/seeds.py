@@ -139,6 +139,8 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         calibration = calibrate(fitted.model, valid)
         if calibration is not None:
             report["calibration"], temperature = asdict(calibration), calibration.temperature
+    if fitted.solved:
+        report["solved"] = fitted.solved
     if prepared.shape.parts:  # what is made where features are missing means something on this graph alone
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:

@@ -32,7 +32,7 @@ from gamlp.training import (
     full_report,
     matched,
     plan_of,
-    reliability,
+    reliability_of,
     rows_of,
     said_and_true,
     summary,
@@ -235,5 +235,5 @@ class _Closer:
             found["positive"] = self.bundle.positive
         if self.kept:
             said, true = (np.concatenate(part) for part in zip(*self.kept))
-            found["reliability"] = reliability(said, true).as_json()
+            found["reliability"] = reliability_of(said, true).as_json()
         return found

@@ -55,7 +55,7 @@ from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
 
 # What was said and what came true
-from gamlp.training.reliability import Reliability, calibration_error, reliability, said_and_true
+from gamlp.training.reliability import Reliability, calibration_error, reliability_of, said_and_true
 
 # What a recipe reads of a store
 from gamlp.training.rows import (
@@ -178,7 +178,7 @@ __all__ = [
     "read_batches",
     "read_result",
     "reduced_from",
-    "reliability",
+    "reliability_of",
     "report_of",
     "resolve_as_of",
     "resolve_metric",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gamlp.arrays import Array
 from gamlp.training.batches import Batches, HopRows
-from gamlp.training.reliability import calibration_error, reliability, said_and_true
+from gamlp.training.reliability import calibration_error, reliability_of, said_and_true
 from gamlp.training.scores import logits_of
 
 MOST_ROWS = 50_000  # of validation that a temperature is fitted on: one number needs no more
@@ -55,7 +55,7 @@ def calibrate(model: nn.Module, valid: HopRows, *, most_rows: int = MOST_ROWS) -
         temperature, loss = 1.0, before
     answers = target.numpy()
     found = [said_and_true(_probabilities(logits / heat, target), answers) for heat in (1.0, temperature)]
-    eces = [calibration_error(reliability(*one)) for one in found]
+    eces = [calibration_error(reliability_of(*one)) for one in found]
     return Calibration(temperature, len(target), before, loss, *eces)
 
 

@@ -38,7 +38,7 @@ def said_and_true(probabilities: Array, target: Array, positive: int = 1) -> tup
     return probabilities.max(1), probabilities.argmax(1) == target
 
 
-def reliability(said: Array, true: Array, bins: int = BINS) -> Reliability:
+def reliability_of(said: Array, true: Array, bins: int = BINS) -> Reliability:
     """Bins of equal mass; equal probabilities are in one bin, so that the order of rows changes nothing."""
     said = said.astype(np.float64)
     order = np.sort(said)

@@ -17,7 +17,7 @@ from gamlp.io import keep_freed_memory
 from gamlp.training.batches import Batch, Passes
 from gamlp.training.metrics import Measure, mean_over_classes, roc_auc
 from gamlp.training.ranks.world import ALONE, World
-from gamlp.training.reliability import calibration_error, reliability, said_and_true
+from gamlp.training.reliability import calibration_error, reliability_of, said_and_true
 
 
 class Loss(Protocol):
@@ -171,7 +171,7 @@ def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, fl
         report["roc_auc"] = area
     if said:
         given, true = (np.concatenate(part) for part in zip(*said))
-        report["ece"] = calibration_error(reliability(given, true))
+        report["ece"] = calibration_error(reliability_of(given, true))
     return report
 
 

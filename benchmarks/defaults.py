@@ -51,9 +51,7 @@ def main() -> None:
     for what in ("sets", "contestants"):
         listed = [name for name, about in PLAN[what].items() if about.get("listed", True)]
         parser.add_argument(f"--{what}", nargs="+", default=listed, choices=PLAN[what], metavar="NAME")
-    parser.add_argument(
-        "--seeds", type=int, default=defaults_page.RUNS, help="Seeds, or splits where the set draws them."
-    )
+    parser.add_argument("--seeds", type=int, default=defaults_page.RUNS, help="Or splits, where a set draws them.")
     parser.add_argument("--time-limit", default="5m", help="Of the contestant `best`.")
     parser.add_argument("--again", action="store_true", help="Measure anew what is in the record.")
     parser.add_argument("--page-only", action="store_true", help="Measure nothing: write the page of the record.")

@@ -19,13 +19,13 @@ def _recipes(
     name: Annotated[
         str | None, typer.Argument(help="A shipped recipe, or a .yaml file.", metavar="NAME", show_default=False)
     ] = None,
-    keys: Annotated[bool, typer.Option("--keys", help="Every setting with its default.")] = False,
+    keys: Annotated[bool, typer.Option("--keys", help="Every setting with its default and allowed values.")] = False,
     trust: TrustOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """List shipped recipes, print one whole, or explain every setting.
 
-    Every setting, its default and what it does:
+    Every setting, its default, the values it may have and what it does:
 
       gamlp recipes --keys
 
@@ -38,9 +38,9 @@ def _recipes(
     if keys:
         found = described()
         if as_json:
-            display.print_json([dict(zip(("key", "default", "meaning"), row)) for row in found])
+            display.print_json([dict(zip(("key", "default", "allowed", "meaning"), row)) for row in found])
         else:
-            display.table("setting", "default", "meaning", rows=list(found))
+            display.table("setting", "default", "allowed", "meaning", rows=list(found))
     elif name is not None:
         made = Recipe.of(None if name == "defaults" else name, trust=trust)
         if as_json:

@@ -31,6 +31,7 @@ from gamlp.training import (
     expected_shape,
     from_store,
     make_model,
+    metric_of,
     summary,
     train_seeds,
     valid_rows,
@@ -151,6 +152,8 @@ def _train(
         if warm is not None and not finished:
             prepared, said = _start_from(prepared, warm, out, trust)
             notes = [*notes, said]
+        if (said_of_metric := metric_of(prepared)[1]) is not None:
+            notes = [*notes, said_of_metric]
         run = run or RunFolder.create(out, about, recipe, resume=resume, trust=trust)
         kept = run.timings()
         if not finished and source.store is None:  # an interrupted propagation goes on: its parts add up

@@ -17,7 +17,7 @@ from gamlp.models.boosting import LightGBM
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.gbp import GBP
 from gamlp.models.label_spreading import LabelSpreading
-from gamlp.models.logistic import Logistic
+from gamlp.models.logistic import Logistic, LogisticLabels
 from gamlp.models.mlp import MLPOptions
 from gamlp.models.nars import NARS
 from gamlp.models.s2gc import S2GC
@@ -38,6 +38,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "sagn": SAGN,
     "nars": NARS,
     "logistic": Logistic,
+    "logistic-labels": LogisticLabels,
     "lightgbm": LightGBM,
     "label-spreading": LabelSpreading,
     "blend": Blend,

@@ -174,7 +174,7 @@ def _train(
             raise
     if not finished:
         run.note_timings(peak_memory=max(kept.get("peak_memory", 0), peak.bytes))
-    return Trained(run, recipe, bundles, notes)
+    return Trained(run, recipe, bundles, [*notes, *_drawn(bundles)])
 
 
 def train_run(
@@ -211,6 +211,16 @@ def _note_seen(run: RunFolder, source: Source, valid_graph: Graph | None) -> Non
     if valid_graph is not None:
         seen.append(seen_hashes(valid_graph, valid_rows(valid_graph)))
     write_seen(run.seen_path, seen)
+
+
+def _drawn(bundles: dict[int, Bundle]) -> list[str]:
+    """A sentence where a model was solved from some of its training rows."""
+    for bundle in bundles.values():
+        rows, there = int(bundle.report.get("solved", {}).get("rows", 0)), bundle.report["train_rows"]
+        if 0 < rows < there:
+            name = bundle.recipe.model.name
+            return [f"'{name}' learned from {rows:,} of the {there:,} training rows, drawn by the seed"]
+    return []
 
 
 def _check_free(out: Path) -> None:

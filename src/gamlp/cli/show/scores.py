@@ -42,12 +42,9 @@ def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int)
 
 def show_training(trained: Trained) -> None:
     """Validation by seed, and what else a person should know."""
+    show_notes(trained)
     bundles = trained.bundles
     multi_label = next(iter(bundles.values())).multi_label
-    for note in trained.notes:
-        display.say(f"note: {note}.")
-    for sentence in trained.broken:
-        display.warn(sentence)
     rows: list[tuple[Any, ...]] = []
     for seed, bundle in bundles.items():
         report = bundle.report
@@ -60,6 +57,14 @@ def show_training(trained: Trained) -> None:
     display.table("seed", f"validation {score_name(multi_label)}, %", "loss", "best epoch", "epochs", rows=rows)
     if trained.valid is None:
         display.say("no validation rows: the weights of the last epoch are kept.")
+
+
+def show_notes(trained: Trained) -> None:
+    """Sentences about the training of a run."""
+    for note in trained.notes:
+        display.say(f"note: {note}.")
+    for sentence in trained.broken:
+        display.warn(sentence)
 
 
 def show_weights(weights: WeightsByDegree) -> None:

@@ -1,0 +1,62 @@
+"""Options of how a model is chosen, where no recipe is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gamlp.errors import GamlpError
+
+if TYPE_CHECKING:
+    from gamlp.tune import Asked
+
+_CHOICE = "Choice of a model"
+
+PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        help="fast: one model. default: several, the best by validation rows. best: also a search, seeds and a blend, "
+        "until the time limit. (default: default)",
+        rich_help_panel=_CHOICE,
+        metavar="fast|default|best",
+        show_default=False,
+    ),
+]
+TimeLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the choice: 90s, 30m, 2h. (default: three times what one model takes; best: 30m)",
+        rich_help_panel=_CHOICE,
+        metavar="TIME",
+        show_default=False,
+    ),
+]
+MetricOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Stop and choose by: accuracy, balanced_accuracy, macro_f1, micro_f1, roc_auc, average_precision, "
+        "log_loss. (default: accuracy, or what the labels ask for, which is said)",
+        rich_help_panel=_CHOICE,
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+
+
+def asked_for(preset: str | None, time_limit: str | None, metric: str | None, named: dict[str, object]) -> Asked | None:
+    """How to choose; None where a recipe is named by one of the options `named`, which then decides alone."""
+    from gamlp.tune import Asked
+
+    names = [option for option, value in named.items() if value]
+    given = [
+        option
+        for option, value in (("--preset", preset), ("--time-limit", time_limit), ("--metric", metric))
+        if value is not None
+    ]
+    if names and given:
+        instead = f"write --set training.metric={metric}" if given == ["--metric"] else f"leave out {given[0]}"
+        raise GamlpError(
+            f"{given[0]} is for a choice among models, and with {names[0]} nothing is chosen", hint=instead
+        )
+    return None if names else Asked.of(preset, time_limit, metric)

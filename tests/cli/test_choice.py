@@ -1,0 +1,66 @@
+"""`gamlp run` without a recipe: what is tried, what is printed, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gamlp.cli.show.leaderboard import show_leaderboard
+from gamlp.tune import Leaderboard, LeaderboardRow
+from tests.cli.people import Call
+
+BOARD = Leaderboard(
+    preset="default", metric="roc_auc", chosen="sign-3", recipe={}, valid_rows=200,
+    sentence="SIGN is the best of what was tried.",
+    rows=[
+        LeaderboardRow(
+            name="sign-3", title="SIGN, 3 hops", valid=0.8912, error=0.012, test=0.9, seconds=3.21, parameters=12345
+        ),
+        LeaderboardRow(
+            name="jk-10", title="GAMLP (JK), 10 hops", valid=0.7, seconds=0.5, parameters=99, state="dropped",
+            why="others were ahead",
+        ),
+        LeaderboardRow(name="majority", title="the most frequent class", valid=0.5, error=0.0, test=0.5, simple=True),
+    ],
+)  # fmt: skip
+
+
+def test_the_leaderboard_as_a_person_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fails where the chosen model is not marked, a number is not in per cent, or one that is not known is shown."""
+    show_leaderboard(BOARD)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["model", "validation", "ROC-AUC,", "%", "test", "ROC-AUC,", "%", "seconds", "parameters"]
+    assert lines[1] == ["→", "SIGN,", "3", "hops", "89.12", "±", "1.20", "90.00", "3.2", "12,345"]
+    assert lines[2] == ["GAMLP", "(JK),", "10", "hops", "70.00", "0.5", "99", "dropped:", "others", "were", "ahead"]
+    assert lines[3] == ["the", "most", "frequent", "class", "50.00", "±", "0.00", "50.00", "0.0", "0"]
+    assert " ".join(lines[-1]) == BOARD.sentence
+
+
+def test_a_loss_is_no_percentage(capsys: pytest.CaptureFixture[str]) -> None:
+    show_leaderboard(BOARD.model_copy(update={"metric": "log_loss"}))
+    assert "0.8912 ± 0.0120" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            "--preset best --recipe jk",
+            "--preset is for a choice among models, and with --recipe nothing is chosen; leave out --preset",
+        ),
+        (
+            "--time-limit 5m --model sign",
+            "--time-limit is for a choice among models, and with --model nothing is chosen",
+        ),
+        ("--metric roc_auc --set training.epochs=3", "write --set training.metric=roc_auc"),
+        ("--preset fast --seeds 3", "--preset is for a choice among models, and with --seeds nothing is chosen"),
+        ("--preset slow", "there is no preset 'slow'; choose from fast, default, best"),
+        ("--time-limit soon", "'soon' is not a time; write a number with a unit, such as 90s, 30m or 2h"),
+        ("--metric rocauc", "there is no metric 'rocauc': did you mean 'roc_auc'?"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(options: str, said: str, call: Call, tmp_path: Path) -> None:
+    ended = call(f"run karate --out mine {options}")
+    assert ended.code == 2 and said in ended.err and ended.err.count("\n") == 1 and ended.out == ""
+    assert not (tmp_path / "mine").exists()

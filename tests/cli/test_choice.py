@@ -53,7 +53,6 @@ def test_a_loss_is_no_percentage(capsys: pytest.CaptureFixture[str]) -> None:
             "--time-limit 5m --model sign",
             "--time-limit is for a choice among models, and with --model nothing is chosen",
         ),
-        ("--metric roc_auc --set training.epochs=3", "write --set training.metric=roc_auc"),
         ("--preset fast --seeds 3", "--preset is for a choice among models, and with --seeds nothing is chosen"),
         ("--preset slow", "there is no preset 'slow'; choose from fast, default, best"),
         ("--time-limit soon", "'soon' is not a time; write a number with a unit, such as 90s, 30m or 2h"),

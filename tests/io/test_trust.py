@@ -123,7 +123,7 @@ def test_options_of_a_model_obey_the_limits_of_a_recipe(options: dict[str, Any],
         Recipe.of({"model": {"name": "sgc", "options": options}})
 
 
-@pytest.mark.parametrize("key", [key for key, default, _ in described() if default.lstrip("-").isdigit()])
+@pytest.mark.parametrize("key", [key for key, default, *_ in described() if default.lstrip("-").isdigit()])
 def test_every_whole_number_of_a_recipe_has_a_limit(key: str) -> None:
     with pytest.raises(GamlpError, match=f"'{key}'"):
         Recipe().changed({key: 10**30})

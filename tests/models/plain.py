@@ -68,6 +68,21 @@ def norm(state: State, name: str, h: Tensor, training: bool) -> Tensor:
     return (h - mean) / torch.sqrt(variance + 1e-5) * state[f"{name}.weight"] + state[f"{name}.bias"]
 
 
+def input_norm(state: State, x: Tensor, training: bool) -> Tensor:
+    """Every feature of every hop by its mean and deviation over rows, of the batch or of those that were kept."""
+    mean = state["norm.norm.running_mean"].view(x.shape[1:])
+    variance = state["norm.norm.running_var"].view(x.shape[1:])
+    if training:
+        mean, variance = x.mean(0), ((x - x.mean(0)) ** 2).mean(0)
+    return (x - mean) / torch.sqrt(variance + 1e-5)
+
+
+def divided_by_sums(y: Tensor) -> Tensor:
+    """Row by row, hop by hop; what sums to nothing stays."""
+    rows = [row / row.sum() if row.sum() > 0 else row for row in y.flatten(0, 1)]
+    return torch.stack(rows).view_as(y)
+
+
 def mlp(state: State, name: str, h: Tensor, training: bool, initial_residual: float = 0.0) -> Tensor:
     """Linear maps; between them batch norm where there is one, and ReLU; later layers read (1 - α) h_(l-1) + α h_1."""
     depth = len([key for key in state if key.startswith(f"{name}.linear.") and key.endswith(".weight")])
@@ -117,16 +132,18 @@ def attention_weights(state: State, name: str, x: Tensor, options: dict[str, Any
 def forward(state: State, options: dict[str, Any], x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """(logits, weights over hops of features, weights over hops of labels) of x `[b, 1, K + 1, d]`, without dropout."""
     training = options["training"]
-    hops = hop_mlp(state, x[:, 0], training) if options["hop_mlp"] else x[:, 0]
+    own = input_norm(state, x[:, 0], training) if options["input_norm"] else x[:, 0]
+    hops = hop_mlp(state, own, training) if options["hop_mlp"] else own
     weights = attention_weights(state, "attention", hops, options, 1)
     mixed = sum((weights[:, k : k + 1] * hops[:, k] for k in range(hops.shape[1])), torch.zeros_like(hops[:, 0]))
     if options["residual"]:
-        mixed = mixed + x[:, 0, 0] @ state["residual.weight"].T
+        mixed = mixed + own[:, 0] @ state["residual.weight"].T
     logits = mlp(state, "mlp", mixed, training, options["initial_residual"])
     if options["beta"] == 0:
         return logits, weights, None
     assert y is not None
-    labels = smoothed(y[:, 0], options["last_residual"], options["label_zero"])
+    heard_hops = divided_by_sums(y[:, 0]) if options["label_scale"] == "hop" else y[:, 0]
+    labels = smoothed(heard_hops, options["last_residual"], options["label_zero"])
     first = 1 if options["label_zero"] and y.shape[2] > 1 else 0
     label_weights = attention_weights(state, "label_attention", labels, options, first)
     heard = sum(

@@ -127,3 +127,34 @@ def test_a_compiled_model_is_the_model() -> None:
     (found,) = torch.autograd.grad(compiled(x, y).square().sum(), x)
     assert torch.allclose(compiled(x, y), model(x, y), atol=1e-6)
     assert torch.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", ["recursive", "jk"])
+@pytest.mark.parametrize("activation", ["sigmoid", "leaky_relu"])
+def test_a_uniform_start_gives_every_hop_the_same_weight_and_learns(attention: str, activation: str) -> None:
+    model, x, y = model_of(attention, attention_start="uniform", activation=activation, dropout=0.0)
+    told = model.hop_weights(x, y)
+    assert told.features is not None and told.labels is not None
+    assert torch.equal(told.features, torch.full((70, 5), 1 / 5)) and torch.equal(
+        told.labels, torch.full((70, 3), 1 / 3)
+    )
+    model(x, y).square().sum().backward()
+    vectors = [model.attention.own_vectors()[0], model.label_attention.own_vectors()[0]]  # type: ignore[union-attr]
+    assert all(vector.grad is not None and vector.grad.abs().max() > 0 for vector in vectors)
+    random, *_ = model_of(attention, activation=activation, dropout=0.0)
+    own = {id(vector) for vector in model.attention_vectors()}
+    for (name, value), other in zip(model.named_parameters(), random.parameters()):
+        assert torch.equal(value, other) != (id(value) in own), name  # all else is drawn as ever
+
+
+def test_dropout_of_mixed_hops_is_between_attention_and_the_output_mlp() -> None:
+    model, x, y = model_of("recursive", mixed_dropout=0.5, dropout=0.0)
+    read: list[Tensor] = []
+    model.mlp.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    mixed = model.attention(x[:, 0])
+    model.eval()(x, y)
+    assert torch.equal(read.pop(), mixed)
+    model.train()(x, y)
+    kept = read[0] != 0
+    assert 0.35 < kept.float().mean() < 0.65
+    torch.testing.assert_close(read[0][kept], 2 * mixed[kept])

@@ -38,6 +38,8 @@ PLAIN = {
     "label_layers": 2,
     "last_residual": "cosine",
     "label_zero": False,
+    "label_scale": "none",
+    "input_norm": False,
 }
 VARIANTS: list[dict[str, Any]] = [
     *({"attention": kind, "activation": name} for kind, name in itertools.product(["recursive", "jk"], ACTIVATIONS)),
@@ -56,6 +58,11 @@ VARIANTS: list[dict[str, Any]] = [
     {"beta": 0.0},
     {"beta": 0.25, "label_layers": 1},
     {"layers": 1, "label_layers": 1, "jk_layers": 1, "attention": "jk"},
+    {"input_norm": True},
+    {"input_norm": True, "residual": True, "attention": "jk"},
+    {"input_norm": True, "hop_mlp": True, "batch_norm": True},
+    {"label_scale": "hop"},
+    {"label_scale": "hop", "label_zero": True, "attention": "jk", "last_residual": "uniform"},
 ]
 
 
@@ -169,7 +176,10 @@ def test_gamlp_is_the_equations_in_values_weights_and_gradients(change: dict[str
     for name, buffer in model.named_buffers():
         if "running" in name:
             buffer.copy_(normal(*buffer.shape, seed=5).abs() + 0.5)
-    x, y = normal(17, 1, 5, 5, seed=1).requires_grad_(), normal(17, 1, 4, 3, seed=2).requires_grad_()
+    x, y = normal(17, 1, 5, 5, seed=1).requires_grad_(), normal(17, 1, 4, 3, seed=2)
+    y = y.abs() if options["label_scale"] == "hop" else y  # as propagated labels are
+    y[3, 0, 1], y[5] = 0, 0  # no label was heard
+    y.requires_grad_()
     state = dict((*model.named_parameters(), *model.named_buffers()))
     expected, weights, label_weights = plain.forward(state, {**options, "training": training}, x, y)
     given_labels = None if options["beta"] == 0 else y
@@ -215,6 +225,10 @@ OPTIONS = st.fixed_dictionaries(
         "label_layers": st.integers(1, 3),
         "last_residual": st.sampled_from(RESIDUALS),
         "label_zero": st.booleans(),
+        "label_scale": st.sampled_from(["none", "hop"]),
+        "input_norm": st.booleans(),
+        "mixed_dropout": st.sampled_from([0.0, 0.5]),
+        "attention_start": st.sampled_from(["random", "uniform"]),
     }
 )
 

@@ -237,7 +237,7 @@ def test_the_recipe_has_a_section_that_is_left_out_by_default() -> None:
     recipe = Recipe.of({"smoothing": None}).changed({"smoothing.smooth_alpha": 0.5})
     assert recipe.smoothing == SmoothingSettings(smooth_alpha=0.5)
     assert recipe["smoothing.smooth_alpha"] == 0.5
-    assert ("smoothing.autoscale", "True") in {(key, default) for key, default, _ in described()}
+    assert ("smoothing.autoscale", "True") in {(key, default) for key, default, *_ in described()}
     with pytest.raises(GamlpError, match=r"no 'smoothing\.smooth_alfa': did you mean 'smoothing\.smooth_alpha'"):
         Recipe.of({"smoothing": {"smooth_alfa": 0.5}})
     with pytest.raises(GamlpError, match=r"smoothing\.scale"):

@@ -213,8 +213,29 @@ def test_written_to_a_file_and_read_again_a_recipe_is_equal(tmp_path: Path) -> N
 
 def test_every_setting_is_described_or_told_by_its_name() -> None:
     rows = described()
-    assert ("training.keep", "best") in {(key, default) for key, default, _ in rows}
-    assert len(rows) == len({key for key, _, _ in rows})
+    assert ("training.keep", "best") in {(key, default) for key, default, *_ in rows}
+    assert len(rows) == len({key for key, *_ in rows})
+
+
+def test_every_setting_says_which_values_it_may_have() -> None:
+    allowed = {key: values for key, _, values, _ in described()}
+    assert all(allowed.values())
+    assert allowed["model.attention"] == "recursive | jk"
+    assert allowed["model.label_attention"] == "recursive | jk or null"
+    assert allowed["training.monitor"] == "score | loss | both | smooth"
+    assert allowed["propagation.hops"] == "whole number from 0 to 1,000"
+    assert allowed["model.dropout"] == "number from 0 below 1"
+    assert allowed["training.learning_rate"] == "number above 0"
+    assert allowed["training.attention_decay"] == "number from 0 or null"
+    assert allowed["training.seeds"] == "list of whole number"
+    assert allowed["model.options"] == "mapping" and allowed["model.input_norm"] == "True | False"
+
+
+def test_attention_that_could_never_move_and_a_norm_of_one_row_are_refused() -> None:
+    with pytest.raises(GamlpError, match="never moves with activation 'relu'"):
+        Recipe.of({"model": {"attention_start": "uniform", "activation": "relu"}})
+    with pytest.raises(GamlpError, match=r"'model\.input_norm' needs batches of at least two rows"):
+        Recipe.of({"model": {"input_norm": True}, "training": {"batch_size": 1}})
 
 
 @pytest.mark.parametrize("name", shipped_names())

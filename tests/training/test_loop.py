@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
@@ -18,7 +20,9 @@ from gamlp.graph import Split
 from gamlp.models import Shape
 from gamlp.recipe import TrainingSettings
 from gamlp.run.training import train_run
-from gamlp.training.loop import Fitted, better, fit, learning_rate
+from gamlp.training.bundle import make_model
+from gamlp.training.loop import Fitted, fit, learning_rate, parameter_groups
+from gamlp.training.metrics import better
 from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
 from gamlp.training.seeds import bundle_of
@@ -317,7 +321,74 @@ def test_shape_of_what_is_prepared_follows_the_recipe(tmp_path: Path) -> None:
         ("both", [False, False, True, False]),
     ],
 )
-def test_what_better_means(monitor: str, wanted: list[bool]) -> None:
+def test_what_better_means(monitor: Any, wanted: list[bool]) -> None:
     best = {"score": 0.8, "loss": 0.5}
     cases = [(0.9, 0.6), (0.7, 0.4), (0.8, 0.4), (0.7, 0.6)]
-    assert [better({"score": score, "loss": loss}, best, monitor) for score, loss in cases] == wanted
+    settings = TrainingSettings(monitor=monitor)
+    assert [better({"score": score, "loss": loss}, best, settings) for score, loss in cases] == wanted
+
+
+# A window of epochs
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=9),
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.sampled_from(["score", "smooth"]),
+)
+def test_means_over_a_window_choose_the_epoch_and_patience(
+    prepared: Prepared, curve: Curve, window: int, patience: int, monitor: str
+) -> None:
+    """Written out: means of the last epochs; the first epoch that no other is better than; epochs since a best."""
+    means = []
+    for end in range(1, len(curve) + 1):
+        last = curve[max(0, end - window) : end]
+        means.append((sum(score for score, _ in last) / len(last), -sum(loss for _, loss in last) / len(last)))
+    done = len(curve)
+    for epoch in range(1, len(curve) + 1):
+        so_far = means[:epoch]
+        since = [1 + so_far.index(max(so_far))]
+        if monitor == "smooth":
+            losses = [loss for _, loss in so_far]
+            since.append(1 + losses.index(max(losses)))
+        if patience and epoch - max(since) >= patience:
+            done = epoch
+            break
+    with pytest.MonkeyPatch.context() as patched:
+        along(patched, curve)
+        found = fitted(prepared, epochs=len(curve), window=window, patience=patience, monitor=monitor)
+    assert found.epochs == done
+    assert found.epoch == 1 + means[:done].index(max(means[:done]))
+    assert (found.valid["score"], found.valid["loss"]) == curve[found.epoch - 1]  # its own, not the mean
+
+
+def test_attention_vectors_alone_have_a_rate_and_a_decay_of_their_own(prepared: Prepared) -> None:
+    """Of Adam's first step every element moves by the learning rate, whatever its gradient."""
+    recipe = prepared.recipe.changed({"model.attention": "jk", "model.dropout": 0.0})
+    made = TrainingSettings(weight_decay=0.1, attention_decay=0.3, attention_rate=0.5)
+    model = make_model(recipe, prepared.shape)
+    named = {id(value): name for name, value in model.named_parameters()}
+    groups = {
+        (one["weight_decay"], one["rate"]): {named[id(v)] for v in one["params"]}
+        for one in parameter_groups(model, made)
+    }
+    vectors = {f"{part}.{name}" for part in ("attention", "label_attention") for name in ("vector", "reference_vector")}
+    assert groups == {(0.3, 0.5): vectors, (0.1, 1.0): set(named.values()) - vectors}
+    moved = {}
+    for rate in (0.0, 0.5):
+        begun: dict[str, Tensor] = {}
+
+        def make() -> nn.Module:
+            made = make_model(recipe, prepared.shape)
+            begun.update({name: value.detach().clone() for name, value in made.named_parameters()})  # noqa: B023
+            return made
+
+        once = TrainingSettings(epochs=1, batch_size=1000, learning_rate=0.01, attention_rate=rate)
+        weights = fit(make, prepared.train, None, once).weights
+        moved[rate] = {name: float((weights[name] - value).abs().max()) for name, value in begun.items()}
+    for name in named.values():
+        expected = 0.01 if name not in vectors else 0.005
+        assert moved[0.5][name] == pytest.approx(expected, rel=1e-2)
+        assert moved[0.0][name] == (0.0 if name in vectors else pytest.approx(0.01, rel=1e-2))

@@ -20,9 +20,11 @@ from gamlp.recipe import Recipe
 from gamlp.run.training import train_run
 from gamlp.training import run_folder
 from gamlp.training.bundle import Bundle
-from gamlp.training.checkpoint import save_tensors, with_digest
+from gamlp.training.checkpoint import TrainingState, save_tensors, with_digest
+from gamlp.training.loop import Fitted, Machine
 from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
+from gamlp.training.seeds import bundle_of, fit_prepared
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, same_weights, trained
 
 SEEDS = (0, 1)
@@ -211,6 +213,48 @@ def test_a_line_of_metrics_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     run.lines(0)({"seed": 0, "epoch": 3})
     assert [line["epoch"] for line in run.metrics()] == [1, 2, 3]
     assert len(run.metrics_path.read_text().splitlines()) == 3
+
+
+WINDOW = {"training__epochs": 8, "training__window": 3, "training__monitor": "smooth", "training__metric": "roc_auc"}
+
+
+def bytes_of(prepared: Prepared, done: Fitted, folder: Path) -> bytes:
+    bundle_of(prepared, done, 0).save(folder / "bundle")
+    return (folder / "bundle").read_bytes()
+
+
+def test_killed_after_any_epoch_the_numbers_of_the_window_are_kept(tmp_path: Path) -> None:
+    prepared = prepared_in(tmp_path / "hops", make_graph(), **WINDOW, training__patience=3)
+    unbroken = trained(prepared)
+    assert unbroken.epoch > 1 and "metric" in unbroken.valid
+    for epoch in range(1, unbroken.epochs):
+
+        def kill(line: dict[str, Any], last: int = epoch) -> None:
+            if line["epoch"] == last + 1:  # the checkpoint of the epoch before is there
+                raise Killed
+
+        machine = Machine(checkpoint=tmp_path / f"{epoch}.checkpoint", checkpoint_seconds=0.0)
+        with pytest.raises(Killed):
+            fit_prepared(prepared, 0, machine, observe=kill)
+        done = fit_prepared(prepared, 0, machine)
+        assert (done.epoch, done.epochs, done.stopped) == (unbroken.epoch, unbroken.epochs, unbroken.stopped)
+        assert bytes_of(prepared, done, tmp_path) == bytes_of(prepared, unbroken, tmp_path)
+
+
+def test_paused_after_every_epoch_training_goes_on_to_the_same_bytes(prepared: Prepared, tmp_path: Path) -> None:
+    unbroken, asked, epochs = trained(prepared), [], []
+
+    def pause(state: TrainingState) -> bool:
+        asked.append(state.epoch)
+        return True
+
+    machine = Machine(checkpoint=tmp_path / "checkpoint", pause=pause)
+    for _ in range(EPOCHS):
+        done = fit_prepared(prepared, 0, machine)
+        epochs.append(done.epochs)
+        assert not done.stopped and 1 <= done.epoch <= done.epochs and done.weights
+    assert epochs == [*range(1, EPOCHS + 1)] and asked == [*range(1, EPOCHS)]  # nothing is left to pause after the last
+    assert bytes_of(prepared, done, tmp_path) == bytes_of(prepared, unbroken, tmp_path)
 
 
 CHILD = """

@@ -15,6 +15,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels
 from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe, load_space, named_spaces, starting_point, suggest
+from gamlp.training.loop import Machine
 from gamlp.training.seeds import fit_prepared
 from gamlp.tune.search import Search
 
@@ -121,6 +122,7 @@ def test_shipped_spaces_hold_keys_of_recipes_for_both_attentions(name: str) -> N
         ({"model.beta": []}, "'model.beta': give at least one choice"),
         ({"model.beta": {"choices": [1.0], "when": "model.bet"}}, "a recipe has no 'model.bet'"),
         ({"training.monitor": ["score", "loss"]}, "ranked by, and cannot be searched; leave it out"),
+        ({"training.metric": ["roc_auc"]}, "'training.metric' is what trials are ranked by"),
         ({"training": [{"monitor": "loss"}]}, "'training' is no setting"),
         ({"model.name": ["pydoc:pipepager"]}, "runs only when you name it; .* say --trust pydoc:pipepager"),
         ({"training.epochs": ["many"]}, "training.epochs"),
@@ -150,6 +152,18 @@ def test_a_search_by_loss_keeps_the_least(tmp_path: Path) -> None:
     assert len(losses) > 1 and found.score == min(losses) > 0 and f"loss {min(losses):.4f} ±" in found.recipe.about
     with pytest.raises(GamlpError, match="another measure"):
         search(graph, tmp_path).run(3)
+
+
+def test_a_search_goes_by_the_metric_of_the_base_recipe(tmp_path: Path) -> None:
+    """Fails where trials are ranked by accuracy whatever was asked for."""
+    graph, few = load("digits"), {"training.epochs": 5, "training.metric": "roc_auc"}
+    one = search(graph, tmp_path, confirm=0)
+    one = dataclasses.replace(one, base=one.base.changed(few))
+    found = one.run(2)
+    valid = fit_prepared(one.prepared(found.recipe, graph, 0), 0, Machine()).valid
+    scores = [trial["valid"] for trial in found.trials if trial["state"] == "complete"]
+    assert found.score == max(scores) == valid["metric"] != valid["score"]
+    assert "ROC-AUC" in found.recipe.about and found.recipe.training.metric == "roc_auc"
 
 
 def test_an_empty_space_is_refused_where_no_subsets_are_chosen(tmp_path: Path) -> None:

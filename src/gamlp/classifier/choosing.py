@@ -30,10 +30,10 @@ def asked_of(recipe: Any, preset: str | None, time_limit: float | str | None, me
     """How to choose; None where a recipe names the model."""
     if recipe is None:
         return Asked.of(preset, time_limit, metric)
-    for name, value in (("preset", preset), ("time_limit", time_limit), ("metric", metric)):
+    for name, value in (("preset", preset), ("time_limit", time_limit)):
         if value is not None:
-            hint = f"set training.metric in it to '{value}'" if name == "metric" else f"leave out {name}, or the recipe"
-            raise GamlpError(f"'{name}' is for a choice among models, and the recipe names one", hint=hint)
+            what = f"'{name}' is for a choice among models, and the recipe names one"
+            raise GamlpError(what, hint=f"leave out {name}, or the recipe")
     return None
 
 

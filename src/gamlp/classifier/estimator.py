@@ -115,6 +115,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         asked = asked_of(self.recipe, self.preset, self.time_limit, self.metric)
         recipe = Recipe.of(self.recipe, trust=self.trust)
         check_one_model(recipe)
+        if self.metric is not None:
+            recipe = recipe.changed({"training.metric": self.metric})
         if "seeds" not in recipe.training.model_fields_set:
             recipe = recipe.changed({"training.seeds": [self.seed]})
         if given.matrix and given.edges is None and "beta" not in recipe.model.model_fields_set:

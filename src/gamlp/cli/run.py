@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gamlp.cli.options import named
-from gamlp.cli.options.choice import MetricOption, PresetOption, TimeLimitOption, asked_for
+from gamlp.cli.options.choice import PresetOption, TimeLimitOption, asked_for
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
     JsonOption,
     MemoryOption,
+    MetricOption,
     ModelOption,
     ProcessesOption,
     RecipeOption,
@@ -170,7 +171,7 @@ def _run(
             )  # fmt: skip
             made, name = choice.recipe, choice.leaderboard.winner.name if choice.leaderboard else "preset fast"
         else:
-            made, name = recipe_of(opened, recipe, changes, seeds, model, trust, warm)
+            made, name = recipe_of(opened, recipe, changes, seeds, model, trust, warm, metric)
         if not peer_of(made).leaves_bundle:
             if warm is not None:
                 raise GamlpError(f"'{made.model.name}' has no weights to start from", hint="leave out --warm")

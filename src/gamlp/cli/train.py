@@ -16,6 +16,7 @@ from gamlp.cli.options.recipe import (
     DeviceOption,
     JsonOption,
     MemoryOption,
+    MetricOption,
     ProcessesOption,
     RecipeOption,
     SeedOption,
@@ -45,6 +46,7 @@ def _train(
     recipe: RecipeOption = None,
     changes: SetOption = None,
     seeds: SeedsOption = None,
+    metric: MetricOption = None,
     trust: TrustOption = None,
     valid: Annotated[
         str | None, typer.Option(help="Validate on another graph.", metavar="GRAPH", show_default=False)
@@ -89,7 +91,7 @@ def _train(
     with display.progress(as_json) as progress, closing(resources.open_engine()):
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
-        made, name = recipe_of(opened, recipe, changes, seeds, trust=trust)
+        made, name = recipe_of(opened, recipe, changes, seeds, trust=trust, metric=metric)
         with (
             writing_run(out),
             trackers_for(out, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=out.name) as observe,

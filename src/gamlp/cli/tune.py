@@ -13,6 +13,7 @@ from gamlp.cli.options.recipe import (
     DeviceOption,
     JsonOption,
     MemoryOption,
+    MetricOption,
     SetOption,
     ThreadsOption,
     TrustOption,
@@ -45,6 +46,7 @@ def _tune(
         str | None, typer.Option(help="Where to start from: a shipped recipe or a .yaml file.", show_default=False)
     ] = None,
     changes: SetOption = None,
+    metric: MetricOption = None,
     trust: TrustOption = None,
     valid: Annotated[
         str | None,
@@ -84,7 +86,8 @@ def _tune(
         ),
     ] = False,
     by: Annotated[
-        By, typer.Option(help="Of validation rows; few of them tell more by their loss.", rich_help_panel=_SEARCH)
+        By,
+        typer.Option(help="The metric of validation rows; few rows tell more by their loss.", rich_help_panel=_SEARCH),
     ] = By.score,
     confirm: Annotated[
         int, typer.Option(min=0, help="Best recipes that are tried again with more seeds.", rich_help_panel=_SEARCH)
@@ -124,7 +127,7 @@ def _tune(
 
     if out.suffix not in (".yaml", ".yml"):
         raise GamlpError("a recipe is a .yaml file", file=out, hint="choose another --out")
-    typed = parse_changes(changes or [])
+    typed = parse_changes(changes or []) | ({} if metric is None else {"training.metric": metric})
     trust = trusted(trust, typed)
     base = Recipe.of(recipe, trust=trust).changed(typed, trust=trust)
     with display.progress(as_json) as progress:
@@ -153,9 +156,8 @@ def _tune(
 def _show(found: Found, out: Path, log: Path, as_json: bool) -> None:
     if as_json:
         content = {"recipe": str(out), "log": str(log), "valid": found.score, "start": found.start}
-        display.print_json(
-            content | {"deviation": found.deviation, "by": found.by, "runs": found.runs, "trials": len(found.trials)}
-        )
+        content |= {"by": "loss" if found.measured == "loss" else "score", "metric": found.measured}
+        display.print_json(content | {"deviation": found.deviation, "runs": found.runs, "trials": len(found.trials)})
         return
     chosen = found.recipe.relations.subsets
     if isinstance(chosen, tuple):

@@ -159,6 +159,16 @@ class HopAttention(nn.Module, ABC):
     def scores(self, x: Tensor) -> Tensor:
         """`[b, hops]`, before the softmax."""
 
+    def own_vectors(self) -> list[nn.Parameter]:
+        """What scores are dot products with: not the parameters of a reference's MLP."""
+        return list(self.parameters(recurse=False))
+
+    @torch.no_grad()
+    def start_uniform(self) -> None:
+        """All vectors zero: every score is δ(0), every weight 1 / hops."""
+        for vector in self.own_vectors():
+            vector.zero_()
+
     def weights(self, x: Tensor) -> Tensor:
         """`[b, hops]`, rows summing to one."""
         return torch.softmax(self.scores(x), dim=1)

@@ -18,17 +18,21 @@ class FixedMixture(Model):
         one_channel(shape, type(self).__name__)
         self.weights = tuple(weights)
         self.input_dropout = options.input_dropout
+        self.norm = options.norm(shape.hops + 1, shape.features)
         self.mlp = options.mlp(shape.features, shape.classes)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
-        mixed = x.new_tensor(self.weights) @ x[:, 0]
+        mixed = x.new_tensor(self.weights) @ self._hops(x)
         logits: Tensor = self.mlp(dropout(mixed, self.input_dropout, self.training))
         return logits
 
     def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
         """The logits, and MLP(X^(k)) of every hop k: all weight on that one."""
-        return Branches(self(x), each_hop=self.mlp.each_hop(x[:, 0]))
+        return Branches(self(x), each_hop=self.mlp.each_hop(self._hops(x)))
+
+    def _hops(self, x: Tensor) -> Tensor:
+        return x[:, 0] if self.norm is None else self.norm(x[:, 0])
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
         """The same for every node."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.models.attention import HopAttention, JKAttention, RecursiveAttention
-from gamlp.models.mlp import MLP, HopMLP, dropout
+from gamlp.models.mlp import MLP, HopMLP, InputNorm, dropout
 from gamlp.models.relations import SubsetMixing, mixing_of_features, mixing_of_labels
 from gamlp.models.shape import Branches, HopWeights, Model, Shape, channels_of, one_channel
 
@@ -40,6 +40,12 @@ def smooth(y: Tensor, kind: str, *, own: bool) -> Tensor:
     return torch.cat([y[:, :1], walked], 1) if own else walked
 
 
+def shares(y: Tensor) -> Tensor:
+    """Each row of each label hop over its sum; where few rows are labelled sums are tiny, and scores with them."""
+    total = y.sum(-1, keepdim=True)
+    return y / torch.where(total > 0, total, torch.ones_like(total))
+
+
 class GAMLP(Model):
     """Graph Attention Multi-Layer Perceptron (Zhang et al., KDD 2022).
 
@@ -61,7 +67,10 @@ class GAMLP(Model):
         activation: str = "leaky_relu",
         reference: str = "jk",
         input_dropout: float = 0.0,
+        attention_start: str = "random",
+        input_norm: bool = False,
         attention_dropout: float = 0.0,
+        mixed_dropout: float = 0.0,
         dropout: float = 0.5,
         batch_norm: bool = False,
         hop_mlp: bool = False,
@@ -72,6 +81,7 @@ class GAMLP(Model):
         label_layers: int = 2,
         last_residual: str = "cosine",
         label_zero: bool = False,
+        label_scale: str = "none",
     ) -> None:
         super().__init__()
         if not shape.parts:
@@ -79,7 +89,8 @@ class GAMLP(Model):
         if beta > 0 and not (shape.label_hops or label_zero):
             raise ValueError("a label branch needs hops of labels to read: give label_hops, label_zero or beta=0")
         self.shape, self.beta, self.input_dropout = shape, beta, input_dropout
-        self.last_residual, self.label_zero = last_residual, label_zero
+        self.last_residual, self.label_zero, self.label_scale = last_residual, label_zero, label_scale
+        self.mixed_dropout = mixed_dropout
         self.mixing = mixing_of_features(shape, hidden)
         features = shape.features if self.mixing is None else self.mixing.width
         width = hidden if hop_mlp else features
@@ -100,6 +111,7 @@ class GAMLP(Model):
                 batch_norm=batch_norm,
             )
 
+        self.norm = InputNorm(shape.hops + 1, features) if input_norm else None
         self.hop_mlp = (
             HopMLP(shape.hops + 1, features, hidden, dropout=dropout, batch_norm=batch_norm) if hop_mlp else None
         )
@@ -125,6 +137,9 @@ class GAMLP(Model):
             self.label_mlp = MLP(
                 shape.classes, hidden, shape.classes, label_layers, dropout=dropout, batch_norm=batch_norm
             )
+        if attention_start == "uniform":  # after all is drawn, so that other weights are those of a random start
+            for attending in self._attentions():
+                attending.start_uniform()
 
     def forward(self, x: Tensor, y: Tensor | None = None, views: Sequence[int] | None = None) -> Tensor:
         """Logits `[b, classes]` of hops x `[b, C, hops + 1, features]` and y `[b, S, label_hops + 1, classes]`.
@@ -136,7 +151,7 @@ class GAMLP(Model):
         mixed = self.attention(hops)
         if self.residual is not None:
             mixed = mixed + self.residual(own[:, 0])
-        logits: Tensor = self.mlp(mixed)
+        logits: Tensor = self.mlp(dropout(mixed, self.mixed_dropout, self.training))
         if self.label_attention is not None:
             logits = logits + self.beta * self.label_mlp(self.label_attention(self._labels(y, views)))
         return logits
@@ -170,6 +185,13 @@ class GAMLP(Model):
         finally:
             self.train(was)
 
+    def attention_vectors(self) -> list[nn.Parameter]:
+        """Those that a recipe may give a learning rate and a decay of their own."""
+        return [vector for attending in self._attentions() for vector in attending.own_vectors()]
+
+    def _attentions(self) -> list[HopAttention]:
+        return [one for one in (self.attention, self.label_attention) if one is not None]
+
     def subset_sizes(self, x: Tensor, y: Tensor | None = None) -> tuple[Tensor | None, Tensor | None]:
         """How much each channel says at each hop, `[C, hops]`, of features and of labels; None where there is one."""
         features = None if self.mixing is None else self.mixing.sizes(x)
@@ -179,15 +201,20 @@ class GAMLP(Model):
     def _features(self, x: Tensor, channels: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
         """Hops `[b, hops + 1, features]` of all channels together, as they are and as attention reads them."""
         if self.mixing is None:
-            own = x[:, 0]
+            own = self._normal(x[:, 0])
             hops = dropout(own, self.input_dropout, self.training)
         else:
-            own = hops = self.mixing(dropout(x, self.input_dropout, self.training), channels)
+            own = hops = self._normal(self.mixing(dropout(x, self.input_dropout, self.training), channels))
         return own, hops if self.hop_mlp is None else self.hop_mlp(hops)
+
+    def _normal(self, hops: Tensor) -> Tensor:
+        return hops if self.norm is None else self.norm(hops)
 
     def _labels(self, y: Tensor | None, views: Sequence[int] | None = None) -> Tensor:
         if y is None:
             raise ValueError("this model listens to hops of labels, and none were given: beta=0 is without them")
+        if self.label_scale == "hop":
+            y = shares(y)
         hops = y[:, 0] if self.label_mixing is None else self.label_mixing(y, views)
         smoothed = smooth(hops, self.last_residual, own=self.label_zero)
         return dropout(smoothed, self.input_dropout, self.training)

@@ -152,6 +152,21 @@ class MLP(nn.Module):
         return h if first is None or first is h or not self.initial_residual else h.lerp(first, self.initial_residual)
 
 
+class InputNorm(nn.Module):
+    """Every feature of every hop with mean 0 and variance 1: `[b, hops, d]` → `[b, hops, d]`, nothing is learned.
+
+    At inference by the plain mean over the batches of training: what is read does not change as weights do.
+    """
+
+    def __init__(self, hops: int, width: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(hops * width, affine=False, momentum=None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal: Tensor = self.norm(x.flatten(1))
+        return normal.view_as(x)
+
+
 @dataclass(frozen=True)
 class MLPOptions:
     """What a model takes whose logits come from one MLP: keys of the recipe's section `model`."""
@@ -162,6 +177,10 @@ class MLPOptions:
     dropout: float = 0.5
     batch_norm: bool = False
     initial_residual: float = 0.0
+    input_norm: bool = False
+
+    def norm(self, hops: int, width: int) -> InputNorm | None:
+        return InputNorm(hops, width) if self.input_norm else None
 
     def mlp(self, inputs: int, outputs: int) -> MLP:
         return MLP(

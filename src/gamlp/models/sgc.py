@@ -25,16 +25,22 @@ class SGC(Model):
         one_channel(shape, type(self).__name__)
         read = MLPOptions(**options)
         self.input_dropout = read.input_dropout
+        self.norm = read.norm(1, shape.features)
         self.mlp = read.mlp(shape.features, shape.classes)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
-        logits: Tensor = self.mlp(dropout(x[:, 0, self.hop], self.input_dropout, self.training))
+        own = self._normal(x[:, 0, self.hop])
+        logits: Tensor = self.mlp(dropout(own, self.input_dropout, self.training))
         return logits
+
+    def _normal(self, own: Tensor) -> Tensor:
+        """One hop `[b, d]`, by the statistics of the one that is read."""
+        return own if self.norm is None else self.norm(own.unsqueeze(1)).squeeze(1)
 
     def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
         """MLP(X^(k)) of every hop k; those of the hop that is read are the logits."""
-        each = self.mlp.each_hop(x[:, 0])
+        each = self.mlp.each_hop(self._normal(x[:, 0].flatten(0, 1)).view_as(x[:, 0]))
         return Branches(each[:, self.hop], each_hop=each)
 
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:

@@ -29,6 +29,7 @@ class SIGN(Model):
         self.input_dropout = read.input_dropout
         self.typed = bool(shape.parts)
         count = shape.channels * (shape.hops + 1) if self.typed else 1 + shape.channels * shape.hops
+        self.norm = read.norm(count, shape.features)
         self.hops = HopMLP(count, shape.features, read.hidden, dropout=read.dropout, batch_norm=read.batch_norm)
         self.mlp = read.mlp(count * read.hidden, shape.classes)
 
@@ -37,6 +38,8 @@ class SIGN(Model):
         read = x.flatten(1, 2) if self.typed else x[:, 0]
         if x.shape[1] > 1 and not self.typed:  # X^(0) is the same in every channel, and is read once
             read = torch.cat([read, x[:, 1:, 1:].flatten(1, 2)], 1)
+        if self.norm is not None:
+            read = self.norm(read)
         logits: Tensor = self.mlp(self.hops(dropout(read, self.input_dropout, self.training)).flatten(1))
         return logits
 

@@ -19,7 +19,17 @@ from gamlp.peers.smoothing import check_room, correct_and_smooth, label_propagat
 from gamlp.propagation import Operator
 from gamlp.recipe import Recipe
 from gamlp.run import propagate
-from gamlp.training import Fitted, Machine, Prepared, better, choose_device, fit_prepared, plan_of, report_of
+from gamlp.training import (
+    Fitted,
+    Machine,
+    Prepared,
+    better,
+    choose_device,
+    fit_prepared,
+    measure_of,
+    plan_of,
+    report_of,
+)
 
 
 class _Spreading(BaseModel):
@@ -44,7 +54,7 @@ def propagate_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace
             threads=workspace.resources.threads, progress=workspace.progress,
         )  # fmt: skip
         seconds = time.monotonic() - begun
-    valid = {name: value for name, value in _scores(task.graph, found, "valid").items() if name in ("loss", "score")}
+    valid = _validation(task.graph, found, recipe)
     return Report(
         recipe.model.name, seed, valid, _scores(task.graph, found, "test"), Seconds(0.0, 0.0, seconds), peak.bytes,
         parameters=0, probabilities=found if workspace.probabilities else None,
@@ -71,10 +81,9 @@ def smoothed(base: Run) -> Run:
                 progress=workspace.progress,
             )
             took = time.monotonic() - begun
-        valid = _scores(task.graph, found, "valid")
         return replace(
             report,
-            valid={name: valid[name] for name in report.valid if name in valid},
+            valid=_validation(task.graph, found, recipe),
             test=_scores(task.graph, found, "test"),
             seconds=replace(report.seconds, inference=report.seconds.inference + took),
             peak_memory=max(report.peak_memory, peak.bytes + report.probabilities.nbytes),
@@ -89,9 +98,9 @@ class _Round:
     prepared: Prepared
     fitted: Fitted
 
-    def beats(self, other: _Round, monitor: str) -> bool:
+    def beats(self, other: _Round) -> bool:
         """On validation rows alone."""
-        return better(self.fitted.valid, other.fitted.valid, monitor)
+        return better(self.fitted.valid, other.fitted.valid, self.prepared.recipe.training)
 
 
 def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
@@ -124,7 +133,7 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) ->
                 begun = time.monotonic()
             fitted = fit_prepared(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
             here = _Round(prepared, fitted)
-            best = here if best is None or here.beats(best, recipe.training.monitor) else best
+            best = here if best is None or here.beats(best) else best
             if number < recipe.training.reuse:
                 predicted = _predicted(task.graph, prepared, fitted, workspace)
             training += time.monotonic() - begun
@@ -185,6 +194,19 @@ def _scores(graph: Graph, probabilities: Array, part: str) -> dict[str, float]:
     labels, rows = graph.nodes.labels, labelled(graph, part)
     assert labels is not None
     return report_of(probabilities[rows], labels.values[rows]) if len(rows) else {}
+
+
+def _validation(graph: Graph, probabilities: Array, recipe: Recipe) -> dict[str, float]:
+    """Loss, score and, where validation goes by another, the metric: as training gives them."""
+    found = _scores(graph, probabilities, "valid")
+    if not found:
+        return {}
+    labels, rows = graph.nodes.labels, labelled(graph, "valid")
+    assert labels is not None
+    targets = labels.values[rows]
+    measure = measure_of(recipe.training, labels.values[labelled(graph, "train")], labels.multi_label, targets)
+    measured = {} if measure is None else {"metric": measure(probabilities[rows], targets)}
+    return {"loss": found["loss"], "score": found["score"], **measured}
 
 
 def _refuse_other_graphs(task: Task, recipe: Recipe, what: str) -> None:

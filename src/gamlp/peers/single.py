@@ -75,7 +75,7 @@ def _run_method(graph: Graph, recipe: Recipe, out: Path, resources: Resources, p
         if fresh and not reports:  # nothing was learned: the same --out may be used with a better recipe
             _forget(out)
         raise
-    best = best_of({seed: report.valid for seed, report in reports.items()}, recipe.training.monitor)
+    best = best_of({seed: report.valid for seed, report in reports.items()}, recipe.training)
     probabilities = np.load(_probabilities_path(out, best), mmap_mode="r", allow_pickle=False)
     labels = graph.nodes.labels
     assert labels is not None

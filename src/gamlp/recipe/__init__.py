@@ -4,10 +4,11 @@
 # a model's name is code.
 from gamlp.recipe.recipe import Recipe, described, is_own, shipped_names
 
-# Its sections, and the two kinds of attention.
+# Its sections, the two kinds of attention, and what validation may go by.
 from gamlp.recipe.sections import (
     Attention,
     FeaturesSettings,
+    Metric,
     ModelSettings,
     PropagationSettings,
     RelationsSettings,
@@ -25,6 +26,7 @@ __all__ = [
     "Attention",
     "Choice",
     "FeaturesSettings",
+    "Metric",
     "ModelSettings",
     "PropagationSettings",
     "Recipe",

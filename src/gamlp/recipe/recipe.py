@@ -57,8 +57,9 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Recipe:
-        if self.model.batch_norm and self.training.batch_size == 1:
-            raise ValueError("'model.batch_norm' needs batches of at least two rows: raise 'training.batch_size'")
+        for norm in ("batch_norm", "input_norm"):
+            if getattr(self.model, norm) and self.training.batch_size == 1:
+                raise ValueError(f"'model.{norm}' needs batches of at least two rows: raise 'training.batch_size'")
         return self
 
     def __getitem__(self, key: str) -> Any:
@@ -220,12 +221,38 @@ def known_keys() -> list[str]:
     return keys
 
 
-def described() -> list[tuple[str, str, str]]:
-    """(key, default, description) of every setting."""
+def described() -> list[tuple[str, str, str, str]]:
+    """(key, default, allowed values, description) of every setting."""
     rows = []
     for name, section in _sections().items():
         if section is not None:
+            schema = section.model_json_schema()["properties"]
             for key, inner in section.model_fields.items():
                 default = inner.get_default(call_default_factory=True)
-                rows.append((f"{name}.{key}", "null" if default is None else str(default), inner.description or ""))
+                shown = "null" if default is None else str(default)
+                rows.append((f"{name}.{key}", shown, _allowed(schema[key]), inner.description or ""))
     return rows
+
+
+def _allowed(schema: dict[str, Any]) -> str:
+    """The values that a setting may have, in words, from its JSON schema."""
+    if "anyOf" in schema:
+        return " or ".join(_allowed(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    kind = schema.get("type")
+    if kind == "array":
+        return f"list of {_allowed(schema['items'])}"
+    words = {"boolean": "True | False", "null": "null", "string": "text", "object": "mapping"}
+    return words[kind] if kind in words else _range(schema, "whole number" if kind == "integer" else "number")
+
+
+def _range(schema: dict[str, Any], what: str) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    limits = [
+        f"{word} {limit:,}"
+        for word, limit in (("from", low), ("above", above), ("to", high), ("below", below))
+        if limit is not None
+    ]
+    return " ".join([what, *limits])

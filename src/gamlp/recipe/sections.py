@@ -7,6 +7,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Attention = Literal["recursive", "jk"]
+Metric = Literal[
+    "auto", "accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "roc_auc", "average_precision", "log_loss"
+]
 
 
 _LARGEST = 1 << 53  # of a whole number; a float holds all up to it
@@ -146,11 +149,19 @@ class ModelSettings(Section):
     activation: Literal["sigmoid", "relu", "leaky_relu"] = Field(
         default="leaky_relu", description="δ, around hop scores"
     )
+    attention_start: Literal["random", "uniform"] = Field(
+        default="random",
+        description="of the attention vectors; uniform: zero, so that all hops weigh the same at first",
+    )
     reference: Literal["jk", "origin", "noise", "none"] = Field(
         default="jk", description="what jk attention compares with"
     )
+    input_norm: bool = Field(
+        default=False, description="every feature of every hop with mean 0 and deviation 1, by batches of training"
+    )
     input_dropout: float = Field(default=0.0, ge=0, lt=1, description="on hops, features and labels")
     attention_dropout: float = Field(default=0.0, ge=0, lt=1, description="on hop weights")
+    mixed_dropout: float = Field(default=0.0, ge=0, lt=1, description="on mixed hops, before the output MLP")
     dropout: float = Field(default=0.5, ge=0, lt=1, description="inside every MLP")
     batch_norm: bool = Field(default=False, description="batch norm in every MLP")
     hop_mlp: bool = Field(default=False, description="a layer of its own for every hop before attention")
@@ -169,6 +180,9 @@ class ModelSettings(Section):
     label_zero: bool = Field(
         default=False, description="whether a training row's own answer, Y^(0), is among the label hops"
     )
+    label_scale: Literal["none", "hop"] = Field(
+        default="none", description="hop: each row of a label hop is divided by its sum, where that is above 0"
+    )
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="what a peer takes beside these (heads, alpha …); keyword arguments of your own module",
@@ -180,6 +194,15 @@ class ModelSettings(Section):
         if _count_plain(options, 0) > _MOST_OPTIONS:
             raise ValueError(f"more than {_MOST_OPTIONS} values")
         return options
+
+    @model_validator(mode="after")
+    def _can_learn(self) -> ModelSettings:
+        if self.attention_start == "uniform" and self.activation == "relu":
+            raise ValueError(
+                "attention that starts 'uniform' never moves with activation 'relu', whose slope at 0 is 0: "
+                "use sigmoid or leaky_relu"
+            )
+        return self
 
     @model_validator(mode="after")
     def _same_limits(self) -> ModelSettings:
@@ -222,8 +245,18 @@ class TrainingSettings(Section):
     patience: int = Field(
         default=50, ge=0, le=1_000_000_000, description="epochs without a better validation score; 0: never stop early"
     )
-    monitor: Literal["score", "loss", "both"] = Field(
-        default="score", description="of validation rows: what the best epoch is best in; both: no worse in either"
+    metric: Metric = Field(
+        default="auto",
+        description="what is meant by score on validation rows; auto: accuracy (many labels: micro-F1), or average "
+        "precision where the rarer of two classes has less than a tenth of the training rows",
+    )
+    monitor: Literal["score", "loss", "both", "smooth"] = Field(
+        default="score",
+        description="of validation rows: what the best epoch is best in; both: no worse in either; smooth: as score, "
+        "and patience counts from the last epoch that was best in either",
+    )
+    window: int = Field(
+        default=1, ge=1, le=10_000, description="epochs whose mean validation numbers are compared, the last so many"
     )
     keep: Literal["best", "last"] = Field(
         default="best", description="whose weights: the best validation epoch's, or after all epochs the last's"
@@ -232,12 +265,21 @@ class TrainingSettings(Section):
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=0.01, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
+    attention_rate: float = Field(
+        default=1.0, ge=0, description="of gamlp's attention vectors, times the learning rate; 0: they stay"
+    )
+    attention_decay: float | None = Field(
+        default=None, ge=0, description="weight decay of gamlp's attention vectors; null: the same as weight_decay"
+    )
     schedule: Literal["constant", "cosine", "linear"] = Field(
         default="constant", description="of the learning rate, over epochs"
     )
     warmup: int = Field(default=0, ge=0, le=1_000_000_000, description="epochs of rising learning rate")
     class_weights: Literal["none", "balanced"] = Field(
         default="none", description="balanced: rare classes weigh more in the loss"
+    )
+    calibrate: bool = Field(
+        default=True, description="a temperature for probabilities, where it lowers the log-loss of validation rows"
     )
     subset_sample: int = Field(
         default=0, ge=0, le=1000, description="subsets of relations that a training step reads, by chance; 0: all"

@@ -82,10 +82,10 @@ def load_space(name: str | Path, trust: Trust = None) -> Space:
         raise GamlpError("a space is a mapping of recipe keys", file=file, hint="training.learning_rate: [0.01, 0.001]")
     space = {}
     for key, value in content.items():
-        if str(key) == "training.monitor":
+        if str(key) in ("training.monitor", "training.metric"):
             raise GamlpError(
-                "'training.monitor' is what trials are ranked by, and cannot be searched", file=file,
-                hint="leave it out; --set training.monitor=… holds for all trials",
+                f"'{key}' is what trials are ranked by, and cannot be searched", file=file,
+                hint=f"leave it out; --set {key}=… holds for all trials",
             )  # fmt: skip
         if "." not in str(key):
             raise GamlpError(f"'{key}' is no setting of a recipe", file=file, hint="gamlp recipes --keys lists all")

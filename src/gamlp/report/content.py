@@ -189,7 +189,7 @@ def content_of_run(
             SeedScores(seed, report["valid"], scores.get(seed, {}), report["epoch"], report["epochs"],
                        sum(spent) if spent else None, report["stopped"])
         )  # fmt: skip
-    best = best_seed(bundles, recipe.training.monitor)
+    best = best_seed(bundles)
     graph = observed.graph
     nodes = observed.nodes()
     found = None

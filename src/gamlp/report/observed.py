@@ -187,7 +187,7 @@ class Observed:
         first = next(iter(bundles.values()))
         labels = store.labels
         assert labels is not None
-        best = best_seed(bundles, first.recipe.training.monitor)
+        best = best_seed(bundles)
         self.frame = Frame.of(first.classes, labels.values[rows], rows, self.degrees)
         self.tallies = {seed: Tally(self.frame, listed=seed == best) for seed in bundles}
         return {seed: tally.add for seed, tally in self.tallies.items()}

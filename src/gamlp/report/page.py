@@ -102,7 +102,7 @@ def write_report(
     `weights` over hops are looked for where they are not given.
     """
     if weights is None:
-        best = best_seed(bundles, run.recipe().training.monitor)
+        best = best_seed(bundles)
         weights = listening(bundles[best], observed.graph, store, device)
     content = content_of_run(
         run, bundles, store, observed, evaluation,

@@ -42,7 +42,7 @@ def run_path(
 ) -> Outcome:
     """Train what is not trained yet, score test rows where there are some, and look at the weights over hops."""
     trained = train(source, recipe, out, resume=True, warm=warm, resources=resources, progress=progress)
-    bundle = trained.bundles[best_seed(trained.bundles, trained.recipe.training.monitor)]
+    bundle = trained.bundles[best_seed(trained.bundles)]
     store = HopStore.open(trained.run.store_path())
     written = predict(
         out, out / "predictions.parquet", own=source.graph if source.origin is None else None,

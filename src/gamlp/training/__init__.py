@@ -7,6 +7,7 @@ from gamlp.training.batches import Batch, Batches, HopRows, read_batches, target
 
 # A trained model as it is saved
 from gamlp.training.bundle import Bundle, best_seed, make_model
+from gamlp.training.checkpoint import TrainingState
 
 # What fits together and what does not
 from gamlp.training.checks import (
@@ -27,7 +28,22 @@ from gamlp.training.columns import matched, with_columns
 from gamlp.training.device import choose_device
 
 # The loop
-from gamlp.training.loop import Fitted, Machine, Observe, better, fit
+from gamlp.training.loop import Fitted, Machine, Observe, fit
+
+# What validation goes by
+from gamlp.training.metrics import (
+    average_precision,
+    best_of,
+    better,
+    judged,
+    measure_of,
+    metric_value,
+    metric_words,
+    ranked,
+    rarer_class,
+    resolve_metric,
+    roc_auc,
+)
 
 # Several processes: how they meet, the job they share, who starts them, the code they are sent
 from gamlp.training.ranks.job import GO_ON, TrainingJob, fitted_of, read_result, run_job, shared_job
@@ -57,7 +73,6 @@ from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder, writ
 from gamlp.training.scores import (
     ScoreCounts,
     Watch,
-    best_of,
     full_report,
     logits_of,
     report_of,
@@ -67,7 +82,7 @@ from gamlp.training.scores import (
 )
 
 # Every seed of a recipe
-from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_prepared, train_seeds
+from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_prepared, metric_of, train_seeds
 
 # TensorBoard and MLflow
 from gamlp.training.trackers import trackers_for
@@ -102,8 +117,10 @@ __all__ = [
     "SeedFiles",
     "Sources",
     "TrainingJob",
+    "TrainingState",
     "Watch",
     "World",
+    "average_precision",
     "best_of",
     "best_seed",
     "better",
@@ -126,20 +143,29 @@ __all__ = [
     "fitted_of",
     "from_store",
     "full_report",
+    "judged",
     "kept_columns",
     "kept_statistics",
     "launch_processes",
     "logits_of",
     "make_model",
     "matched",
+    "measure_of",
+    "metric_of",
+    "metric_value",
+    "metric_words",
     "plan_of",
     "prepare_graph",
+    "ranked",
+    "rarer_class",
     "read_batches",
     "read_result",
     "reduced_from",
     "report_of",
     "resolve_as_of",
+    "resolve_metric",
     "resolve_relations",
+    "roc_auc",
     "role_rows",
     "rows_of",
     "run_job",

@@ -22,7 +22,7 @@ from gamlp.models import Part, Shape, build, labels_used
 from gamlp.propagation import Statistics
 from gamlp.recipe import Recipe, is_own
 from gamlp.training.checkpoint import Weights, save_tensors, with_digest, without_digest
-from gamlp.training.scores import best_of
+from gamlp.training.metrics import best_of
 
 FORMAT = "gamlp-bundle"
 _VERSION = 1
@@ -209,9 +209,10 @@ def _foreign(path: Path, what: str) -> GamlpError:
     return GamlpError(f"is no bundle that this gamlp can read: {what}", file=path, hint="train again")
 
 
-def best_seed(bundles: Mapping[int, Bundle], monitor: str) -> int:
-    """By validation alone; the first where there is none."""
-    return best_of({seed: bundle.report["valid"] for seed, bundle in bundles.items()}, monitor)
+def best_seed(bundles: Mapping[int, Bundle]) -> int:
+    """By validation alone, as their recipe says; the first where there is none."""
+    settings = next(iter(bundles.values())).recipe.training
+    return best_of({seed: bundle.report["valid"] for seed, bundle in bundles.items()}, settings)
 
 
 def make_model(recipe: Recipe, shape: Shape) -> nn.Module:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,21 @@ Weights = dict[str, Tensor]
 
 @dataclass
 class TrainingState:
-    """Where training stands: epochs done, the best of them, how long since."""
+    """Where training stands: epochs done, the best of them, how long since.
+
+    `recent` are validation numbers of the last epochs, `best_mean` the mean of so many at the best epoch,
+    `lowest_loss` the lowest mean loss, reached in `lowest_epoch`.
+    """
 
     epoch: int = 0
     best_epoch: int = 0
     best: dict[str, float] = field(default_factory=dict)
     best_weights: Weights = field(default_factory=dict)
     stopped: str = ""
+    recent: list[dict[str, float]] = field(default_factory=list)
+    best_mean: dict[str, float] = field(default_factory=dict)
+    lowest_loss: float | None = None
+    lowest_epoch: int = 0
 
 
 def weights_of(model: nn.Module) -> Weights:
@@ -120,12 +128,7 @@ def save_checkpoint(
     tensors |= streams.states()
     if streams.world.rank:
         return
-    kept = {
-        "epoch": training.epoch,
-        "best_epoch": training.best_epoch,
-        "best": training.best,
-        "stopped": training.stopped,
-    }
+    kept = {one.name: getattr(training, one.name) for one in fields(training) if one.name != "best_weights"}
     text = json.dumps(kept)
     save_tensors(path, tensors, with_digest(text, tensors))
 

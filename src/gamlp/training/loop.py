@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from gamlp.training.checkpoint import (
     save_checkpoint,
     weights_of,
 )
+from gamlp.training.metrics import better, measure_of, metric_words, resolve_metric
 from gamlp.training.ranks.batch_norm import share_batch_norms
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.scores import Loss, evaluate, loss_of
@@ -47,13 +49,17 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and within what a model is trained; none of it is part of the recipe."""
+    """Where and within what a model is trained; none of it is part of the recipe.
+
+    `pause` is asked after each epoch: where it says so training ends for now, and goes on from the checkpoint.
+    """
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     memory: int | None = None
     checkpoint: Path | Place | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     world: World = ALONE
+    pause: Callable[[TrainingState], bool] | None = None
 
 
 def fit(
@@ -100,9 +106,13 @@ class _Run:
         # A model may add to its loss: `penalty()` is asked for after every forward pass in training.
         self.penalty: Callable[[], Tensor] | None = getattr(model, "penalty", None)
         self.loss: Loss = loss_of(train.targets, train.classes, settings.class_weights, machine.device)
+        self.metric, self.measure = "", None
+        if valid is not None and self.valid is not None:
+            asked = settings, train.targets, train.targets.ndim == 2, valid.targets
+            self.metric, self.measure = resolve_metric(*asked)[0], measure_of(*asked)
         kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
         self.optimizer = kind(
-            parameter_groups(model, settings.weight_decay),
+            parameter_groups(model, settings),
             lr=settings.learning_rate,
             fused=machine.device.type in ("cpu", "cuda"),
         )
@@ -130,11 +140,14 @@ class _Run:
             seconds = time.monotonic() - begun
             if observe is not None:
                 observe({"seed": self.seed, **line, "seconds": round(seconds, 4)})
-            progress(f"seed {self.seed}", state.epoch, settings.epochs, "epochs", _note(line, state))
-            due = place is not None and time.monotonic() - saved >= self.machine.checkpoint_seconds
+            progress(f"seed {self.seed}", state.epoch, settings.epochs, "epochs", self._note(line, state))
+            paused = self._paused(state)
+            due = paused or time.monotonic() - saved >= self.machine.checkpoint_seconds
             if place is not None and self.world.decided(due, self.machine.device):
                 save_checkpoint(place, state, self.model, self.optimizer, streams)
                 saved = time.monotonic()
+            if paused:
+                break
         self.model.load_state_dict(state.best_weights)
         self.model.eval()
         return Fitted(self.model, state.best_weights, state.best_epoch, state.epoch, state.best, state.stopped)
@@ -143,7 +156,7 @@ class _Run:
         """One pass over the training rows, then a look at the validation rows."""
         rate = learning_rate(self.settings, state.epoch)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["rate"]
         self.model.train()
         total, rows = torch.zeros((), device=self.machine.device), 0
         for batch in self.train.epoch(self.shuffle):
@@ -163,7 +176,7 @@ class _Run:
             "loss": float(self.world.total(total)) / max(1, rows),
         }
         if self.valid is not None and math.isfinite(line["loss"]):
-            found = evaluate(self.model, self.valid, None, self.world)
+            found = evaluate(self.model, self.valid, None, self.world, self.measure)
             line |= {f"valid_{name}": value for name, value in found.items()}
         finite = all(math.isfinite(line[name]) for name in ("loss", "valid_loss") if name in line)
         # The loss is of weights before the last step: that step may have been the one too far.
@@ -188,36 +201,63 @@ class _Run:
         return loss + part * self.penalty()
 
     def _compare(self, state: TrainingState, line: dict[str, Any]) -> None:
-        """Keep the weights of a better epoch (with `keep: last`, of any); stop when none came for `patience`."""
-        now = {"loss": line.get("valid_loss", math.nan), "score": line.get("valid_score", math.nan)}
+        """Keep the weights of a better epoch (with `keep: last`, of any); stop when none came for `patience`.
+
+        Means over the last `window` epochs are compared; what is told of an epoch are its own numbers.
+        """
+        now = {name: line[f"valid_{name}"] for name in ("loss", "score", "metric") if f"valid_{name}" in line}
+        now = now or {"loss": math.nan, "score": math.nan}
+        state.recent = [*state.recent, now][-self.settings.window :]
+        mean = {name: statistics.fmean(one[name] for one in state.recent) for name in now}
+        if state.lowest_loss is None or mean["loss"] < state.lowest_loss:
+            state.lowest_loss, state.lowest_epoch = mean["loss"], state.epoch
         last = self.valid is None or self.settings.keep == "last"
-        if last or not state.best or self._better(now, state.best):
-            state.best, state.best_epoch, state.best_weights = now, state.epoch, weights_of(self.model)
-        elif self.settings.patience and state.epoch - state.best_epoch >= self.settings.patience:
+        if last or not state.best or better(mean, state.best_mean or state.best, self.settings):
+            state.best, state.best_mean, state.best_epoch = now, mean, state.epoch
+            state.best_weights = weights_of(self.model)
+            return
+        since = state.best_epoch
+        if self.settings.monitor == "smooth":  # a loss that still falls says that the metric may yet rise
+            since = max(since, state.lowest_epoch)
+        if self.settings.patience and state.epoch - since >= self.settings.patience:
             state.stopped = f"no better epoch in {self.settings.patience}"
 
-    def _better(self, now: dict[str, float], best: dict[str, float]) -> bool:
-        return better(now, best, self.settings.monitor)
+    def _paused(self, state: TrainingState) -> bool:
+        """Whether training ends for now: what rank 0 is told."""
+        if self.machine.pause is None or state.stopped or state.epoch >= self.settings.epochs:
+            return False
+        return self.world.decided(self.machine.pause(state), self.machine.device)
+
+    def _note(self, line: dict[str, Any], state: TrainingState) -> str:
+        note = f"loss {line['loss']:.4f}"
+        if "valid_metric" in line:
+            best = state.best.get("metric", 0.0)
+            note += f", valid {metric_words(self.metric)} {line['valid_metric']:.4f} (best {best:.4f})"
+        elif "valid_score" in line:
+            note += f", valid {100 * line['valid_score']:.2f} % (best {100 * state.best.get('score', 0):.2f} %)"
+        return note
 
 
-def better(now: dict[str, float], best: dict[str, float], monitor: str) -> bool:
-    """Whether validation went better: `score` asks the loss where scores are equal, `both` for no worse in either."""
-    if monitor == "both":
-        return now["score"] >= best["score"] and now["loss"] <= best["loss"]
-    if monitor == "loss" or now["score"] == best["score"]:
-        return now["loss"] < best["loss"]
-    return now["score"] > best["score"]
+def parameter_groups(model: nn.Module, settings: TrainingSettings) -> list[dict[str, Any]]:
+    """Parameters by their weight decay and by what their learning rate is multiplied with.
 
-
-def parameter_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
-    """All parameters decay, or those that the model's `decayed()` names: some papers decay the first layer alone."""
-    parameters = [value for value in model.parameters() if value.requires_grad]
+    All decay, or those that the model's `decayed()` names: some papers decay the first layer alone. Those that its
+    `attention_vectors()` names have a rate and a decay of their own, where the settings say so.
+    """
     decayed: Callable[[], Iterable[nn.Parameter]] | None = getattr(model, "decayed", None)
-    if decayed is None:
-        return [{"params": parameters, "weight_decay": decay}]
-    chosen = {id(value) for value in decayed()}
-    groups = [([value for value in parameters if (id(value) in chosen) is own], own) for own in (True, False)]
-    return [{"params": values, "weight_decay": decay if own else 0.0} for values, own in groups if values]
+    vectors: Callable[[], Iterable[nn.Parameter]] | None = getattr(model, "attention_vectors", None)
+    chosen = None if decayed is None else {id(value) for value in decayed()}
+    attending = set() if vectors is None else {id(value) for value in vectors()}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for value in model.parameters():
+        decay = settings.weight_decay if chosen is None or id(value) in chosen else 0.0
+        rate = 1.0
+        if id(value) in attending:
+            rate = settings.attention_rate
+            decay = decay if settings.attention_decay is None else settings.attention_decay
+        if value.requires_grad:
+            groups.setdefault((decay, rate), []).append(value)
+    return [{"params": values, "weight_decay": decay, "rate": rate} for (decay, rate), values in groups.items()]
 
 
 def learning_rate(settings: TrainingSettings, epoch: int) -> float:
@@ -227,10 +267,3 @@ def learning_rate(settings: TrainingSettings, epoch: int) -> float:
     done = (epoch - settings.warmup) / max(1, settings.epochs - settings.warmup)
     share = {"constant": 1.0, "cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done}[settings.schedule]
     return settings.learning_rate * share
-
-
-def _note(line: dict[str, Any], state: TrainingState) -> str:
-    note = f"loss {line['loss']:.4f}"
-    if "valid_score" in line:
-        note += f", valid {100 * line['valid_score']:.2f} % (best {100 * state.best.get('score', 0):.2f} %)"
-    return note

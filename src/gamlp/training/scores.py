@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from torch.nn import functional
 from gamlp.arrays import Array
 from gamlp.io import keep_freed_memory
 from gamlp.training.batches import Batch, Passes
+from gamlp.training.metrics import Measure, mean_over_classes, roc_auc
 from gamlp.training.ranks.world import ALONE, World
 
 
@@ -72,11 +74,21 @@ def score_of(right: float, wrong: float, rows: float, multi_label: bool) -> floa
     return float(2 * right / (2 * right + wrong)) if right + wrong else 1.0
 
 
-def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None, world: World = ALONE) -> dict[str, float]:
-    """Mean loss and score: accuracy, or micro-F1 where a node has many labels; over the batches of all ranks."""
+def evaluate(
+    model: nn.Module,
+    batches: Passes,
+    loss: Loss | None = None,
+    world: World = ALONE,
+    measure: Measure | None = None,
+) -> dict[str, float]:
+    """Mean loss and score: accuracy, or micro-F1 where a node has many labels; over the batches of all ranks.
+
+    With `measure` also `metric`: it holds the probabilities of all rows.
+    """
     multi_label = batches.target.ndim == 2
     loss = loss or loss_of(batches.target.cpu().numpy(), 0, "none", batches.device)
     found = []  # of every batch: loss, right, wrong; fetched once, so that a device is not waited for
+    kept: list[Tensor] = []
     for batch, logits in logits_of(model, batches) if len(batches.target) else ():
         lost = loss(logits, batch.target) * len(logits)
         if multi_label:
@@ -85,12 +97,29 @@ def evaluate(model: nn.Module, batches: Passes, loss: Loss | None = None, world:
         else:
             counts = [(logits.argmax(1) == batch.target).sum(), torch.zeros_like(lost)]
         found.append(torch.stack([lost, *counts]))
+        if measure is not None:  # in float32 what is surest would become 1, and equal
+            kept.append(to_probabilities(logits.double(), multi_label))
     sums = np.sum([values.tolist() for values in found], axis=0) if found else np.zeros(3)
     own = torch.tensor(
         [*sums, len(batches.target)], dtype=torch.float64, device=batches.device if world.size > 1 else "cpu"
     )
     total, right, wrong, rows = world.total(own).tolist()
-    return {"loss": float(total / max(1, rows)), "score": score_of(right, wrong, rows, multi_label)}
+    scores = {"loss": float(total / max(1, rows)), "score": score_of(right, wrong, rows, multi_label)}
+    if measure is not None:
+        scores["metric"] = _measured(measure, kept, batches, world)
+    return scores
+
+
+def _measured(measure: Measure, kept: list[Tensor], batches: Passes, world: World) -> float:
+    """Of the rows of all ranks; rank 0 measures, so that no rank decides otherwise for a last bit."""
+    empty = torch.zeros(0, 0, dtype=torch.float64, device=batches.device)
+    probabilities = world.all_rows(torch.cat(kept) if kept else empty)
+    target = world.all_rows(batches.target.to(batches.device))
+    value = torch.zeros(1, dtype=torch.float64, device=batches.device)
+    if world.rank == 0:
+        value.fill_(measure(probabilities.cpu().numpy(), target.cpu().numpy()))
+    world.follow([value])
+    return float(value)
 
 
 MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold them
@@ -134,7 +163,7 @@ def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, fl
         if len(target) * own.shape[1] <= MOST_KEPT:
             kept.append(own)
     report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
-    if kept and (area := _area(np.concatenate(kept), target)) is not None:
+    if kept and not math.isnan(area := _area(np.concatenate(kept), target)):
         report["roc_auc"] = area
     return report
 
@@ -198,26 +227,8 @@ def summary(reports: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     }
 
 
-def best_of(valid: Mapping[int, Mapping[str, float]], monitor: str) -> int:
-    """The best seed by its validation scores alone; the first where there are none."""
-
-    def rank(seed: int) -> tuple[float, float]:
-        scores = valid[seed]
-        if not scores:
-            return (0.0, 0.0)
-        return (-scores["loss"], 0.0) if monitor == "loss" else (scores["score"], -scores["loss"])
-
-    return max(valid, key=rank)
-
-
-def _area(probabilities: Array, target: Array) -> float | None:
-    """Mean ROC-AUC over classes that some rows have and some have not."""
-    from sklearn.metrics import roc_auc_score
-
-    first = 1 if target.ndim == 1 and probabilities.shape[1] == 1 else 0
-    areas = []
-    for column in range(probabilities.shape[1]):
-        true = target[:, column] > 0.5 if target.ndim == 2 else target == column + first
-        if true.any() and not true.all():
-            areas.append(roc_auc_score(true, probabilities[:, column]))
-    return float(np.mean(areas)) if areas else None
+def _area(probabilities: Array, target: Array) -> float:
+    """ROC-AUC, of the second class where its column stands alone; NaN where no class has both."""
+    if target.ndim == 1 and probabilities.shape[1] == 1:
+        return roc_auc(probabilities[:, 0], target == 1)
+    return mean_over_classes(roc_auc, probabilities, target)

@@ -11,6 +11,7 @@ from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.training.bundle import Bundle, best_seed
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
+from gamlp.training.metrics import resolve_metric
 from gamlp.training.rows import Prepared
 from gamlp.training.warm import first_model
 
@@ -96,7 +97,7 @@ def train_seeds(
             bundle = bundle_of(prepared, fitted, seed)
             folder.keep(seed, bundle)
         bundles[seed] = bundle
-    return bundles, best_seed(bundles, prepared.recipe.training.monitor)
+    return bundles, best_seed(bundles)
 
 
 def fit_prepared(
@@ -122,6 +123,7 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         "epoch": fitted.epoch,
         "epochs": fitted.epochs,
         "valid": fitted.valid if prepared.valid is not None else {},
+        "metric": metric_of(prepared)[0],
         "stopped": fitted.stopped,
         "train_rows": len(prepared.train),
         "valid_rows": 0 if prepared.valid is None else len(prepared.valid),
@@ -135,6 +137,12 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         prepared.recipe, prepared.shape, prepared.classes, prepared.multi_label, fitted.weights, report,
         prepared.statistics, prepared.columns, "string" if labels is None else labels.class_type,
     )  # fmt: skip
+
+
+def metric_of(prepared: Prepared) -> tuple[str, str | None]:
+    """The metric that validation goes by, and a sentence where a person would not expect it."""
+    valid = None if prepared.valid is None else prepared.valid.targets
+    return resolve_metric(prepared.recipe.training, prepared.train.targets, prepared.multi_label, valid)
 
 
 def _observe_all(observers: list[Callable[[dict[str, Any]], None]]) -> Observe | None:

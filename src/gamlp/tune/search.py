@@ -26,15 +26,21 @@ from gamlp.training import (
     Machine,
     Prepared,
     by_time,
+    check_trainable,
     choose_device,
     fit_prepared,
+    judged,
+    metric_words,
     plan_of,
     prepare_graph,
+    resolve_metric,
     resolve_relations,
+    valid_rows,
 )
 from gamlp.tune.study import check_study, complete, finished, load_optuna, run_trial, study_at, wait_again
 
 By = Literal["score", "loss"]
+_SCORES = ("accuracy", "micro_f1")  # told without their names
 _START = "start"  # marks the trial of the base recipe
 Subset = tuple[str, ...]
 
@@ -44,10 +50,11 @@ class Search:
     """Graphs are one graph under one or several splits; every one is tried with every seed.
 
     `valid_graph` is another graph to validate on; `first` are recipes that are tried before the search chooses. With
-    `select_subsets` each subset of relations that the base recipe gives is in or out: all of them at first. `by` the
-    validation loss, few rows tell recipes apart that share a score. The first trial is the base recipe itself, and no
-    recipe that validates worse is found. `seed` draws the others: each by its number, so that a search that was
-    interrupted chooses as one that was not. `trust` names models of one's own that the study may name.
+    `select_subsets` each subset of relations that the base recipe gives is in or out: all of them at first. Trials are
+    ranked by the base recipe's `training.metric`; `by` the validation loss, few rows tell recipes apart that share a
+    score. The first trial is the base recipe itself, and no recipe that validates worse is found. `seed` draws the
+    others: each by its number, so that a search that was interrupted chooses as one that was not. `trust` names models
+    of one's own that the study may name.
     """
 
     graphs: list[Graph]
@@ -86,7 +93,7 @@ class Search:
             begun = time.monotonic()
             while (done := len(finished(study))) < trials and (seconds is None or time.monotonic() - begun < seconds):
                 run_trial(study, self._objective)
-                best = f"best {_told(self.by, abs(study.best_value))}" if complete(study) else ""
+                best = f"best {_told(self.measured, abs(study.best_value))}" if complete(study) else ""
                 progress("trials", done + 1, trials, "trials", best)
             if not complete(study):
                 raise GamlpError("no trial came to its end", file=self.folder, hint="allow more trials or more time")
@@ -102,6 +109,19 @@ class Search:
             study.enqueue_trial(points[0], user_attrs={_START: True})
         for point in points[1:]:
             study.enqueue_trial(point, skip_if_exists=True)
+
+    @cached_property
+    def measured(self) -> str:
+        """What trials are ranked by: `loss`, or the metric of the base recipe."""
+        check_trainable(self.graphs[0])
+        labels, split = self.graphs[0].nodes.labels, self.graphs[0].nodes.split
+        assert labels is not None and split is not None
+        known = labels.known()
+        train, valid = (labels.values[rows[known[rows]]] for rows in (split.train, split.valid))
+        if self.valid_graph is not None and self.valid_graph.nodes.labels is not None:
+            valid = self.valid_graph.nodes.labels.values[valid_rows(self.valid_graph)]
+        name, _ = resolve_metric(self.base.training, train, labels.multi_label, valid)
+        return "loss" if self.by == "loss" or name == "log_loss" else name
 
     @cached_property
     def subsets(self) -> tuple[Subset, ...]:
@@ -163,7 +183,7 @@ class Search:
                 prepared = self.prepared(recipe, graph, number)
                 machine = Machine(choose_device(self.resources.device), self.resources.memory)
                 valid = fit_prepared(prepared, seed, machine).valid
-                after(valid["score"] if self.by == "score" else -valid["loss"])
+                after(-valid["loss"] if self.measured == "loss" else judged(valid, recipe.training))
 
     def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:
         """Hops for one split; features are propagated once for all splits and trials that share an operator."""
@@ -238,7 +258,7 @@ class Search:
         start = next((abs(result[0]) for result in results if _is_start(result[2])), None)
         deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
         recipe = self._recipe(trial).changed({"about": self._about(study, trial, mean, deviation, len(scores))})
-        return Found(recipe, abs(mean), deviation, len(scores), trials_of(study, self.by), self.by, start)
+        return Found(recipe, abs(mean), deviation, len(scores), trials_of(study, self.measured), self.measured, start)
 
     def _recipe(self, trial: Any) -> Recipe:
         return Recipe.of(trial.user_attrs["recipe"], trust=(self.base.model.name, *names_of(self.trust)))
@@ -246,7 +266,7 @@ class Search:
     def _about(self, study: Any, trial: Any, mean: float, deviation: float, runs: int) -> str:
         return (
             f"Found by gamlp tune on {self.graphs[0].name}: trial {trial.number} of {len(finished(study))}, "
-            f"validation {_told(self.by, abs(mean), deviation)} over {runs} runs; test rows were not read."
+            f"validation {_told(self.measured, abs(mean), deviation)} over {runs} runs; test rows were not read."
         )
 
     def _same_question(self, study: Any) -> None:
@@ -280,14 +300,14 @@ class Found:
     deviation: float
     runs: int
     trials: list[dict[str, Any]]
-    by: By = "score"
+    measured: str = "accuracy"
     start: float | None = None
 
     @property
     def text(self) -> str:
         """How good, in words."""
-        begun = "" if self.start is None else f" (the start recipe: {_told(self.by, self.start)})"
-        return f"{_told(self.by, self.score, self.deviation)} over {self.runs} runs{begun}"
+        begun = "" if self.start is None else f" (the start recipe: {_told(self.measured, self.start)})"
+        return f"{_told(self.measured, self.score, self.deviation)} over {self.runs} runs{begun}"
 
     def write(self, out: Path) -> Path:
         """The recipe, and beside it a .csv with a line for every trial, whose path is returned."""
@@ -302,13 +322,13 @@ class Found:
         return log
 
 
-def trials_of(study: Any, by: By) -> list[dict[str, Any]]:
+def trials_of(study: Any, measured: str) -> list[dict[str, Any]]:
     """The search log: state, validation score or loss, and settings of every trial."""
     return [
         {
             "trial": trial.number,
             "state": trial.state.name.lower(),
-            "valid" if by == "score" else "valid loss": None if trial.value is None else abs(trial.value),
+            "valid loss" if measured == "loss" else "valid": None if trial.value is None else abs(trial.value),
             "runs": len(trial.intermediate_values),
             "seconds": None if trial.duration is None else round(trial.duration.total_seconds(), 1),
             **{key: value for key, value in trial.user_attrs.items() if key == "subsets"},
@@ -318,10 +338,11 @@ def trials_of(study: Any, by: By) -> list[dict[str, Any]]:
     ]
 
 
-def _told(by: By, mean: float, deviation: float | None = None) -> str:
-    if by == "loss":
+def _told(measured: str, mean: float, deviation: float | None = None) -> str:
+    if measured == "loss":
         return f"loss {mean:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}")
-    return f"{100 * mean:.2f}" + ("" if deviation is None else f" ± {100 * deviation:.2f}") + " %"
+    name = "" if measured in _SCORES else f"{metric_words(measured)} "
+    return name + f"{100 * mean:.2f}" + ("" if deviation is None else f" ± {100 * deviation:.2f}") + " %"
 
 
 def _known(graph: Graph) -> list[str]:

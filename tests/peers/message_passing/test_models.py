@@ -17,7 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.models import Shape
 from gamlp.peers import message_passing as peers
 from gamlp.peers.tensors import UNKNOWN, GraphRows, GraphTensors
-from gamlp.recipe import Recipe
+from gamlp.recipe import Recipe, TrainingSettings
 from gamlp.training.loop import parameter_groups
 
 NODES, WIDTH, CLASSES = 9, 7, 3
@@ -290,7 +290,10 @@ def test_an_unknown_option_is_refused(name: str) -> None:
 def test_what_decays(name: str, first: str) -> None:
     model = made(name)
     decaying = {
-        id(value) for group in parameter_groups(model, 0.5) if group["weight_decay"] for value in group["params"]
+        id(value)
+        for group in parameter_groups(model, TrainingSettings(weight_decay=0.5))
+        if group["weight_decay"]
+        for value in group["params"]
     }
     assert decaying == {id(value) for key, value in model.named_parameters() if key.startswith(first)}
 

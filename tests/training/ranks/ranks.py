@@ -84,7 +84,8 @@ CASES: dict[str, dict[str, Any]] = {
     "batch norm": {"model.options": {"norm": True}},
     "batch norm of small batches": {"model.options": {"norm": True}, "training.batch_size": 4, "training.epochs": 3},
     "stops early": {"training.epochs": 60, "training.patience": 2, "training.learning_rate": 0.2},
-    "many labels": {"training.class_weights": "balanced"},
+    "a metric of all rows": {"training.metric": "roc_auc", "training.monitor": "smooth", "training.window": 2},
+    "many labels": {"training.class_weights": "balanced", "training.metric": "average_precision"},
 }
 
 

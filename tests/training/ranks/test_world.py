@@ -76,6 +76,8 @@ def test_ranks_train_to_the_weights_of_one_process(
     assert (found["epoch"], found["epochs"], found["stopped"]) == (expected.epoch, expected.epochs, expected.stopped)
     assert found["valid"]["score"] == pytest.approx(expected.valid["score"], abs=1e-12)
     assert found["valid"]["loss"] == pytest.approx(expected.valid["loss"], abs=1e-9)
+    assert found["valid"].get("metric") == pytest.approx(expected.valid.get("metric"), abs=1e-12)
+    assert ("metric" in found["valid"]) == ("training.metric" in CASES[case])
     assert weights.keys() == expected.weights.keys()
     for name, value in weights.items():
         assert value.dtype == expected.weights[name].dtype
@@ -174,3 +176,17 @@ def test_batch_norm_of_all_rows_is_torchs_own(shape: tuple[int, ...], options: d
         torch.testing.assert_close(own.state_dict()[name], value, rtol=0, atol=1e-10)
     own.eval(), torchs.eval()
     torch.testing.assert_close(own(x), torchs(x), rtol=0, atol=1e-10)
+
+
+def test_rows_of_ranks_are_put_together_in_order_also_where_one_has_none() -> None:
+    parts = [torch.arange(6.0).view(3, 2), torch.zeros(0, 0), 10 + torch.arange(4.0).view(2, 2)]
+
+    class Three(World):
+        def gathered(self, values: torch.Tensor) -> list[torch.Tensor]:
+            if values.dtype == torch.int64:
+                return [torch.tensor([*part.shape]) for part in parts]
+            assert values.shape == (3, 2)
+            return [torch.cat([part.view(-1, 2), torch.full((3 - len(part), 2), -1.0)]) for part in parts]
+
+    for rank, own in enumerate(parts):
+        assert torch.equal(Three(rank, 3).all_rows(own), torch.cat([parts[0], parts[2]]))

@@ -32,16 +32,6 @@ TimeLimitOption = Annotated[
         show_default=False,
     ),
 ]
-MetricOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Stop and choose by: accuracy, balanced_accuracy, macro_f1, micro_f1, roc_auc, average_precision, "
-        "log_loss. (default: accuracy, or what the labels ask for, which is said)",
-        rich_help_panel=_CHOICE,
-        metavar="NAME",
-        show_default=False,
-    ),
-]
 
 
 def asked_for(preset: str | None, time_limit: str | None, metric: str | None, named: dict[str, object]) -> Asked | None:
@@ -49,14 +39,8 @@ def asked_for(preset: str | None, time_limit: str | None, metric: str | None, na
     from gamlp.tune import Asked
 
     names = [option for option, value in named.items() if value]
-    given = [
-        option
-        for option, value in (("--preset", preset), ("--time-limit", time_limit), ("--metric", metric))
-        if value is not None
-    ]
+    given = [option for option, value in (("--preset", preset), ("--time-limit", time_limit)) if value is not None]
     if names and given:
-        instead = f"write --set training.metric={metric}" if given == ["--metric"] else f"leave out {given[0]}"
-        raise GamlpError(
-            f"{given[0]} is for a choice among models, and with {names[0]} nothing is chosen", hint=instead
-        )
+        what = f"{given[0]} is for a choice among models, and with {names[0]} nothing is chosen"
+        raise GamlpError(what, hint=f"leave out {given[0]}")
     return None if names else Asked.of(preset, time_limit, metric)

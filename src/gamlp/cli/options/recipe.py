@@ -53,6 +53,16 @@ SetOption = Annotated[
         show_default=False,
     ),
 ]
+MetricOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What validation goes by: accuracy, balanced_accuracy, macro_f1, micro_f1, roc_auc, average_precision or "
+        "log_loss. (default: accuracy, or by rare classes average_precision)",
+        rich_help_panel=_RECIPE,
+        metavar="NAME",
+        show_default=False,
+    ),
+]
 SeedsOption = Annotated[
     str | None,
     typer.Option(
@@ -116,6 +126,7 @@ def recipe_of(
     model: str | None = None,
     trust: list[str] | None = None,
     warm: Path | None = None,
+    metric: str | None = None,
 ) -> tuple[Recipe, str]:
     """The recipe that was asked for, and what to call it; where none is named, that of the weights to start from."""
     from gamlp.recipe import Recipe, parse_changes
@@ -130,6 +141,8 @@ def recipe_of(
 
         if (name := recipe_name(model, source.name)) is None:
             values = {"model.name": model, **values}
+    if metric is not None:
+        values["training.metric"] = metric
     if seeds is not None:
         values["training.seeds"] = _seeds(seeds)
     trust = trusted(trust, values)

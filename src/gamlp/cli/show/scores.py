@@ -42,19 +42,25 @@ def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int)
 
 def show_training(trained: Trained) -> None:
     """Validation by seed, and what else a person should know."""
-    show_notes(trained)
+    from gamlp.training import metric_words
+
     bundles = trained.bundles
     multi_label = next(iter(bundles.values())).multi_label
+    show_notes(trained)
+    names = {"score": f"{score_name(multi_label)}, %", "loss": "loss"}
+    report = next(iter(bundles.values())).report
+    if "metric" in report["valid"] and report["metric"] != "log_loss":  # what validation goes by, first
+        names = {"metric": f"{metric_words(report['metric'])}, %", **names}
     rows: list[tuple[Any, ...]] = []
     for seed, bundle in bundles.items():
         report = bundle.report
-        valid = report["valid"]
-        shown = (f"{100 * valid['score']:.2f}", f"{valid['loss']:.4f}") if valid else ("none", "none")
+        one = {"mean": report["valid"]}
+        shown = [spread(one, name, 1) if report["valid"] else "none" for name in names]
         rows.append((seed, *shown, report["epoch"], report["epochs"]))
     if len(rows) > 1 and trained.valid is not None:
-        mean = trained.valid
-        rows.append(("mean", spread(mean, "score", len(bundles)), spread(mean, "loss", len(bundles)), "", ""))
-    display.table("seed", f"validation {score_name(multi_label)}, %", "loss", "best epoch", "epochs", rows=rows)
+        rows.append(("mean", *(spread(trained.valid, name, len(bundles)) for name in names), "", ""))
+    first, *others = names.values()
+    display.table("seed", f"validation {first}", *others, "best epoch", "epochs", rows=rows)
     if trained.valid is None:
         display.say("no validation rows: the weights of the last epoch are kept.")
 

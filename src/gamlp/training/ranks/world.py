@@ -126,6 +126,17 @@ class World:
         distributed.all_gather(found, values)
         return found
 
+    def all_rows(self, values: Tensor) -> Tensor:
+        """Everybody's rows, those of rank 0 first; a rank may have none, and not know how wide they are."""
+        if self.size == 1:
+            return values
+        shape = torch.tensor([*values.shape], device=values.device)
+        shapes = torch.stack(self.gathered(shape))
+        padded = values.new_zeros(shapes.max(0).values.tolist())
+        if len(values):
+            padded[: len(values)] = values
+        return torch.cat([part[:count] for part, count in zip(self.gathered(padded), shapes[:, 0].tolist())])
+
     def follow(self, tensors: list[Tensor]) -> None:
         """Take over the values of rank 0, in place."""
         if self.size > 1:

@@ -1,0 +1,216 @@
+"""What validation goes by: scikit-learn's measures, quick enough for every epoch; which of two results is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.recipe import TrainingSettings
+
+Measure = Callable[[Array, Array], float]  # of probabilities and labels
+
+RARE = 0.1  # the rarer of two classes has less than this share: accuracy tells nothing
+_WORDS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro-F1",
+    "micro_f1": "micro-F1",
+    "roc_auc": "ROC-AUC",
+    "average_precision": "average precision",
+    "log_loss": "log-loss",
+}
+_SCORES = ("auto", "accuracy", "micro_f1")  # what `score` is, where there is no other number
+
+
+def metric_words(name: str) -> str:
+    """A metric as people call it.
+
+    >>> metric_words("roc_auc")
+    'ROC-AUC'
+    """
+    return _WORDS[name]
+
+
+def metric_value(name: str, probabilities: Array, targets: Array, positive: int | None = None) -> float:
+    """A metric of probabilities `[b, c]` and labels `[b]` or, of many labels a node, `[b, c]`; NaN where undefined.
+
+    ROC-AUC and average precision are means over the classes that some rows have and some have not; of two classes,
+    ROC-AUC is that of the second, average precision that of `positive`, by default the rarer. Higher is better, but for
+    log_loss.
+
+    >>> metric_value("average_precision", np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), np.array([0, 1, 0]))
+    1.0
+    """
+    if not len(targets):
+        return math.nan
+    if name in ("roc_auc", "average_precision"):
+        return _ranking(name, probabilities, targets, positive)
+    if name == "log_loss":
+        return _log_loss(probabilities, targets)
+    if targets.ndim == 2:
+        return _of_many(name, probabilities > 0.5, targets > 0.5)
+    return _of_one(name, probabilities.argmax(1), targets, probabilities.shape[1])
+
+
+def roc_auc(scores: Array, true: Array) -> float:
+    """P(score of a positive > score of a negative), a tie counts half; NaN without both."""
+    positives = int(true.sum())
+    negatives = len(true) - positives
+    if not positives or not negatives:
+        return math.nan
+    hits, falls = _by_threshold(scores, true)
+    return float(np.trapezoid(np.r_[0, hits] / positives, np.r_[0, falls] / negatives))
+
+
+def average_precision(scores: Array, true: Array) -> float:
+    """Σ (recall_k - recall_(k-1)) precision_k over thresholds; NaN without both."""
+    positives = int(true.sum())
+    if not positives or positives == len(true):
+        return math.nan
+    hits, falls = _by_threshold(scores, true)
+    return float(np.sum(np.diff(hits, prepend=0) / positives * (hits / (hits + falls))))
+
+
+def mean_over_classes(measure: Measure, probabilities: Array, targets: Array) -> float:
+    """Of one class against the rest, the mean over classes that some rows have and some have not; NaN without any."""
+    columns = probabilities.shape[1]
+    true = targets > 0.5 if targets.ndim == 2 else targets[:, None] == np.arange(columns)
+    found = [measure(probabilities[:, column], true[:, column]) for column in range(columns)]
+    known = [value for value in found if not math.isnan(value)]
+    return float(np.mean(known)) if known else math.nan
+
+
+def rarer_class(targets: Array) -> int:
+    """Of two classes the one with fewer rows, the second where they are equal."""
+    return 0 if (targets == 0).sum() < (targets == 1).sum() else 1
+
+
+def resolve_metric(
+    settings: TrainingSettings, targets: Array, multi_label: bool, valid: Array | None = None
+) -> tuple[str, str | None]:
+    """The metric that validation goes by, and a sentence where a person would not expect it.
+
+    `targets` are labels of training rows, `valid` of validation rows: a metric that these leave undefined gives way.
+    """
+    found = np.array([]) if multi_label else np.unique(targets, return_counts=True)[1]
+    rare = len(found) == 2 and found.min() < RARE * found.sum()
+    name = settings.metric
+    if name == "auto":
+        if not rare:
+            return ("micro_f1" if multi_label else "accuracy"), None
+        if valid is not None and _undefined("average_precision", valid):
+            return "accuracy", "validation rows are all of one class: they tell little of how good a model is"
+        share = f"{100 * found.min() / found.sum():.1f} %"
+        return "average_precision", (
+            f"the rarer of the two classes has {share} of the training rows: validation goes by its average precision, "
+            "since accuracy would reward never finding it (training.metric chooses)"
+        )
+    if valid is not None and _undefined(name, valid):
+        why = "no class is on some validation rows and not on others" if multi_label else "they are all of one class"
+        return "log_loss", f"{metric_words(name)} of the validation rows is undefined ({why}): log-loss decides instead"
+    return name, None
+
+
+def measure_of(settings: TrainingSettings, targets: Array, multi_label: bool, valid: Array) -> Measure | None:
+    """What is measured on validation rows beside score and loss; None where one of these is it."""
+    name, _ = resolve_metric(settings, targets, multi_label, valid)
+    if name == ("micro_f1" if multi_label else "accuracy") or (name == "micro_f1" and not multi_label):
+        return None
+    if name == "log_loss" and settings.metric != "log_loss":  # in the place of one that is undefined
+        return None
+    return partial(metric_value, name, positive=None if multi_label else rarer_class(targets))
+
+
+def judged(valid: Mapping[str, float], settings: TrainingSettings) -> float:
+    """The metric of a result on validation rows `{"loss", "score", "metric"?}`, such that higher is better."""
+    if settings.metric == "log_loss":
+        return -valid["loss"]
+    if "metric" in valid:
+        return valid["metric"]
+    return valid["score"] if settings.metric in _SCORES else -valid["loss"]
+
+
+def ranked(valid: Mapping[str, float], settings: TrainingSettings) -> tuple[float, float]:
+    """What results on validation rows are ordered by: higher is better. The metric, then the loss; or the loss."""
+    return (-valid["loss"], 0.0) if settings.monitor == "loss" else (judged(valid, settings), -valid["loss"])
+
+
+def better(now: Mapping[str, float], best: Mapping[str, float], settings: TrainingSettings) -> bool:
+    """Whether validation went better; with monitor `both`, no worse in the metric nor in the loss."""
+    if settings.monitor == "both":
+        return all(one >= other for one, other in zip(ranked(now, settings), ranked(best, settings)))
+    return ranked(now, settings) > ranked(best, settings)
+
+
+def best_of(valid: Mapping[int, Mapping[str, float]], settings: TrainingSettings) -> int:
+    """The best seed by its results on validation rows alone; the first where there are none."""
+    return max(valid, key=lambda seed: ranked(valid[seed], settings) if valid[seed] else (0.0, 0.0))
+
+
+def _undefined(name: str, targets: Array) -> bool:
+    """Whether no row, or rows of one kind alone, leave nothing to measure."""
+    if targets.ndim == 2:
+        varied = ((targets > 0.5).any(0) & ~(targets > 0.5).all(0)).any()
+        return name in ("roc_auc", "average_precision", "balanced_accuracy") and not varied
+    return name in ("roc_auc", "average_precision") and len(np.unique(targets)) < 2
+
+
+def _ranking(name: str, probabilities: Array, targets: Array, positive: int | None) -> float:
+    measure = roc_auc if name == "roc_auc" else average_precision
+    if targets.ndim == 2 or probabilities.shape[1] != 2:
+        return mean_over_classes(measure, probabilities, targets)
+    if name == "roc_auc":
+        positive = 1
+    elif positive is None:
+        positive = rarer_class(targets)
+    return measure(probabilities[:, positive], targets == positive)
+
+
+def _by_threshold(scores: Array, true: Array) -> tuple[Array, Array]:
+    """Positives and negatives whose score is at least a threshold, for each distinct score, from the highest down."""
+    order = np.argsort(-scores, kind="stable")
+    ends = np.r_[np.flatnonzero(np.diff(scores[order])), len(scores) - 1]
+    hits = np.cumsum(true[order])[ends]
+    return hits, ends + 1 - hits
+
+
+def _log_loss(probabilities: Array, targets: Array) -> float:
+    """Mean over rows; of many labels a node, over rows and classes."""
+    if targets.ndim == 2:
+        own = np.where(targets > 0.5, probabilities, 1 - probabilities)
+    else:
+        own = probabilities[np.arange(len(targets)), targets]
+    return float(-np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean())
+
+
+def _of_one(name: str, chosen: Array, targets: Array, classes: int) -> float:
+    right = np.bincount(targets[chosen == targets], minlength=classes)
+    if name in ("accuracy", "micro_f1"):
+        return float(right.sum() / len(targets))
+    true, said = (np.bincount(values, minlength=classes) for values in (targets, chosen))
+    if name == "balanced_accuracy":
+        return float((right[true > 0] / true[true > 0]).mean())
+    there = true + said > 0
+    return float((2 * right[there] / (true + said)[there]).mean())
+
+
+def _of_many(name: str, chosen: Array, true: Array) -> float:
+    """Of labels `[b, c]`; accuracy asks for all labels of a row, and balanced accuracy is a mean over classes."""
+    if name == "accuracy":
+        return float((chosen == true).all(1).mean())
+    right, sums = (chosen & true).sum(0), chosen.sum(0) + true.sum(0)
+    if name == "micro_f1":
+        return float(2 * right.sum() / sums.sum()) if sums.sum() else 1.0
+    if name == "macro_f1":
+        return float((2 * right / np.maximum(sums, 1)).mean())
+    positives = true.sum(0)
+    negatives = len(true) - positives
+    varied = (positives > 0) & (negatives > 0)
+    if not varied.any():
+        return math.nan
+    found = right[varied] / positives[varied] + (~chosen & ~true).sum(0)[varied] / negatives[varied]
+    return float(found.mean() / 2)

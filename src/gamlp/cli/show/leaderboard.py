@@ -11,15 +11,25 @@ if TYPE_CHECKING:
 
 
 def show_leaderboard(board: Leaderboard) -> None:
-    """A table with a row for every model, best first, and the sentence that says what the choice is worth."""
-    measure = _title(board.metric)
-    columns = ("", "model", f"validation {measure}", f"test {measure}", "seconds", "parameters", "")
-    display.table(*columns, rows=[_row(row, board) for row in board.rows])
+    """A row for every model that came to its end, best first; the others below; and what the choice is worth."""
+    from gamlp.training import metric_words
+
+    unit = "" if board.metric == "log_loss" else ", %"
+    display.say(f"\nWhat was tried, by {metric_words(board.metric)}{unit} of validation rows; → is kept")
+    rows = [_row(row, board) for row in board.rows if row.state == "finished"]
+    display.table("", "model", "validation", "test", "seconds", "parameters", rows=rows)
+    dropped = [row for row in board.rows if row.state == "dropped"]
+    if early := [f"{row.title} ({_number(board.metric, row.valid)})" for row in dropped if row.valid is not None]:
+        display.say(f"given up early, others were ahead: {'; '.join(early)}")
+    if never := [row.title for row in dropped if row.valid is None]:
+        display.say(f"not trained, the time was over: {'; '.join(never)}")
+    for row in board.rows:
+        if row.state not in ("finished", "dropped"):
+            display.say(f"{row.state}: {row.title}: {row.why}")
     display.say(f"\n{board.sentence}")
 
 
 def _row(row: LeaderboardRow, board: Leaderboard) -> tuple[str, ...]:
-    ended = "" if row.state == "finished" else row.state
     return (
         "→" if row.name == board.chosen else "",
         row.title,
@@ -27,14 +37,7 @@ def _row(row: LeaderboardRow, board: Leaderboard) -> tuple[str, ...]:
         _number(board.metric, row.test),
         f"{row.seconds:.1f}",
         f"{row.parameters:,}",
-        f"{ended}: {row.why}" if ended and row.why else ended,
     )
-
-
-def _title(metric: str) -> str:
-    from gamlp.training import metric_words
-
-    return metric_words(metric) if metric == "log_loss" else f"{metric_words(metric)}, %"
 
 
 def _number(metric: str, value: float | None, error: float | None = None) -> str:

@@ -57,7 +57,7 @@ def leaderboard_frame(board: Leaderboard) -> Any:
     """A row for every model; pandas is an extra."""
     rows = [{**row, "chosen": row["name"] == board.chosen} for row in board.records()]
     try:
-        import pandas
+        import pandas  # type: ignore[import-untyped]
     except ImportError:
         return rows
     return pandas.DataFrame(rows)

@@ -66,6 +66,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     _own: ScoredHops | None  # of the graph trained on
+    leaderboard_: Leaderboard | None  # None where there was one model and no choice
 
     def __init__(
         self,
@@ -189,7 +190,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _adopt(self, bundle: Bundle) -> None:
         self.bundle_ = bundle
-        self.leaderboard_: Leaderboard | None = None
+        self.leaderboard_ = None
         numbers = bundle.report.get(_PYTHON, {}).get("numbers")
         self.classes_ = np.array(bundle.classes)
         if numbers is not None:

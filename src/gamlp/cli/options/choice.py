@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,7 +35,9 @@ TimeLimitOption = Annotated[
 ]
 
 
-def asked_for(preset: str | None, time_limit: str | None, metric: str | None, named: dict[str, object]) -> Asked | None:
+def asked_for(
+    preset: str | None, time_limit: str | None, metric: str | None, named: Mapping[str, object]
+) -> Asked | None:
     """How to choose; None where a recipe is named by one of the options `named`, which then decides alone."""
     from gamlp.tune import Asked
 

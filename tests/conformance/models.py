@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor, nn
 
-from gamlp.models import MODELS, HopWeights, Part, Shape
+from gamlp.models import MODELS, HopWeights, KnownRows, Part, Shape, Solvable, build
+from gamlp.progress import silent
+from gamlp.recipe import TrainingSettings
 
 
 class Mean(nn.Module):
@@ -30,4 +35,39 @@ NAMES = [*MODELS, OWN]
 # Hops of a graph of two types on two subsets of relations, and the models that read several.
 _PARTS = (Part("a", "paper", 4), Part("a+b", "paper", 4), Part("a+b", "author", 3))
 TYPED = Shape(4, 3, 2, 2, channels=3, parts=_PARTS, label_views=("a", "a+b"))
-TYPED_NAMES = ["gamlp", "nars", "sign", "sign-xl", OWN]
+SOLVED = ["logistic", "lightgbm", "label-spreading"]  # without epochs
+TYPED_NAMES = ["gamlp", "nars", "sign", "sign-xl", *SOLVED, "blend", OWN]
+
+
+def settings_of(name: str, shape: Shape) -> dict[str, Any]:
+    """Small ones, and what a model cannot do without."""
+    if name == "lightgbm":
+        return {"num_iterations": 5, "min_data_in_leaf": 1}
+    if name == "blend":
+        depth = {"hops": shape.hops, "label_hops": shape.label_hops}
+        members: list[dict[str, Any]] = [
+            {"model": {"name": "gamlp", "hidden": 8}, "propagation": depth | {"hops": 0}},
+            {"model": {"name": "sign", "hidden": 8}, "propagation": depth},
+        ]
+        return {"members": members, "weights": [1.0, 3.0]}
+    return {} if name in (OWN, *SOLVED) else {"hidden": 8, "dropout": 0.4}
+
+
+def made(name: str, shape: Shape, seed: int = 0) -> nn.Module:
+    """A model with the first weights of a seed, or those that it finds for rows of that seed."""
+    torch.manual_seed(seed)
+    model = build(name, shape, settings_of(name, shape))
+    if isinstance(model, Solvable) and name != "blend":
+        x, y = hops(shape, 60, seed + 100)
+        target = (x[:, -1, -1, 0] > 0).long() + y[:, -1, -1].argmax(1) // 2
+        with torch.no_grad():
+            known = KnownRows(x, y, target.clamp(max=shape.classes - 1))
+            model.solve(known, None, TrainingSettings(), seed=seed, metric=lambda logits: (0.0,), progress=silent)
+    return model
+
+
+def hops(shape: Shape, rows: int, seed: int = 1) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, shape.channels, shape.hops + 1, shape.features, generator=random)
+    views = len(shape.label_views) or shape.channels
+    return x, torch.rand(rows, views, shape.label_hops + 1, shape.classes, generator=random)

@@ -109,7 +109,7 @@ def test_a_module_is_imported_only_where_it_is_trusted(place: Path, monkeypatch:
         ({"dropout": "much"}, "'model.dropout': input should be a valid number"),
         ({"name": HOSTILE}, "'model.options.name' is no option"),
         ({"text": "x" * 2000}, "a text of more than 1000 characters"),
-        ({"deep": [[[[[[1]]]]]]}, "4 deep are the most"),
+        ({"deep": [[[[[[[[1]]]]]]]]}, "6 deep are the most"),
         ({"many": list(range(2000))}, "more than 1000 values"),
         ({"number": 10**40}, "a number that is not finite, or beyond"),
         ({"number": 10**5000}, "a number that is not finite, or beyond"),

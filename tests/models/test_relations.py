@@ -19,6 +19,7 @@ from gamlp.models.shape import Part, Shape, channels_of
 from gamlp.models.sign import SIGN
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import make_model
+from tests.conformance.models import TYPED_NAMES
 
 ROWS, HOPS, CLASSES = 6, 2, 3
 TOGETHER = (Part("a", None, 4), Part("b", None, 4), Part("a+b", None, 4))
@@ -219,7 +220,7 @@ def test_a_sample_of_views_is_told_to_models_that_mix_and_refused_by_others() ->
     assert isinstance(make_model(sampled, Shape(4, CLASSES, HOPS)), nn.Module), "a graph of one relation has none"
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("gamlp", "nars", "sign", "sign-xl")])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in TYPED_NAMES])
 def test_models_of_one_channel_refuse_several(name: str) -> None:
     with pytest.raises(GamlpError, match="reads one channel, not 6"):
         build(name, shape_of(APART), {"hidden": 8})

@@ -28,7 +28,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 def _quick(name: str, **changes: object) -> Recipe:
-    short = {"training.epochs": 3, "training.patience": 0, "model.hidden": 8, "features.width": 16}
+    short = {"training.epochs": 3, "training.patience": 0, "features.width": 16}
+    short |= {} if METHODS[name].family == "solved" else {"model.hidden": 8}
     return recipe_for(name).changed(short | changes)
 
 
@@ -66,10 +67,11 @@ def test_both_directions_are_read_by_models_of_several_channels_and_refused_by_o
     ran, refused = set(), {}
     for name in METHODS:
         try:
-            assert run(arrows, _quick(name, **{"propagation.directions": "both"}), 0, place).epochs == 3
+            epochs = 0 if METHODS[name].family == "solved" else 3
+            assert run(arrows, _quick(name, **{"propagation.directions": "both"}), 0, place).epochs == epochs
             ran.add(name)
         except GamlpError as error:
             refused[name] = str(error)
-    assert {"gamlp", "sign", "nars"} <= ran
+    assert {"gamlp", "sign", "nars", "logistic", "lightgbm"} <= ran
     known = ("reads one channel, not 2 (views in, out)", "reads edges as they lead", "in one direction alone")
     assert all(any(words in said for words in known) for said in refused.values()), refused

@@ -42,10 +42,11 @@ def portfolio() -> tuple[Candidate, ...]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small portfolio instead of the shipped one."""
     monkeypatch.setattr("gamlp.tune.choosing.load_candidates", portfolio)
+    monkeypatch.setattr("gamlp.tune.portfolio.LEAST", 1e6)  # a test is no matter of how fast the machine is
 
 
 def planted(kind: str, nodes: int = 900, seed: int = 0, valid: float = 0.4) -> Graph:
-    """Two classes by the sign of a score; `opposed`: own features times those of neighbours, so hops must be told apart.
+    """Two classes by the sign of a score: own features times those of neighbours (`opposed`: hops must be told apart).
 
     `features`: of own features alone; `noise`: of nothing that is there.
     """

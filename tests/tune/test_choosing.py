@@ -1,4 +1,4 @@
-"""A recipe is chosen by validation rows alone, goes on where it was interrupted, and says when the simple answer will do."""
+"""A recipe is chosen by validation rows alone; interrupted it goes on; where the simple answer will do, it says so."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_is_planted_is_chosen_and_said(kind: str, chosen: set[str], said: s
 
 
 def test_the_run_goes_on_with_the_bundle_that_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, out = as_source(planted("features", 400)), tmp_path / "run"
+    source, out = as_source(planted("features", 600)), tmp_path / "run"
     found = choose(source, out)
     assert found.leaderboard is not None
     chosen = (out / "portfolio" / found.leaderboard.chosen / "seeds" / "0.safetensors").read_bytes()
@@ -69,7 +69,7 @@ def test_the_run_goes_on_with_the_bundle_that_was_chosen(tmp_path: Path, monkeyp
 def test_test_rows_are_not_read_before_the_choice_and_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = planted("opposed", 500)
+    graph = planted("opposed", 600)
     assert graph.nodes.split is not None
     test, gather = graph.nodes.split.test, HopRows.gather
 
@@ -148,7 +148,7 @@ def _without_time(board: Leaderboard) -> dict[str, Any]:
 
 
 def test_one_model_where_nothing_can_be_chosen(tmp_path: Path) -> None:
-    graph = planted("features", 200)
+    graph = planted("features", 600)
     split = graph.nodes.split
     assert split is not None
     fast = choose(graph, tmp_path / "run", preset="fast", metric="macro_f1", seed=3)
@@ -163,10 +163,10 @@ def test_one_model_where_nothing_can_be_chosen(tmp_path: Path) -> None:
 
 
 def test_another_question_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    graph, out = planted("features", 200), tmp_path / "run"
+    graph, out = planted("features", 600), tmp_path / "run"
     choose(graph, out)
     with pytest.raises(GamlpError, match="holds a choice for another graph; choose another --out"):
-        choose(planted("noise", 200), out)
+        choose(planted("noise", 600), out)
     with pytest.raises(GamlpError, match="metric or seed"):
         choose(graph, out, metric="macro_f1")
     with pytest.raises(GamlpError, match="there is no preset 'quick'"):

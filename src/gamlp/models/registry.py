@@ -12,8 +12,12 @@ from torch import nn
 
 from gamlp.errors import GamlpError
 from gamlp.io import find_plugins, load_plugin
+from gamlp.models.blend import Blend
+from gamlp.models.boosting import LightGBM
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.gbp import GBP
+from gamlp.models.label_spreading import LabelSpreading
+from gamlp.models.logistic import Logistic
 from gamlp.models.mlp import MLPOptions
 from gamlp.models.nars import NARS
 from gamlp.models.s2gc import S2GC
@@ -33,6 +37,10 @@ MODELS: dict[str, type[nn.Module]] = {
     "sign-xl": SIGNXL,
     "sagn": SAGN,
     "nars": NARS,
+    "logistic": Logistic,
+    "lightgbm": LightGBM,
+    "label-spreading": LabelSpreading,
+    "blend": Blend,
 }
 
 
@@ -62,9 +70,37 @@ def check_operators(recipe: Recipe) -> None:
         )
 
 
+def check_labels(recipe: Recipe) -> None:
+    """Refuse hops that hold a training row's own label for a model that would learn it by heart."""
+    if labels_used(recipe) and recipe.propagation.folds < 2 and _learns_by_heart(recipe.model.name):
+        raise GamlpError(
+            f"'{recipe.model.name}' would learn each training row's own label by heart from its hops of labels",
+            hint="cross-fit them: propagation.folds=5, or leave labels out: model.beta=0",
+        )
+
+
+def _learns_by_heart(name: str) -> bool:
+    return bool(getattr(_class_of(name), "learns_labels_by_heart", False))
+
+
 def _reads(recipe: Recipe, what: str) -> bool:
     """What the model's class says; one that says nothing reads all, a method that is no model on hops reads none."""
     return is_model(recipe.model.name) and bool(getattr(_class_of(recipe.model.name), f"reads_{what}", True))
+
+
+def model_of(recipe: Recipe, shape: Shape) -> nn.Module:
+    """The recipe's model for hops of this shape."""
+    settings = recipe.model
+    if is_own(settings.name):
+        return build(settings.name, shape, settings.options)
+    options = settings.model_dump(exclude={"name", "options"})
+    if not labels_used(recipe):
+        options["beta"] = 0.0
+    # A default that is written out, as in a run's recipe.yaml, is no wish; nor is β = 0 of a model without labels.
+    usual = type(settings)()
+    mentioned = {key for key in settings.model_fields_set if getattr(settings, key) != getattr(usual, key)}
+    mentioned = mentioned - {"options"} - ({"beta"} if settings.beta == 0 else set())
+    return build(settings.name, shape, options | settings.options, mentioned=mentioned | set(settings.options))
 
 
 def build(name: str, shape: Shape, settings: dict[str, Any], *, mentioned: set[str] | None = None) -> nn.Module:

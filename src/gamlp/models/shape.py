@@ -73,6 +73,7 @@ class Model(nn.Module):
     A module of your own, or a plug-in's, need not be one: it reads all there is unless its class says otherwise.
     """
 
+    reads_features = True
     reads_labels = False  # whether there is a label branch, on where the recipe's β is above 0
     reads_operators = False  # whether the channels of x may be of several operators (propagation.also_r)
 

@@ -93,7 +93,9 @@ class Peer:
 
     name: str
     title: str
-    family: str  # hops, labels, message passing, sampled, types: message passing by type and relation
+    family: (
+        str  # hops, solved (hops, no epochs), labels, message passing, sampled, types: messages by type and relation
+    )
     paper: str
     run: Run
     leaves_bundle: bool = False

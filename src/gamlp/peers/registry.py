@@ -48,6 +48,11 @@ def _hops(name: str, title: str, paper: str) -> Peer:
     return Peer(name, title, "hops", paper, run_on_hops, leaves_bundle=True, run_with_reuse=reuse_labels)
 
 
+def _solved(name: str, title: str, paper: str) -> Peer:
+    """A model of gamlp.models that finds its weights without epochs."""
+    return Peer(name, title, "solved", paper, run_on_hops, leaves_bundle=True, run_with_reuse=reuse_labels)
+
+
 def _recipe(name: str, title: str, family: str, paper: str) -> Peer:
     return Peer(name, title, family, paper, _refuse, run_with_reuse=_refuse)
 
@@ -77,6 +82,9 @@ METHODS: dict[str, Peer] = {
         _hops("sign-xl", "SIGN-XL", "Frasca et al., 2020"),
         _hops("sagn", "SAGN", "Sun et al., 2021"),
         _hops("nars", "NARS", "Yu et al., 2020"),
+        _solved("logistic", "Logistic regression", "a baseline, on hops side by side"),
+        _solved("lightgbm", "LightGBM", "Ke et al., NIPS 2017"),
+        _solved("label-spreading", "Label spreading", "Zhou et al., NIPS 2003"),
         _recipe("sagn-labels", "SAGN+0-SLE", "hops", "Sun et al., 2021"),
         _messages("gcn", "GCN", "Kipf and Welling, ICLR 2017", "GCN"),
         _messages("gat", "GAT", "Veličković et al., ICLR 2018", "GAT"),

@@ -14,7 +14,7 @@ Metric = Literal[
 
 _LARGEST = 1 << 53  # of a whole number; a float holds all up to it
 _MOST_OPTIONS = 1000  # plain values in model.options, those inside lists and mappings among them
-_DEEPEST = 4
+_DEEPEST = 6
 _LONGEST = 1000  # characters of a text among them
 
 

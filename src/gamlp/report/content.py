@@ -58,7 +58,8 @@ def curves_of(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
     """{epoch, loss, valid_loss, valid_score} by seed; of long trainings every `step`-th epoch, and the last."""
     by_seed: dict[int, list[Mapping[str, Any]]] = {}
     for line in lines:
-        by_seed.setdefault(int(line["seed"]), []).append(line)
+        if "loss" in line:  # a model that is solved has none
+            by_seed.setdefault(int(line["seed"]), []).append(line)
     if not by_seed:
         return None
     longest = max(len(some) for some in by_seed.values())

@@ -18,9 +18,9 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.graph import ONE_TYPE, ClassType, FeatureColumn, FeatureSchema, fits_type, total_width
 from gamlp.io import Trust, Untrusted
-from gamlp.models import Part, Shape, build, labels_used
+from gamlp.models import Part, Shape, model_of
 from gamlp.propagation import Statistics
-from gamlp.recipe import Recipe, is_own
+from gamlp.recipe import Recipe
 from gamlp.training.checkpoint import Weights, save_tensors, with_digest, without_digest
 from gamlp.training.metrics import best_of
 
@@ -218,7 +218,7 @@ def best_seed(bundles: Mapping[int, Bundle]) -> int:
 def make_model(recipe: Recipe, shape: Shape) -> nn.Module:
     """The recipe's model for hops of this shape."""
     settings = recipe.model
-    model = _made(recipe, shape)
+    model = model_of(recipe, shape)
     samples = 0 < recipe.training.subset_sample < len(shape.views)
     if samples and "views" not in inspect.signature(model.forward).parameters:
         raise GamlpError(
@@ -226,20 +226,6 @@ def make_model(recipe: Recipe, shape: Shape) -> nn.Module:
             hint="set training.subset_sample to 0",
         )
     return model
-
-
-def _made(recipe: Recipe, shape: Shape) -> nn.Module:
-    settings = recipe.model
-    if is_own(settings.name):
-        return build(settings.name, shape, settings.options)
-    options = settings.model_dump(exclude={"name", "options"})
-    if not labels_used(recipe):
-        options["beta"] = 0.0
-    # A default that is written out, as in a run's recipe.yaml, is no wish; nor is β = 0 of a model without labels.
-    usual = type(settings)()
-    mentioned = {key for key in settings.model_fields_set if getattr(settings, key) != getattr(usual, key)}
-    mentioned = mentioned - {"options"} - ({"beta"} if settings.beta == 0 else set())
-    return build(settings.name, shape, options | settings.options, mentioned=mentioned | set(settings.options))
 
 
 def _read(path: Path) -> tuple[str, bool, Weights]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place, keep_freed_memory
+from gamlp.models import Solvable
 from gamlp.progress import Progress, silent
 from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batch, HopRows, LabelledRows, OwnBatches, Passes, Sharded, own_rows
@@ -30,6 +31,7 @@ from gamlp.training.metrics import better, measure_of, metric_words, resolve_met
 from gamlp.training.ranks.batch_norm import share_batch_norms
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.scores import Loss, evaluate, loss_of
+from gamlp.training.solved import solve
 
 CHECKPOINT_SECONDS = 30.0
 Observe = Callable[[dict[str, Any]], None]
@@ -37,7 +39,10 @@ Observe = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model with the weights of the epoch that was kept. `stopped` says why it ended early, or nothing."""
+    """A trained model with the weights of the epoch that was kept. `stopped` says why it ended early, or nothing.
+
+    A model that is solved has no epochs; `solved` are the numbers that were chosen.
+    """
 
     model: nn.Module
     weights: Weights
@@ -45,6 +50,7 @@ class Fitted:
     epochs: int
     valid: dict[str, float]
     stopped: str = ""
+    solved: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,14 @@ def fit(
     with keep_freed_memory(), torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
         torch.manual_seed(seed)
         shuffle = torch.Generator().manual_seed(seed)
-        model = make().to(machine.device)
+        model = make()
+        if isinstance(model, Solvable):
+            solution = solve(model, train, valid, settings, seed=seed, machine=machine, progress=progress)
+            if observe is not None:
+                observe({"seed": seed, **solution.line})
+            progress(f"seed {seed}", 1, 1, "models", "solved")
+            return Fitted(model, weights_of(model), 0, 0, solution.valid, solved=solution.facts)
+        model = model.to(machine.device)
         if machine.world.rank:  # rank 0 draws as one process does
             torch.manual_seed(machine.world.random_seed(seed))
         return _Run(model, train, valid, settings, shuffle, seed, machine).run(observe, progress)

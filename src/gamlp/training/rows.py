@@ -10,7 +10,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import FeatureSchema
-from gamlp.models import Part, Shape, check_operators, labels_used
+from gamlp.models import Part, Shape, check_labels, check_operators, labels_used
 from gamlp.propagation import HopStore, Plan, Statistics
 from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
@@ -38,6 +38,7 @@ class Prepared:
 def plan_of(recipe: Recipe, statistics: dict[str, Statistics] | None = None, *, labels: bool | None = None) -> Plan:
     """What a recipe asks to be propagated."""
     check_operators(recipe)
+    check_labels(recipe)
     return Plan.of(recipe, statistics, labels=labels_used(recipe) if labels is None else labels)
 
 

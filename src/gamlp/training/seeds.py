@@ -128,6 +128,8 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         "train_rows": len(prepared.train),
         "valid_rows": 0 if prepared.valid is None else len(prepared.valid),
     }
+    if fitted.solved:
+        report["solved"] = fitted.solved
     if prepared.shape.parts:  # what is made where features are missing means something on this graph alone
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:

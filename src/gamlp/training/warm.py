@@ -9,6 +9,7 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.graph import name_some
 from gamlp.io import Trust
+from gamlp.models import Solvable
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.rows import Prepared
 
@@ -37,7 +38,13 @@ def check_warm(prepared: Prepared, bundle: Bundle) -> None:
             f"the weights to start from are of model '{bundle.recipe.model.name}', not '{prepared.recipe.model.name}'",
             hint=_HINT,
         )
-    own = make_model(prepared.recipe, prepared.shape).state_dict()
+    model = make_model(prepared.recipe, prepared.shape)
+    if isinstance(model, Solvable):
+        raise GamlpError(
+            f"model '{prepared.recipe.model.name}' is solved from its rows alone: no weights to start from change it",
+            hint="leave out --warm",
+        )
+    own = model.state_dict()
     for name in own.keys() | bundle.weights.keys():
         here, there = own.get(name), bundle.weights.get(name)
         if here is None or there is None or here.shape != there.shape:

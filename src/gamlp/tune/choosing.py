@@ -27,9 +27,11 @@ from gamlp.tune.effort import Clock
 from gamlp.tune.leaderboard import Leaderboard
 from gamlp.tune.portfolio import FOLDER, Portfolio
 from gamlp.tune.scaling import scaling_for
+from gamlp.tune.study import load_optuna
 
 Preset = Literal["fast", "default", "best"]
 PRESETS: tuple[Preset, ...] = ("fast", "default", "best")
+LIMIT = 1800.0  # seconds of `best` where nobody says how many
 _QUESTION = "question.json"
 
 
@@ -62,7 +64,7 @@ def choose(
     source: a graph or its folder, or the name of a dataset.
     out: the run folder. Hops, candidates (`portfolio`), `leaderboard.json` and the chosen bundle are left in it.
     preset: fast: one model, which is not trained here; default; best: search, several seeds and a blend as well.
-    time_limit: seconds for all of it, earlier sittings included.
+    time_limit: seconds for all of it, earlier sittings included. (default: none; of best half an hour)
     metric: what validation goes by. (default: accuracy; see training.metric)
     valid: another graph to validate on.
     """
@@ -137,6 +139,9 @@ def _choose(
             hint="choose another --out, or give its recipe again",
         )  # fmt: skip
     if board is None:
+        if preset == "best":
+            load_optuna()  # lacking, it is said now
+            time_limit = LIMIT if time_limit is None else time_limit
         clock = Clock(place / "clock.json", time_limit)
         work = Portfolio(source, out, candidates, clock, valid, seed, resources, progress)
         check_start(source, work.deepest, out)
@@ -145,7 +150,7 @@ def _choose(
         board = _tried(work, preset)
         board.write(out)  # the choice is fixed: from here on test rows may be read
     if not board.tested:
-        board = _with_test(board, out, seed, resources)
+        board = _with_test(board, out, resources)
         board.write(out)
     recipe = Recipe.of(board.recipe)
     adopt_trained(source, recipe, out, RunFolder(place / board.chosen), valid=valid)
@@ -175,7 +180,7 @@ def _tried(work: Portfolio, preset: Preset) -> Leaderboard:
     )
 
 
-def _with_test(board: Leaderboard, out: Path, seed: int, resources: Resources) -> Leaderboard:
+def _with_test(board: Leaderboard, out: Path, resources: Resources) -> Leaderboard:
     """The test score of every candidate that came to its end: the choice was made before, and stays."""
     store, device = HopStore.open(out / "hops"), choose_device(resources.device)
     labels, split = store.labels, store.split
@@ -188,7 +193,8 @@ def _with_test(board: Leaderboard, out: Path, seed: int, resources: Resources) -
         rows = rows[np.linspace(0, len(rows) - 1, MOST_KEPT).astype(np.int64)]
     for row in board.rows:
         if row.state == "finished" and len(rows) and labels is not None:
-            bundle = Bundle.load(RunFolder(out / FOLDER / row.name).seed_path(seed))
+            (file,) = (out / FOLDER / row.name / "seeds").glob("*.safetensors")
+            bundle = Bundle.load(file)
             said = probabilities_of(bundle, rows_of(store, bundle.recipe, rows), device, resources.memory)
             value = metric_value(board.metric, said, labels.values[rows], board.positive)
             row = row.model_copy(update={"test": None if math.isnan(value) else value})

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gamlp.io import write_json
@@ -17,6 +18,7 @@ from gamlp.training import Prepared
 
 _STEP = 0.004  # seconds that a step of training takes however small it is
 _SPEED = 2e10  # multiplications a second
+_TRAINING = 0.85  # of a limit
 _PASSES = 3  # forward, backward, update, against one to look at validation rows
 
 
@@ -32,39 +34,64 @@ def epoch_seconds(prepared: Prepared, weights: int) -> float:
 class Clock:
     """Seconds that a portfolio has taken, over all its sittings: kept in a file, so that a limit holds for all of them.
 
-    `limit`: of all work; None: none is given.
+    `spent` is time that went by, `worked` is what processors did of it: others who share the machine do not count.
+    `limit`: of all that is spent; None: none is given. Training ends before it, since what follows takes time too.
     """
 
-    def __init__(self, path: Path, limit: float | None = None, now: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._now = path, now
-        self._before, self._begun = _spent(path), now()
-        self.deadline = math.inf if limit is None else limit
+    def __init__(
+        self,
+        path: Path,
+        limit: float | None = None,
+        now: Callable[[], float] = time.monotonic,
+        work: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._path, self._now, self._work = path, now, work
+        self._before, self._begun, self._begun_work = _kept(path), now(), work()
+        self.limit = math.inf if limit is None else limit
+        self._most_work = math.inf
+        self.allow()
 
     @property
     def spent(self) -> float:
-        return self._before + self._now() - self._begun
+        return self._before["spent"] + self._now() - self._begun
 
     @property
-    def left(self) -> float:
-        return self.deadline - self.spent
+    def worked(self) -> float:
+        return self._before["worked"] + self._work() - self._begun_work
 
     @property
     def over(self) -> bool:
-        return self.left <= 0
+        """Whether nothing more shall be trained."""
+        return self.spent >= self._until or self.worked >= self._most_work
 
-    def allow(self, until: float) -> None:
-        """Nothing shall go on after so many seconds spent, nor after the limit."""
-        self.deadline = min(self.deadline, until)
+    def allow(self, share: float = 1.0, work: float = math.inf) -> None:
+        """Training may go on until this share of the limit, or until so much was worked."""
+        self._until, self._most_work = min(share, _TRAINING) * self.limit, work
+
+    @contextmanager
+    def noting(self, name: str) -> Iterator[None]:
+        """Add what is worked inside to what is `noted` under a name."""
+        begun = self.worked
+        try:
+            yield
+        finally:
+            self._before[name] = self.noted(name) + self.worked - begun
+            self.keep()
+
+    def noted(self, name: str) -> float:
+        return self._before.get(name, 0.0)
 
     def keep(self) -> None:
         """Write down what was spent: asked for after every step."""
-        write_json(self._path, {"spent": self.spent})
+        write_json(self._path, {**self._before, "spent": self.spent, "worked": self.worked})
 
 
-def _spent(path: Path) -> float:
+def _kept(path: Path) -> dict[str, float]:
     """Of earlier sittings; a file that somebody spoilt counts as none."""
     try:
-        found = json.loads(path.read_bytes())["spent"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return 0.0
-    return float(found) if isinstance(found, int | float) and 0 <= found < 1e9 else 0.0
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        found = {}
+    known = found.items() if isinstance(found, dict) else ()
+    numbers = {name: float(value) for name, value in known if isinstance(value, int | float) and 0 <= value < 1e9}
+    return {"spent": 0.0, "worked": 0.0} | numbers

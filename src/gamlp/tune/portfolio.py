@@ -16,7 +16,7 @@ from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run import LOCAL, Resources, Source, prepare, resolve_recipe
 from gamlp.training import Prepared, metric_of, rarer_class
-from gamlp.tune.candidates import Candidate
+from gamlp.tune.candidates import Candidate, Role
 from gamlp.tune.contender import Contender, read_as
 from gamlp.tune.effort import Clock
 from gamlp.tune.halving import halve
@@ -28,8 +28,9 @@ from gamlp.tune.verdict import Finalist, Verdict, decide
 FOLDER = "portfolio"  # of a run: a folder for each candidate
 TIMES = 3.0  # of one whole training: what a portfolio may take
 PLANNED = 2.6  # of these: what is counted is not quite what is measured
-FLOOR = 20.0  # seconds that are always allowed: small graphs are trained to their end by all
-_FOR_SPLITS = 0.4  # of the floor, for further splits
+LEAST = 20.0  # seconds of work that are always allowed
+_SMALL = 12.0  # seconds, counted, within which all candidates of a small graph are trained to their end
+_SPLITS = 8.0  # and for further splits
 _WEIGHED = ("balanced_accuracy", "macro_f1", "average_precision")  # metrics that may gain from balanced classes
 
 
@@ -48,7 +49,9 @@ class Portfolio:
     notes: list[str] = field(default_factory=list)
     contenders: list[Contender] = field(default_factory=list)
     left_out: list[LeaderboardRow] = field(default_factory=list)
-    splits: list[Prepared] = field(default_factory=list)
+    splits: list[Prepared] = field(default_factory=list)  # beside the graph's own
+    repeated: set[str] | None = None  # names of those that were trained on these too; None: there are none
+    _measured: dict[tuple[str, int], Finalist] = field(default_factory=dict, init=False)
 
     @property
     def graph(self) -> Graph:
@@ -77,7 +80,7 @@ class Portfolio:
         return None if self.valid is None else self.valid.opened
 
     def prepare(self) -> None:
-        """Propagate what all of them read, once; candidates that cannot read this graph are left out, and it is said."""
+        """Propagate what all of them read, once; candidates that cannot read this graph are left out."""
         self.prepared = prepare(
             self.graph, self.deepest, self.folder, valid_graph=self._valid_graph, resources=self.resources,
             progress=self.progress,
@@ -111,28 +114,28 @@ class Portfolio:
 
     def train(self) -> None:
         """The simple answers, the reference to its end, then all others within what is allowed."""
-        begun = self.clock.spent
-        roles = {
-            role: [one for one in self.contenders if one.candidate.role == role] for role in ("simple", "reference")
-        }
-        for one in roles["simple"]:
+        begun = self.clock.worked
+        for one in self._of("simple"):
             one.train()
-        for one in roles["reference"]:
-            one.train()
-            one.settle()  # out of time: as it is
-        reference = next((one for one in roles["reference"] if one.finished), None)
-        measured = 0.0 if reference is None else reference.seconds
-        self.clock.allow(begun + max(FLOOR, TIMES * measured))
-        others = [one for one in self.contenders if one.candidate.role == "other"]
+        with self.clock.noting("reference"):
+            for one in self._of("reference"):
+                one.train()
+                one.settle()  # out of time: as it is
+        reference = next((one for one in self._of("reference") if one.finished), None)
+        self.clock.allow(work=begun + max(LEAST, TIMES * self.clock.noted("reference")))
+        others = self._of("other")
         for one in others:
             if one.solved and not self.clock.over:
                 one.train()
         expected = 100 if reference is None else reference.epochs
         counted = 0.0 if reference is None else reference.epochs * reference.epoch_seconds
-        allowed = max((1 - _FOR_SPLITS) * FLOOR, (PLANNED - 1) * counted)
+        allowed = max(_SMALL, (PLANNED - 1) * counted)
         halve([one for one in others if not one.solved], expected, allowed, self.clock)
         if self.clock.over:
             self.notes.append("the time was over before all candidates were trained to their end")
+
+    def _of(self, role: Role) -> list[Contender]:
+        return [one for one in self.contenders if one.candidate.role == role]
 
     def repeat(self) -> None:
         """Where validation rows are few, the best again on further splits of training and validation rows."""
@@ -141,7 +144,8 @@ class Portfolio:
         if rows >= FEW or not finished or not can_repeat(self.graph, self.deepest, self._valid_graph):
             return
         ranked = sorted(finished, key=lambda one: (one.candidate.role != "simple", -self._gain(one)))
-        room, kept = _FOR_SPLITS * FLOOR / MORE, []
+        kept: list[Contender] = []
+        room = _SPLITS / MORE
         for one in ranked:  # the simple answers, then the best others as long as there is room for them
             room -= 0.0 if one.solved else one.epochs * one.epoch_seconds
             if room >= 0 or len(kept) < 2:
@@ -160,11 +164,9 @@ class Portfolio:
             self.splits.append(split)
         self.repeated = {one.name for one in kept}
         self.notes.append(
-            f"validation rows are few ({rows}): candidates are compared on {1 + len(self.splits)} splits of training and "
-            "validation rows"
+            f"validation rows are few ({rows}): candidates are compared on {1 + len(self.splits)} splits of training "
+            "and validation rows"
         )
-
-    repeated: set[str] | None = None  # names of those that were trained on further splits; None: there are none
 
     def _on_split(self, one: Contender, split: Prepared, number: int) -> Contender:
         prepared = read_as(split, one.prepared.recipe)
@@ -182,6 +184,12 @@ class Portfolio:
 
     def finalist(self, one: Contender) -> Finalist:
         """What a trained candidate says of the validation rows of all splits."""
+        key = one.name, len(self.splits)
+        if key not in self._measured:  # samples of the bootstrap are drawn once
+            self._measured[key] = self._finalist(one)
+        return self._measured[key]
+
+    def _finalist(self, one: Contender) -> Finalist:
         said: list[Said] = [one.said()]
         for number, split in enumerate(self.splits, 1):
             again = self._on_split(one, split, number)
@@ -192,15 +200,11 @@ class Portfolio:
     @property
     def finalists(self) -> list[Finalist]:
         """Candidates to choose from."""
-        found = [
-            one for one in self.contenders if one.finished and (self.repeated is None or one.name in self.repeated)
-        ]
+        found = [one for one in self.contenders if one.finished]
         if not found:
-            reasons = [one.failed for one in self.contenders if one.failed]
-            raise GamlpError(
-                reasons[0].rstrip(".") if reasons else "no candidate came to its end", hint="allow more time"
-            )
-        return [self.finalist(one) for one in found]
+            reasons = [one.failed.rstrip(".") for one in self.contenders if one.failed]
+            raise GamlpError((reasons or ["no candidate came to its end"])[0], hint="allow more time")
+        return [self.finalist(one) for one in found if self.repeated is None or one.name in self.repeated]
 
     def weigh_classes(self) -> None:
         """Where the metric asks for rare classes: the best candidate again, rare classes weighing more in its loss."""
@@ -214,13 +218,25 @@ class Portfolio:
             title=f"{best.title}, classes weighed", role="other",
         )  # fmt: skip
         one = self.contender(other)
-        one.train()
-        for number, split in enumerate(self.splits, 1):
-            self._on_split(one, split, number).train()
-        if one.finished:
+        if self.trained(one):
+            self.let_in(one)
+
+    def trained(self, one: Contender) -> bool:
+        """Train a further candidate to its end, on all splits; false: it failed, or there was no time."""
+        for each in (one, *(self._on_split(one, split, number) for number, split in enumerate(self.splits, 1))):
+            each.train()
+            if not each.finished:
+                return False
+        return True
+
+    def let_in(self, one: Contender, finalist: Finalist | None = None) -> None:
+        """Let a trained candidate be chosen; `finalist` where it is known what it says of all splits."""
+        if one.name not in {other.name for other in self.contenders}:
             self.contenders.append(one)
-            if self.repeated is not None:
-                self.repeated.add(one.name)
+        if self.repeated is not None:
+            self.repeated.add(one.name)
+        if finalist is not None:
+            self._measured[one.name, len(self.splits)] = finalist
 
     def decide(self) -> Verdict:
         """The candidate to return."""

@@ -61,7 +61,7 @@ class Validated:
 
     @cached_property
     def _gains(self) -> Array:
-        """Of every sample. A node is in all splits as often as it was drawn: rows of several splits are not independent."""
+        """Of every sample. A node is in all splits as often as it was drawn: their rows are not independent."""
         nodes, places = self._nodes
         bounds = np.cumsum([0, *(len(one.rows) for one in self.said)])
         generator = np.random.default_rng(self.seed)
@@ -75,7 +75,8 @@ class Validated:
                 if len(picked):
                     values.append(self._gain(one.probabilities[picked], one.targets[picked]))
             found.append(np.mean(values) if values else self.gain)
-        return np.nan_to_num(np.array(found), nan=self.gain)
+        gains: Array = np.nan_to_num(np.array(found), nan=self.gain)
+        return gains
 
     def _gain(self, probabilities: Array, targets: Array) -> float:
         return told(self.metric, metric_value(self.metric, probabilities, targets, self.positive))

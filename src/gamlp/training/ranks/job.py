@@ -153,7 +153,7 @@ def _train(job: TrainingJob, world: World, device: torch.device) -> None:
         observe = None if lines is None else lines.observe
         fitted = fit_prepared(prepared, job.seed, machine, observe=observe, progress=progress)
     if world.rank == 0:
-        facts = {"epoch": fitted.epoch, "epochs": fitted.epochs, "valid": fitted.valid, "stopped": fitted.stopped}
+        facts = {name: getattr(fitted, name) for name in ("epoch", "epochs", "valid", "stopped", "solved")}
         save_tensors(Place.of(job.result), fitted.weights, with_digest(json.dumps({"fitted": facts}), fitted.weights))
 
 
@@ -195,7 +195,7 @@ def fitted_of(prepared: Prepared, facts: dict[str, Any], weights: Weights) -> Fi
     with torch.random.fork_rng(devices=[]):
         model = make_model(prepared.recipe, prepared.shape)
     model.load_state_dict(weights)
-    return Fitted(model.eval(), weights, facts["epoch"], facts["epochs"], facts["valid"], facts["stopped"])
+    return Fitted(model.eval(), weights, **facts)
 
 
 def device_of(name: str, world: World) -> torch.device:

@@ -145,9 +145,10 @@ class Follower:
 
     def _tell(self, message: dict[str, Any]) -> None:
         line = message.pop("line")
-        if line["epoch"] <= self.epoch:
-            return
-        self.epoch = line["epoch"]
-        if self.observe is not None:
-            self.observe(line)
+        if line:  # none is there yet while a model is solved
+            if line["epoch"] <= self.epoch:
+                return
+            self.epoch = line["epoch"]
+            if self.observe is not None:
+                self.observe(line)
         self.progress(*(message[name] for name in ("stage", "done", "total", "unit", "note")))

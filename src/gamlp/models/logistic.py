@@ -1,0 +1,285 @@
+"""Logistic regression on hops: logits = [X^(0) ‖ … ‖ X^(K)] W + b, solved to the optimum for every strength of L2."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gamlp.arrays import Array
+from gamlp.models.columns import HopColumns
+from gamlp.models.shape import Branches, HopWeights, Model, Shape
+from gamlp.models.solving import KnownRows, Rank, class_weights
+from gamlp.progress import Progress
+from gamlp.recipe import TrainingSettings
+
+STRENGTHS = tuple(10.0**power for power in range(-3, 4))  # C, ascending: the more, the less the weights are held back
+_USUAL = 1.0  # C where no validation rows choose
+_LOOSE, _EXACT = 1e-3, 1e-6  # of the gradient, in units of the curvature: on the way, and of the weights that stay
+_MOST_STEPS = 500
+_DOUBLE = 1 << 22  # numbers in a table that is solved in float64
+_WIDEST = 3000  # columns of a problem whose curvature is factorised
+_SAMPLE = 10_000  # rows that the curvature is estimated from
+_PIECE = 4096  # columns that are widened to float64 at a time
+
+
+class Logistic(Model):
+    """Softmax regression, or a sigmoid a class where a node has many labels, with L2 on W and none on b.
+
+        min over W, b:  Σ_i loss(x_i W + b, y_i) + ‖W‖² / (2 C)
+
+    `C` None: the best of 10^-3 … 10^3 on validation rows. `standardise`: columns of deviation one before; auto: as
+    validation rows choose.
+
+    >>> Logistic(Shape(features=4, classes=3, hops=2))(torch.zeros(5, 1, 3, 4)).shape
+    torch.Size([5, 3])
+    """
+
+    reads_operators = True
+
+    def __init__(self, shape: Shape, *, C: float | None = None, standardise: bool | Literal["auto"] = "auto") -> None:
+        super().__init__()
+        if C is not None and not (isinstance(C, int | float) and 0 < C < math.inf):
+            raise ValueError(f"C of logistic regression is a number above 0, not {C!r}")
+        if standardise not in (True, False, "auto"):
+            raise ValueError(f"standardise is true, false or auto, not {standardise!r}")
+        self.shape, self.strength, self.standardise = shape, C, standardise
+        self.columns = HopColumns(shape)
+        self.linear = nn.Linear(self.columns.count, shape.classes)
+        self.mean: Tensor
+        self.register_buffer("mean", torch.zeros(self.columns.count))  # of training rows
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Logits `[b, classes]`."""
+        logits: Tensor = self.linear(self.columns.of(x))
+        return logits
+
+    def solve(
+        self,
+        train: KnownRows,
+        valid: KnownRows | None,
+        settings: TrainingSettings,
+        *,
+        seed: int,
+        metric: Rank,
+        progress: Progress,
+    ) -> dict[str, float]:
+        """The optimum of the best C (and scaling): one convex problem each, begun where the last one ended."""
+        table = self.columns.of(train.x)
+        scalings = [False, True] if self.standardise == "auto" else [bool(self.standardise)]
+        strengths = STRENGTHS if self.strength is None else (self.strength,)
+        if valid is None:
+            scalings, strengths = scalings[-1:], strengths if len(strengths) == 1 else (_USUAL,)
+        best: tuple[tuple[float, ...], bool, float, Array] | None = None
+        steps, all_of_them = 0, len(scalings) * len(strengths)
+        for scaled in scalings:
+            problem = _Problem(table, train.target, settings, self.shape, scaled)
+            start: Array | None = None
+            for strength in strengths:
+                start, took = problem.solved(strength, start, _LOOSE)
+                steps += took
+                self._take(problem, start)
+                rank = () if valid is None or all_of_them == 1 else metric(self(valid.x, valid.y))
+                if best is None or rank > best[0]:
+                    best = rank, scaled, strength, start
+                done = scalings.index(scaled) * len(strengths) + strengths.index(strength) + 1
+                progress("solving", done, all_of_them, "problems", f"C {strength:g}")
+        assert best is not None
+        _, scaled, strength, start = best
+        if scaled != scalings[-1]:
+            problem = _Problem(table, train.target, settings, self.shape, scaled)
+        found, took = problem.solved(strength, start, _EXACT)
+        self._take(problem, found)
+        return {"C": strength, "standardised": float(scaled), "steps": float(steps + took)}
+
+    @torch.no_grad()
+    def _take(self, problem: _Problem, found: Array) -> None:
+        weight, bias = problem.weights(found)
+        self.mean.copy_(problem.mean)
+        self.linear.weight.copy_(weight.T)
+        assert self.linear.bias is not None
+        self.linear.bias.copy_(bias - problem.mean @ weight)
+
+    @torch.no_grad()
+    def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
+        """The logits, and those of each hop alone: all other columns at their mean."""
+        parts = self._parts(x)
+        assert self.linear.bias is not None
+        at_mean = self.linear(self.mean)
+        return Branches(self(x), each_hop=parts + at_mean)
+
+    @torch.no_grad()
+    def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
+        """How much of what moves a node's logits from the mean comes from each hop: shares of lengths of vectors."""
+        parts = self._parts(x)
+        sizes = (parts - parts.mean(2, keepdim=True)).norm(dim=2)
+        total = sizes.sum(1, keepdim=True)
+        even = torch.full_like(sizes, 1 / sizes.shape[1])
+        return HopWeights(torch.where(total > 0, sizes / total.clamp_min(torch.finfo(sizes.dtype).tiny), even))
+
+    def _parts(self, x: Tensor) -> Tensor:
+        """(x_k - mean_k) W_k of every hop k, `[b, hops, classes]`."""
+        table, hop = self.columns.of(x), self.columns.hop.to(x.device)
+        found = []
+        for number in range(self.shape.hops + 1):
+            own = hop == number
+            found.append((table[:, own] - self.mean[own]) @ self.linear.weight[:, own].T)
+        return torch.stack(found, 1)
+
+
+class _Problem:
+    """One convex problem: a centred (and scaled) table, its labels, and what makes its curvature round.
+
+    Of fewer rows than columns the weights lie in the span of the rows: the table is replaced by the Cholesky factor of
+    its Gram matrix, rows × rows, which is exact. L-BFGS ends in some tens of steps in θ = Fᵀ W, where
+    F Fᵀ = κ Zᵀ Z / n + I / (C n) is about the curvature.
+    """
+
+    def __init__(self, table: Tensor, target: Tensor, settings: TrainingSettings, shape: Shape, scaled: bool) -> None:
+        rows, columns = table.shape
+        self.mean = table.sum(0, dtype=torch.float64) / rows
+        wide = table.double() if table.numel() <= _DOUBLE else table
+        self._table = wide - self.mean.to(wide.dtype)
+        self._scale = torch.ones(columns, dtype=torch.float64)
+        if scaled:
+            deviation = torch.linalg.vector_norm(self._table, dim=0, dtype=torch.float64) / math.sqrt(rows)
+            self._scale = torch.where(deviation > 1e-7 * self.mean.abs() + 1e-30, deviation, self._scale)
+            self._table /= self._scale.to(wide.dtype)
+        self._gram: Tensor | None = None  # its factor, where rows stand for columns
+        self.z = self._table
+        if columns > rows and rows <= _WIDEST:
+            self._gram = self.z = _factor(_gram(self._table))
+        self._two_classes = target.ndim == 1 and shape.classes == 2
+        self.softmax = target.ndim == 1 and not self._two_classes
+        self._outputs = 1 if self._two_classes else shape.classes
+        self._label(target, settings, shape)
+        share = 1 / shape.classes
+        self._curvature = share * (1 - share)  # of a softmax that knows nothing yet
+        self._normal = self._normal_matrix()
+        self._factors: dict[float, Tensor] = {}
+
+    def _label(self, target: Tensor, settings: TrainingSettings, shape: Shape) -> None:
+        has, has_not = class_weights(target, shape.classes)
+        even = settings.class_weights != "balanced"
+        kind = self.z.dtype
+        if self.softmax:
+            self._true = functional.one_hot(target, shape.classes).to(kind)
+            of_row = torch.ones(len(target), dtype=kind) if even else has.to(kind)[target]
+            self._has, self._has_not = of_row[:, None], torch.zeros(1)
+            return
+        true = target if target.ndim == 2 else target[:, None]
+        self._true = true.to(kind)
+        if target.ndim == 1:  # of two classes the second is asked for
+            has, has_not = has[1:], has[:1]
+        one = torch.ones(1, dtype=kind)
+        self._has, self._has_not = (one, one) if even else (has.to(kind), has_not.to(kind))
+
+    def _normal_matrix(self) -> Tensor:
+        """κ Zᵀ Z / n, of a sample of rows where they are many; its diagonal alone where columns are too many."""
+        rows, width = self.z.shape
+        if width > _WIDEST:
+            size: Tensor = torch.linalg.vector_norm(self.z, dim=0, dtype=torch.float64)
+            return self._curvature / rows * size.square()
+        some = self.z[:: max(1, rows // _SAMPLE)]
+        return self._curvature / len(some) * (some.T @ some).double()
+
+    def _factor_for(self, decay: float) -> Tensor:
+        """F, lower triangular, or the diagonal of it."""
+        if decay not in self._factors:
+            self._factors.clear()
+            normal = self._normal
+            if normal.ndim == 1:
+                self._factors[decay] = (normal + decay).sqrt()
+            else:
+                self._factors[decay] = _factor(normal + decay * torch.eye(len(normal), dtype=torch.float64))
+        return self._factors[decay]
+
+    def solved(self, strength: float, start: Array | None, tolerance: float) -> tuple[Array, int]:
+        """The optimum `[width + 1, outputs]`, intercepts last, and how many steps it took."""
+        from scipy.optimize import minimize
+
+        rows, width = self.z.shape
+        decay = 1 / (strength * rows)
+        factor = self._factor_for(decay)
+        begin = torch.zeros(width + 1, self._outputs, dtype=torch.float64)
+        if start is not None:
+            begin = torch.from_numpy(start)
+        begin = torch.cat([_times(factor, begin[:-1]), begin[-1:] * math.sqrt(self._curvature)])
+
+        def value(flat: Array) -> tuple[float, Array]:
+            theta = torch.from_numpy(flat).view(width + 1, self._outputs)
+            weight = _over(factor, theta[:-1], transposed=True)
+            loss, slope = self._loss(weight, theta[-1] / math.sqrt(self._curvature))
+            total = loss + 0.5 * decay * float(weight.square().sum())
+            down = _over(factor, (self.z.T @ slope).double() + decay * weight)
+            intercept = slope.sum(0, dtype=torch.float64) / math.sqrt(self._curvature)
+            return total, torch.cat([down, intercept[None]]).flatten().numpy()
+
+        options = {"maxiter": _MOST_STEPS, "maxfun": 2 * _MOST_STEPS, "gtol": tolerance, "ftol": 0.0, "maxcor": 20}
+        found = minimize(value, begin.flatten().numpy(), jac=True, method="L-BFGS-B", options=options)
+        theta = torch.from_numpy(np.asarray(found.x)).view(width + 1, self._outputs)
+        weight = _over(factor, theta[:-1], transposed=True)
+        return torch.cat([weight, theta[-1:] / math.sqrt(self._curvature)]).numpy(), int(found.nit)
+
+    def _loss(self, weight: Tensor, bias: Tensor) -> tuple[float, Tensor]:
+        """Mean loss of rows, and its slope by their logits."""
+        kind, rows = self.z.dtype, len(self.z)
+        logits = torch.addmm(bias.to(kind), self.z, weight.to(kind))
+        if self.softmax:
+            told = functional.log_softmax(logits, 1)
+            loss = -(told * self._true * self._has).sum(dtype=torch.float64) / rows
+            return float(loss), (told.exp() - self._true) * self._has / rows
+        has, has_not = self._true * self._has, (1 - self._true) * self._has_not
+        lost = has * functional.softplus(-logits) + has_not * functional.softplus(logits)
+        chance = torch.sigmoid(logits)
+        return float(lost.sum(dtype=torch.float64) / rows), (has_not * chance - has * (1 - chance)) / rows
+
+    def weights(self, found: Array) -> tuple[Tensor, Tensor]:
+        """W `[columns, classes]` for columns as they come less their mean, and b, in float64."""
+        all_of_it = torch.from_numpy(found)
+        weight, bias = all_of_it[:-1], all_of_it[-1]
+        if self._gram is not None:  # W = Xᵀ G^-1 Z W_z, Z = F, G = F Fᵀ
+            spread = _over(self._gram, weight, transposed=True)
+            weight = torch.cat([part.double().T @ spread for part in torch.split(self._table, _PIECE, 1)])
+        weight = weight / self._scale[:, None]
+        if self._two_classes:  # one logit, half of it against the first class and half for the second
+            weight, bias = torch.cat([-weight / 2, weight / 2], 1), torch.cat([-bias / 2, bias / 2])
+        return weight, bias
+
+
+def _gram(table: Tensor) -> Tensor:
+    """Z Zᵀ in float64, some columns at a time."""
+    found = torch.zeros(len(table), len(table), dtype=torch.float64)
+    for part in torch.split(table, _PIECE, 1):
+        wide = part.double()
+        found.addmm_(wide, wide.T)
+    return found
+
+
+def _factor(matrix: Tensor) -> Tensor:
+    """F of F Fᵀ = matrix + as little on the diagonal as makes it positive definite: rows may be alike."""
+    size = max(float(matrix.diagonal().max()), 1e-300)
+    for little in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6):
+        found: tuple[Tensor, Tensor] = torch.linalg.cholesky_ex(
+            matrix + little * size * torch.eye(len(matrix), dtype=matrix.dtype)
+        )
+        if not found[1]:
+            return found[0]
+    raise ValueError("its features hold values that are no numbers, or too large")
+
+
+def _times(factor: Tensor, weight: Tensor) -> Tensor:
+    """Fᵀ W."""
+    return factor[:, None] * weight if factor.ndim == 1 else factor.T @ weight
+
+
+def _over(factor: Tensor, values: Tensor, *, transposed: bool = False) -> Tensor:
+    """F^-1 V, or F^-T V."""
+    if factor.ndim == 1:
+        return values / factor[:, None]
+    found: Tensor = torch.linalg.solve_triangular(factor.T if transposed else factor, values, upper=transposed)
+    return found

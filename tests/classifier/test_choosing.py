@@ -54,7 +54,7 @@ def test_with_a_recipe_nothing_is_compared() -> None:
 
 
 def test_without_a_recipe_the_best_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails where the kept model is not the leaderboard's, or a second fit in the same folder trains anew or is refused."""
+    """Fails where the kept model is not the leaderboard's, or a second fit there trains anew."""
     few_candidates(monkeypatch)
     graph = make_graph()
     model = NodeClassifier(folder=tmp_path).fit(graph)

@@ -13,7 +13,7 @@ ROUNDS ?= 200
 LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
-.PHONY: run test test-all check fuzz kills sanitize lint format bench accuracy clean always
+.PHONY: run test test-all check fuzz kills sanitize lint format bench accuracy defaults clean always
 
 run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it learned
 	$(BIN)/gamlp run digits
@@ -66,6 +66,9 @@ bench: $(VENV)/developer  ## speed and memory of propagation and training agains
 
 accuracy: $(VENV)/developer  ## test accuracy of the shipped recipes beside the paper's (needs GAMLP_DATA; hours)
 	$(BIN)/python benchmarks/accuracy.py
+
+defaults: $(VENV)/developer  ## what `gamlp run` chooses, beside what anybody could do (needs GAMLP_DATA; hours)
+	$(BIN)/python benchmarks/defaults.py
 
 clean:  ## remove the virtual environment and everything built
 	rm -rf $(VENV) build runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

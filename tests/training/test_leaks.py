@@ -140,12 +140,12 @@ def test_without_validation_rows_all_epochs_are_trained_and_the_last_is_kept() -
 
 def test_with_folds_a_training_row_hears_its_own_class_as_a_validation_row_does(tmp_path: Path) -> None:
     """Without, its own label comes back through the self-loop: ten times the mass that other rows hear at hop 1."""
-    random, count, degree = np.random.default_rng(0), 3000, 6
+    random, count, degree = np.random.default_rng(0), 12_000, 6
     classes = random.integers(0, CLASSES, count).astype(np.int32)
     ends = random.integers(0, count, (2, 3 * degree * count))
     same = classes[ends[0]] == classes[ends[1]]
     edges = ends[:, same | (random.random(len(same)) < 0.1)][:, : degree * count // 2]
-    train, valid = np.arange(100), np.arange(100, 1100)
+    train, valid = np.arange(240), np.arange(240, 6000)
     graph = Graph.from_arrays(
         edges, random.normal(size=(count, 2)), classes, split=Split.of(count, train=train, valid=valid, test=[])
     )

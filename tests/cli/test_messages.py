@@ -29,6 +29,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "bench": ("bench run",),
     "cli/generate.py": ("generate communities", "generate short-video", "generate mag-like"),
     "cli/bench.py": ("bench run", "bench show"),
+    "cli/options/choice.py": ("run",),
     "cli/options/engine.py": SPARK,
     "cli/options/named.py": TABLES,
     "cli/options/recipe.py": ("run",),  # the only one that passes on --model
@@ -75,6 +76,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "training/trackers.py": ("train",),
     "training/warm.py": ("run",),
     "tune": ("tune",),
+    "tune/choosing.py": ("run",),
 }
 # cli/main.py looks at the options of the verb itself before it names one.
 OF_ANY_VERB = "cli/main.py"

@@ -21,6 +21,11 @@ def test_a_time(limit: str | float, seconds: float) -> None:
     assert Asked.of(time_limit=limit).time_limit == seconds
 
 
+def test_what_is_left_of_it() -> None:
+    assert Asked.of().left(5) is None and Asked.of(time_limit="1m").left(5) == 55
+    assert Asked.of(time_limit="1m").left(100) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

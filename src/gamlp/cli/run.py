@@ -165,8 +165,9 @@ def _run(
         delimiters = {} if opened.ingested is None else opened.ingested.delimiters
         choice = None
         if asked is not None:
+            limit = asked.left(time.monotonic() - begun)
             choice = choose(
-                opened, place, preset=asked.preset, time_limit=asked.time_limit, metric=asked.metric, seed=seed,
+                opened, place, preset=asked.preset, time_limit=limit, metric=asked.metric, seed=seed,
                 resources=resources, progress=progress,
             )  # fmt: skip
             made, name = choice.recipe, choice.leaderboard.winner.name if choice.leaderboard else "preset fast"

@@ -43,6 +43,10 @@ class Asked:
             load_optuna()  # who has no search is told now, and not after half of the time
         return asked
 
+    def left(self, spent: float) -> float | None:
+        """Of the time limit, when so many seconds are spent; a second at least, since something must be trained."""
+        return None if self.time_limit is None else max(1.0, self.time_limit - spent)
+
 
 def seconds_of(limit: str | float) -> float:
     """A time as people write it, or seconds.

@@ -27,7 +27,7 @@ PresetOption = Annotated[
 TimeLimitOption = Annotated[
     str | None,
     typer.Option(
-        help="Of the choice: 90s, 30m, 2h. (default: three times what one model takes; best: 30m)",
+        help="Until a model is chosen, reading tables included: 90s, 30m, 2h. (default: none; of best 30m)",
         rich_help_panel=_CHOICE,
         metavar="TIME",
         show_default=False,

@@ -142,9 +142,9 @@ def blend(work: Portfolio) -> None:
     candidate = Candidate("blend", f"Blend of {len(members)} models", 10_000, "other", (), recipe)
     made = work.contender(candidate)
     finalist = Finalist(made.candidate, mixed([ranked[index].validated for index in members], shares))
-    weights = {
-        f"members.{index}.{name}": value for index, one in enumerate(bundles) for name, value in one.weights.items()
-    }
+    weights = {}
+    for index, one in enumerate(bundles):
+        weights |= {f"members.{index}.{name}": value for name, value in one.weights.items()}
     said = finalist.validated.said[0]
     valid = report_of(said.probabilities, said.targets)
     fitted = Fitted(bundles[0].model(), weights, 0, 0, {"loss": valid["loss"], "score": valid["score"]})

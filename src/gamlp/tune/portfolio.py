@@ -28,7 +28,7 @@ from gamlp.tune.verdict import Finalist, Verdict, decide
 FOLDER = "portfolio"  # of a run: a folder for each candidate
 TIMES = 3.0  # of one whole training: what a portfolio may take
 PLANNED = 2.6  # of these: what is counted is not quite what is measured
-LEAST = 20.0  # seconds of work that are always allowed
+LEAST = 30.0  # seconds of work that are always allowed
 _SMALL = 12.0  # seconds, counted, within which all candidates of a small graph are trained to their end
 _SPLITS = 8.0  # and for further splits
 _WEIGHED = ("balanced_accuracy", "macro_f1", "average_precision")  # metrics that may gain from balanced classes

@@ -39,7 +39,7 @@ def test_the_leaderboard_as_a_person_reads_it(capsys: pytest.CaptureFixture[str]
         "model validation test seconds parameters",
         "→ SIGN, 3 hops 89.12 ± 1.20 90.00 3.2 12,345",
         "the most frequent class 50.00 ± 0.00 50.00 0.0 0",
-        "given up early, others were ahead: GAMLP, 10 hops (70.00)",
+        "not taken to the end, and the best until then: GAMLP, 10 hops (70.00)",
         "not trained, the time was over: GAMLP, 3 hops",
         "left out: LightGBM: lightgbm is not installed.",
         BOARD.sentence,

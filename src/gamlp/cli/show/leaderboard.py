@@ -20,7 +20,7 @@ def show_leaderboard(board: Leaderboard) -> None:
     display.table("", "model", "validation", "test", "seconds", "parameters", rows=rows)
     dropped = [row for row in board.rows if row.state == "dropped"]
     if early := [f"{row.title} ({_number(board.metric, row.valid)})" for row in dropped if row.valid is not None]:
-        display.say(f"given up early, others were ahead: {'; '.join(early)}")
+        display.say(f"not taken to the end, and the best until then: {'; '.join(early)}")
     if never := [row.title for row in dropped if row.valid is None]:
         display.say(f"not trained, the time was over: {'; '.join(never)}")
     for row in board.rows:

@@ -46,6 +46,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "io/files.py": WRITING,
     "io/locks.py": (*SPARK, "tune"),
     "io/trust.py": (*PROPAGATING, *TRAINED, "recipes"),
+    "models/blend.py": ("run",),
     "peers": ("run",),
     "peers/registry.py": PROPAGATING,
     "propagation/blocks": SPARK,

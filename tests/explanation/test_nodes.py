@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from gamlp.errors import GamlpError
-from gamlp.explanation.nodes import NodeExplanation, explain_nodes
+from gamlp.explanation.nodes import NodeExplanation, explain_nodes, label_branch
 from gamlp.graph import Graph, Ids, Labels, Split
 from gamlp.models import Shape, labels_used
 from gamlp.propagation import HopStore, LocalPropagator
@@ -199,3 +199,18 @@ def test_more_nodes_than_are_read_at_a_time(tmp_path: Path, monkeypatch: pytest.
     for one, two in zip(whole, parts, strict=True):
         assert asdict(one)["hops"][0]["weight"] == pytest.approx(asdict(two)["hops"][0]["weight"], abs=1e-6)
         assert one.predicted.classes == two.predicted.classes and one.id == two.id
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_a_label_branch_that_is_silent_is_told_from_one_that_speaks(tmp_path: Path, multi_label: bool) -> None:
+    made, on = bundle(multi_label), graph(multi_label=multi_label)
+    store, rows = stored(made, on, tmp_path), np.arange(COUNT)
+    speaks = label_branch(made, store, rows)
+    nodes = explain_nodes(made, store, rows, ids=on.nodes.ids, degrees=on.relation.degrees())
+    assert speaks is not None and speaks.rows == COUNT and not speaks.silent and speaks.size > 0.01
+    changed = [node for node in nodes if node.without_labels and node.without_labels.classes != node.predicted.classes]
+    assert speaks.changed == len(changed)
+    quiet = {name: value * (0 if name.startswith("label_mlp") else 1) for name, value in made.weights.items()}
+    silent = label_branch(replace(made, weights=quiet), store, rows)
+    assert silent is not None and (silent.changed, silent.size) == (0, 0.0) and silent.silent
+    assert label_branch(bundle(multi_label, **{"model.beta": 0.0}), store, rows, most=5) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,3 +104,11 @@ def test_nothing_to_draw_and_nothing_left_behind(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
         save_figure(figure, tmp_path / "w.xyz")
     assert not list(tmp_path.iterdir())
+
+
+def test_flat_weights_are_written_and_not_painted() -> None:
+    flat = replace(by_degree(4, None), moved={"features": 0.01})
+    (panel,) = panels("features", flat, None, ())
+    assert panel.flat and "flat: all hops weigh about the same" in panel.title
+    (axes, *_) = weights_figure(flat).axes
+    assert not axes.images[0].get_array().any() and len(axes.texts) == 12

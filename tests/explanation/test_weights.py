@@ -134,3 +134,35 @@ def test_far_hops_are_told_together(count: int) -> None:
     assert int(ends[0][0]) == 1 and int(ends[-1][2] or ends[-1][0]) == count
     for one, two in itertools.pairwise(ends):
         assert int(two[0]) == int(one[2] or one[0]) + 1
+
+
+class _Given(nn.Module):
+    """Weighs hops of features as it is told, node by node."""
+
+    def __init__(self, weights: Tensor) -> None:
+        super().__init__()
+        self.weights = weights
+
+    def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
+        return HopWeights(self.weights[: len(x)])
+
+
+def test_flat_weights_are_said_and_weights_that_differ_from_node_to_node_are_not(
+    source: tuple[HopRows, np.ndarray],
+) -> None:
+    rows, degrees = source
+    equal = weights_by_degree(_Given(torch.full((200, 4), 0.25)), rows, degrees)
+    assert equal is not None and equal.moved == {"features": pytest.approx(0)}
+    assert "all equal (1/4)" in str(equal.flat("features")) and equal.flat("labels") is None
+    nearly = weights_by_degree(_Given(torch.tensor([[0.27, 0.25, 0.25, 0.23]]).repeat(200, 1)), rows, degrees)
+    assert nearly is not None and nearly.moved["features"] == pytest.approx(0.02)
+    assert "23.0 % to 27.0 % where 1/4 is 25.0 %" in str(nearly.flat("features"))
+    # Every node listens to one hop; the means over nodes are equal all the same.
+    each = weights_by_degree(_Given(torch.eye(4).repeat(50, 1)), rows, np.ones(200, np.int64))
+    assert each is not None and each.ranges[0].features == pytest.approx([0.25] * 4)
+    assert each.moved["features"] == pytest.approx(0.75) and each.flat("features") is None
+
+
+def test_one_hop_alone_is_not_called_flat(source: tuple[HopRows, np.ndarray]) -> None:
+    found = weights_by_degree(_Given(torch.ones(200, 1)), *source)
+    assert found is not None and found.flat("features") is None

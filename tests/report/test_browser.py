@@ -17,7 +17,7 @@ import pytest
 
 from gamlp.graph import Graph, Ids, Labels
 from gamlp.report import render
-from gamlp.run.evaluation import evaluate
+from gamlp.run.path import run_path
 from gamlp.run.source import Source
 from gamlp.run.training import train
 from tests.report.examples import IMAGE, SCRIPT, content_of, graph_of
@@ -27,6 +27,14 @@ pytestmark = pytest.mark.slow
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PHONE, DESK = 390, 1200
+BOARD = {
+    "metric": "accuracy", "chosen": "gamlp", "sentence": f"{SCRIPT} is better",
+    "rows": [
+        {"name": name, "title": f"{IMAGE} {name}", "valid": 0.9 - 0.1 * at, "error": 0.01, "test": 0.8 - 0.1 * at,
+         "seconds": 10.0**at, "parameters": 1000 * at, "bytes": 4000 * at, "state": "finished", "simple": at > 1}
+        for at, name in enumerate(("gamlp", "sign", "majority", "logistic regression on features"))
+    ],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,23 +59,23 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained run of two seeds whose classes and ids are HTML."""
+    """A run of two seeds whose classes and ids are HTML, with a leaderboard and unlabelled nodes."""
     graph = hostile(make_graph())
     folder = tmp_path_factory.mktemp("run") / "run"
-    trained = train(
-        Source("small", None, graph),
-        RECIPE.changed({"training.seeds": [0, 1], "training.learning_rate": 0.001}),
-        folder,
-        resources=ONE_THREAD,
-    )
-    return Path(evaluate(trained.run, own=graph, resources=ONE_THREAD)["report"])
+    recipe = RECIPE.changed({"training.seeds": [0, 1], "training.learning_rate": 0.001})
+    trained = train(Source("small", None, graph), recipe, folder, resources=ONE_THREAD)
+    (folder / "leaderboard.json").write_text(json.dumps(BOARD))
+    return run_path(Source("small", None, graph), recipe, trained.run.path, resources=ONE_THREAD).report
 
 
 def hostile(graph: Graph) -> Graph:
     labels = graph.nodes.labels
     assert labels is not None
+    values = np.where(np.arange(len(labels.values)) % 7 == 6, -1, labels.values).astype(np.int32)
     ids = pa.array([f"{IMAGE} node {index}" for index in range(graph.nodes.count)])
-    graph = with_nodes(graph, labels=Labels(labels.values, (SCRIPT, IMAGE, "plain")))
+    assert graph.nodes.features is not None
+    features = replace(graph.nodes.features, values=8 * graph.nodes.features.values)  # so that hops weigh differently
+    graph = with_nodes(graph, labels=Labels(values, (SCRIPT, IMAGE, "plain")), features=features)
     return replace(graph, node_types={"node": replace(graph.nodes, ids=Ids(graph.nodes.count, ids))})
 
 
@@ -128,10 +136,12 @@ def test_it_renders_without_an_error_or_a_request(browser: Any, page: Path, widt
     assert page.as_uri() in asked and all(url == page.as_uri() or url.startswith("data:") for url in asked)
     titles = browser.execute_script("return [...document.querySelectorAll('h2')].map(one => one.textContent)")
     assert titles == [
-        "Scores", "Training", "Confusion matrix", "By class and by degree",
-        "How far the model listens", "Nodes", "Time and memory", "Recipe",
+        "In short", "Leaderboard", "Scores", "Training", "Confusion matrix", "By class and by degree", "Curves",
+        "Nodes without a known label", "How far the model listens", "Nodes", "Time and memory", "Recipe",
     ]  # fmt: skip
-    assert not browser.find_elements("css selector", ".empty")  # a whole run has something to say everywhere
+    # A whole run has something to show everywhere but for weights of labels, which these few epochs leave equal.
+    nothing = [one.text for one in browser.find_elements("css selector", ".empty")]
+    assert len(nothing) == 1 and nothing[0].startswith("Weights over hops of labels are flat")
 
 
 def test_class_names_and_ids_that_are_html_are_shown_as_text(browser: Any, page: Path) -> None:
@@ -231,4 +241,62 @@ def test_a_phone_scrolls_the_page_down_only(browser: Any, page: Path, tmp_path: 
     for width in (PHONE, DESK):
         show(browser, page, width)
         assert browser.execute_script("return document.documentElement.scrollWidth") == width
+        assert browser.get_log("browser") == []
+
+
+LOST = """
+    const lost = [];
+    for (const table of document.querySelectorAll('table')) {
+        const heads = table.querySelectorAll('thead th').length;
+        for (const row of table.querySelectorAll('tbody tr')) {
+            if (heads && row.cells.length !== heads) lost.push(row.textContent);
+            for (const cell of row.cells) {
+                const box = cell.getBoundingClientRect();
+                const outside = box.left < 0 || box.right > innerWidth + 1 || (cell.textContent && !box.width);
+                if (outside) lost.push(cell.textContent);
+                if (cell.scrollWidth > cell.clientWidth + 1) lost.push(`cut: ${cell.textContent}`);
+            }
+        }
+    }
+    return lost"""
+
+
+def test_a_phone_shows_every_column_of_every_table(browser: Any, page: Path) -> None:
+    show(browser, page, PHONE)
+    assert browser.execute_script("return document.querySelectorAll('table').length") >= 6
+    assert browser.execute_script(LOST) == []
+    named = browser.execute_script(
+        "return [...document.querySelectorAll('#leaderboard tbody tr:first-child td')].map(one => one.dataset.name)"
+    )
+    assert named[:4] == ["model", "validation accuracy", "test accuracy", "seconds"]
+
+
+def test_the_page_begins_with_words_and_what_to_doubt(browser: Any, page: Path) -> None:
+    show(browser, page)
+    words = json.loads((page.parent / "words.json").read_text())["words"]
+    shown = browser.find_element("id", "words").text
+    assert len(words) > 4 and all(one in shown for one in words)
+    assert "What to doubt" in shown and f"{SCRIPT} is better." in shown
+
+
+def test_counts_are_whole_flat_weights_are_said_and_curves_tell_their_values(browser: Any, tmp_path: Path) -> None:
+    content = content_of(graph_of(4000, 2))
+    content["confusion"]["counts"] = [[1_234_567, 12], [3, 98_765]]
+    said = "weights over hops of features are all equal (1/3): the model takes the mean of 3 hops"
+    ranges = [{"told": "1", "rows": 9, "features": [0.3, 0.3, 0.4], "labels": [0.1, 0.9]}]
+    content["weights"] = {"ranges": ranges, "first_label_hop": 1, "sampled": False, "flat": {"features": said}}
+    content["reliability"] = [{"rows": 900, "said": 0.2, "true": 0.25}, {"rows": 1100, "said": 0.8, "true": 0.7}]
+    page = tmp_path / "report.html"
+    page.write_text(render(content))
+    for width in (PHONE, DESK):
+        show(browser, page, width)
+        cells = browser.execute_script(
+            "return [...document.querySelectorAll('#confusion .inside')].map(e => e.textContent)"
+        )
+        assert cells == ["1234567", "12", "3", "98765"]
+        weights = browser.find_element("id", "weights")
+        assert said[8:] in weights.text and len(weights.find_elements("css selector", ".cell")) == 2  # of labels
+        told = point_at(browser, "#curves figure svg")
+        assert (told.startswith("false positive rate") and "class 1" in told) or "class 0" in told
+        assert "rows\n900" in point_at(browser, "#reliability svg", 0.2)
         assert browser.get_log("browser") == []

@@ -15,8 +15,8 @@ from gamlp.explanation.weights import weights_by_degree
 from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
 from gamlp.report import SeedScores, content_of_probabilities
-from gamlp.report.content import MOST_POINTS, curves_of
 from gamlp.report.observed import Frame, Tally
+from gamlp.report.parts import MOST_POINTS, curves_of
 from gamlp.run.evaluation import evaluate
 from gamlp.run.path import run_path
 from gamlp.run.source import Source

@@ -141,11 +141,11 @@ def _show_subsets(shares: SubsetShares) -> None:
 
 
 def _show_classes(weights: WeightsByClass) -> None:
-    from gamlp.explanation import grouped_hops
+    from gamlp.explanation import SIGNALS, grouped_hops
 
     shown = weights.largest(_MOST_CLASSES)
-    for name, first in (("features", 0), ("labels", weights.first_label_hop)):
-        if getattr(shown[0], name) is None:
+    for name, first in zip(SIGNALS, (0, weights.first_label_hop)):
+        if getattr(shown[0], name) is None or weights.flat(name) is not None:  # flat ones are said by degree
             continue
         columns = [grouped_hops(getattr(part, name), first) for part in shown]
         rows = [

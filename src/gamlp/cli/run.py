@@ -237,6 +237,10 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
         show_scores(parts, next(iter(trained.bundles.values())).multi_label, len(trained.bundles))
     if outcome.weights is not None:
         show_weights(outcome.weights)
+    if outcome.words:
+        display.say("\nWhether to trust it")
+    for sentence in outcome.words:
+        display.say(f"- {sentence}")
     display.say(f"\n{place}: bundle.safetensors, recipe.yaml, metrics.jsonl, hops/ (recipe: {name}; {seconds:.1f} s)")
     display.say(f"{outcome.report}: scores, curves, mistakes and weights to look at in a browser")
     if outcome.predictions is not None:
@@ -259,6 +263,7 @@ def _print(
             "recipe": name,
             "valid": outcome.trained.valid,
             "test": outcome.test,
+            "words": outcome.words,
             "hop_weights": None if outcome.weights is None else asdict(outcome.weights),
             "predictions": None if outcome.predictions is None else str(outcome.predictions.path),
             "report": str(outcome.report),

@@ -3,14 +3,15 @@
 # All of it at once, as JSON, CSV or a picture
 from gamlp.explanation.explanation import Explanation, check_file, explain_model
 
-# Why a node got its label
-from gamlp.explanation.nodes import NodeExplanation
+# Why a node got its label, and whether known labels around nodes have any say
+from gamlp.explanation.nodes import LabelBranch, NodeExplanation, label_branch
 
 # Which subsets of relations bring what
 from gamlp.explanation.subsets import SubsetShares, shares_by_subset
 
 # Weights over hops: by degree, by class, of every row; and as columns that fit a page
 from gamlp.explanation.weights import (
+    SIGNALS,
     WeightsByClass,
     WeightsByDegree,
     degree_bounds,
@@ -21,7 +22,9 @@ from gamlp.explanation.weights import (
 )
 
 __all__ = [
+    "SIGNALS",
     "Explanation",
+    "LabelBranch",
     "NodeExplanation",
     "SubsetShares",
     "WeightsByClass",
@@ -30,6 +33,7 @@ __all__ = [
     "degree_bounds",
     "explain_model",
     "grouped_hops",
+    "label_branch",
     "shares_by_subset",
     "weights_by_class",
     "weights_by_degree",

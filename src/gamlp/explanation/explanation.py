@@ -17,7 +17,7 @@ from gamlp.explanation.nodes import NodeExplanation, check_kept, explain_nodes
 from gamlp.explanation.page import explanation_html
 from gamlp.explanation.plots import check_matplotlib, save_figure, weights_figure
 from gamlp.explanation.subsets import SubsetShares, shares_by_subset
-from gamlp.explanation.weights import WeightsByClass, WeightsByDegree, weights_by_class, weights_by_degree
+from gamlp.explanation.weights import SIGNALS, WeightsByClass, WeightsByDegree, weights_by_class, weights_by_degree
 from gamlp.graph import Graph, rows_by_id
 from gamlp.io import write_json, write_text
 from gamlp.propagation import HopStore, structural_words
@@ -47,6 +47,8 @@ class Explanation:
         sentences = list(self.known_before)
         if self.degree is None:
             sentences.append(f"model '{self.model}' weighs no hops: it mixes them by matrices of its own")
+        else:
+            sentences += [said for signal in SIGNALS if (said := self.degree.flat(signal)) is not None]
         if any(part.alone is None for node in self.nodes for part in node.hops):
             sentences.append(f"model '{self.model}' reads all hops at once: none has a prediction of its own")
         return sentences

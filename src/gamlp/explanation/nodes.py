@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.explanation.weights import drawn
 from gamlp.graph import ROLES, Ids
 from gamlp.models import Branches, HopWeights
 from gamlp.propagation import HopStore
@@ -18,6 +19,7 @@ from gamlp.training import Bundle, read_batches, rows_of, to_probabilities
 
 TOP_CLASSES = 5
 _BATCH = 256  # rows: of each the logits of every class for every hop are made
+_SILENT = 0.01  # of all logits: a label branch that is smaller and changes no answer adds nothing
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,48 @@ class NodeExplanation:
     def feature_weights(self) -> tuple[float, ...] | None:
         weights = [part.weight for part in self.hops]
         return None if None in weights else tuple(cast("list[float]", weights))
+
+
+@dataclass(frozen=True)
+class LabelBranch:
+    """Of `rows` nodes: how many would get another answer without the label branch, and how large its logits are.
+
+    `size`: mean size of its logits over that of all logits, each without its mean over classes, which no answer of one
+    label a node depends on.
+    """
+
+    rows: int
+    changed: int
+    size: float
+
+    @property
+    def silent(self) -> bool:
+        return self.changed == 0 and self.size < _SILENT
+
+
+def label_branch(
+    bundle: Bundle, store: HopStore, rows: Array, *, most: int = 2000, seed: int = 0, device: torch.device | None = None
+) -> LabelBranch | None:
+    """What known labels around nodes add to their predictions, of rows or `most` of them; None without such a branch.
+
+    >>> LabelBranch(2000, 0, 0.0001).silent
+    True
+    """
+    model = bundle.model().to(device or torch.device("cpu"))
+    chosen = np.asarray(rows, np.int64)[drawn(len(rows), most, seed)]
+    changed, sizes = 0, np.zeros(2)
+    for _, x, y in read_batches(rows_of(store, bundle.recipe, chosen), size=_BATCH, device=device):
+        parts = branches_of(model, x, y)
+        if parts.labels is None:
+            return None
+        whole = parts.features + parts.labels
+        if bundle.multi_label:
+            changed += int(((whole > 0) != (parts.features > 0)).any(1).sum())
+            sizes += [float(parts.labels.abs().sum()), float(whole.abs().sum())]
+        else:
+            changed += int((whole.argmax(1) != parts.features.argmax(1)).sum())
+            sizes += [float((one - one.mean(1, keepdim=True)).abs().sum()) for one in (parts.labels, whole)]
+    return LabelBranch(len(chosen), changed, float(sizes[0] / sizes[1]) if sizes[1] else 0.0) if len(chosen) else None
 
 
 def explain_nodes(

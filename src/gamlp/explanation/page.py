@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 def explanation_html(explanation: Explanation) -> str:
     """Self-contained; whatever classes and ids are called is text."""
     parts = [markup.sentence(note) for note in explanation.notes]
-    groups: list[tuple[str, Any, int]] = []
+    groups: list[tuple[str, Any, Any]] = []
     if (degree := explanation.degree) is not None:
-        groups.append(("neighbours", degree.ranges, degree.first_label_hop))
+        groups.append(("neighbours", degree, degree.ranges))
     if (predicted := explanation.predicted) is not None:
-        groups.append(("predicted class", predicted.classes, predicted.first_label_hop))
-    for by, rows, first in groups:
-        parts.append(_weights(by, "features", rows, 0))
-        parts.append(_weights(by, "labels", rows, first))
+        groups.append(("predicted class", predicted, predicted.classes))
+    for by, found, rows in groups:  # flat weights are said among the notes, not painted
+        parts.append("" if found.flat("features") else _weights(by, "features", rows, 0))
+        parts.append("" if found.flat("labels") else _weights(by, "labels", rows, found.first_label_hop))
     parts += [_node(node) for node in explanation.nodes]
     return markup.page(f"How far {explanation.model} listens on {explanation.graph}", parts)
 

@@ -15,7 +15,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError, MissingExtra
 from gamlp.explanation.nodes import NodeExplanation
 from gamlp.explanation.subsets import SubsetShares
-from gamlp.explanation.weights import WeightsByClass, WeightsByDegree
+from gamlp.explanation.weights import SIGNALS, Signal, WeightsByClass, WeightsByDegree
 from gamlp.io import atomic_file
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _MOST_WRITTEN = 16  # hops whose weight is written into its cell
 _LONGEST = 22  # letters of a name beside a row
 _SUBSET = 36  # letters of a relation beside a row
 _WORD = 9  # letters of a class inside a cell
+_FLAT = "; flat: all hops weigh about the same"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Panel:
     weights: Array
     first: int
     words: tuple[tuple[str, ...], ...] | None = None
+    flat: bool = False  # nearly the same weight for every hop: written, not painted
 
     @property
     def row_height(self) -> float:
@@ -61,7 +63,7 @@ def weights_figure(
     title: str = "",
 ) -> Figure:
     """Features on the left, labels (where they are listened to) on the right, in one colour scale."""
-    columns = [found for kind in ("features", "labels") if (found := panels(kind, degree, classes, nodes, subsets))]
+    columns = [found for kind in SIGNALS if (found := panels(kind, degree, classes, nodes, subsets))]
     if not columns:
         raise GamlpError("the model weighs no hops: there is nothing to draw", hint="leave the picture out")
     check_matplotlib()
@@ -86,7 +88,7 @@ def weights_figure(
 
 
 def panels(
-    kind: str,
+    kind: Signal,
     degree: WeightsByDegree | None,
     classes: WeightsByClass | None,
     nodes: Sequence[NodeExplanation],
@@ -106,15 +108,18 @@ def panels(
         first = degree.first_label_hop if kind == "labels" else 0
         names = tuple(f"{part.text} ({part.rows:,})" for part in degree.ranges)
         weights = np.array([getattr(part, kind) for part in degree.ranges])
-        found.append(Panel(f"Hops of {kind}, by degree (mean)", "neighbours (nodes)", names, weights, first))
+        flat = degree.flat(kind) is not None
+        title = f"Hops of {kind}, by degree (mean{_FLAT if flat else ''})"
+        found.append(Panel(title, "neighbours (nodes)", names, weights, first, flat=flat))
     if classes is not None and classes.classes and getattr(classes.classes[0], kind) is not None:
         first = classes.first_label_hop if kind == "labels" else 0
         shown = classes.largest(MOST_ROWS)
         names = tuple(f"{_short(part.name)} ({part.rows:,})" for part in shown)
         weights = np.array([getattr(part, kind) for part in shown])
         some = f", {len(shown)} largest of {len(classes.classes)}" if len(shown) < len(classes.classes) else ""
-        title = f"Hops of {kind}, by {classes.by} class (mean{some})"
-        found.append(Panel(title, f"{classes.by} class (nodes)", names, weights, first))
+        flat = classes.flat(kind) is not None
+        title = f"Hops of {kind}, by {classes.by} class (mean{some}{_FLAT if flat else ''})"
+        found.append(Panel(title, f"{classes.by} class (nodes)", names, weights, first, flat=flat))
     chosen = [node for node in nodes if _weights(node, kind) is not None][:MOST_ROWS]
     if chosen:
         words = None
@@ -144,7 +149,8 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def _draw(axes: Axes, panel: Panel, strongest: float) -> Any:
     count, hops = panel.weights.shape
-    image = axes.imshow(panel.weights, aspect="auto", cmap="Blues", vmin=0.0, vmax=strongest)
+    shades = np.zeros_like(panel.weights) if panel.flat else panel.weights
+    image = axes.imshow(shades, aspect="auto", cmap="Blues", vmin=0.0, vmax=strongest)
     axes.set_title(panel.title, fontsize=10, loc="left")
     axes.set_xlabel("hop (steps away)")
     axes.set_ylabel(panel.axis)
@@ -159,7 +165,7 @@ def _draw(axes: Axes, panel: Panel, strongest: float) -> Any:
                 text = (
                     f"{weight:.2f}" if panel.words is None else f"{weight:.2f}\n{_short(panel.words[row][hop], _WORD)}"
                 )
-                colour = "white" if weight > 0.6 * strongest else "black"
+                colour = "white" if shades[row, hop] > 0.6 * strongest else "black"
                 size = 8 if panel.words is None else 7
                 axes.text(hop, row, text, ha="center", va="center", color=colour, fontsize=size, parse_math=False)
     return image

@@ -21,6 +21,9 @@ from gamlp.graph.folder import check_name
 # The graph and its parts
 from gamlp.graph.graph import ROLES, UNKNOWN, Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
+# Whether neighbours agree
+from gamlp.graph.homophily import Homophily, edge_homophily
+
 # A keyed hash of original ids
 from gamlp.graph.id_hash import hash_key, id_hashes
 
@@ -111,6 +114,7 @@ __all__ = [
     "FileName",
     "Graph",
     "GraphManifest",
+    "Homophily",
     "Ids",
     "Labels",
     "LabelsEntry",
@@ -141,6 +145,7 @@ __all__ = [
     "damaged_files",
     "digest",
     "directed_views",
+    "edge_homophily",
     "features_files",
     "fingerprint",
     "fits_type",

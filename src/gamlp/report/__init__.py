@@ -7,16 +7,23 @@ from gamlp.report.content import SeedScores, Timings, content_of_probabilities, 
 from gamlp.report.observed import Observed, listening
 
 # The page itself
-from gamlp.report.page import render, write_page, write_report
+from gamlp.report.page import WrittenReport, render, write_page, write_report
+
+# Sentences that say whether to trust a result
+from gamlp.report.words import Facts, Words, words_of
 
 __all__ = [
+    "Facts",
     "Observed",
     "SeedScores",
     "Timings",
+    "Words",
+    "WrittenReport",
     "content_of_probabilities",
     "content_of_run",
     "listening",
     "render",
+    "words_of",
     "write_page",
     "write_report",
 ]

@@ -77,8 +77,9 @@ function pointed(chart, { find, total, point, leave, across = 1 }) {
   });
 }
 
-// lines: [{name, colour, dashed, x: [], y: []}]; x ascending.
-function lineChart({ lines, xTitle, yTitle, label, format, tickFormat, logarithmic, height = 280, bounded }) {
+// lines: [{name, colour, dashed, dots, x: [], y: []}]; x ascending. `shares`: both axes go from 0 to 1, and every line
+// tells its value nearest to what is pointed at; a line with `quiet` is not told.
+function lineChart({ lines, xTitle, yTitle, label, format, tickFormat, logarithmic, height = 280, bounded, shares }) {
   return fitted((width) => {
     const values = lines.flatMap((line) => line.y).filter((value) => known(value) && (!logarithmic || value > 0));
     if (!values.length) return el("p", { class: "empty" }, "No finite values to draw.");
@@ -89,15 +90,17 @@ function lineChart({ lines, xTitle, yTitle, label, format, tickFormat, logarithm
       [low, high] = [low >= 0 ? Math.max(0, low - room) : low - room, high + room];
       if (bounded) high = Math.min(1, high);
     }
-    const last = Math.max(...lines.map((line) => line.x[line.x.length - 1]));
-    const first = Math.min(...lines.map((line) => line.x[0]));
+    if (shares) [low, high] = [0, 1];
+    const last = shares ? 1 : Math.max(...lines.map((line) => line.x[line.x.length - 1]));
+    const first = shares ? 0 : Math.min(...lines.map((line) => line.x[0]));
     const box = { left: 62, right: width - 12, top: 26, bottom: height - 44 };
     const x = scale(first, last === first ? first + 1 : last, box.left, box.right);
     const y = scale(low, high, box.bottom, box.top, logarithmic);
     const chart = frame(width, height, box, label);
     leftAxis(chart, box, logarithmic ? logTicks(low, high) : ticks(low, high, 5), y, tickFormat || format, yTitle);
-    const whole = ticks(first, last, width / 90).filter(Number.isInteger);
-    bottomAxis(chart, box, whole.length ? whole : [first], x, count, xTitle);
+    const whole = ticks(first, last, width / 90).filter((one) => shares || Number.isInteger(one));
+    const across = shares ? (value) => percent(value, 0) : count;
+    bottomAxis(chart, box, whole.length ? whole : [first], x, across, xTitle);
     for (const line of lines) {
       let path = "";
       line.x.forEach((at, index) => {
@@ -106,12 +109,13 @@ function lineChart({ lines, xTitle, yTitle, label, format, tickFormat, logarithm
         path += drawn ? `${path && !path.endsWith(" ") ? "L" : "M"}${x(at).toFixed(1)},${y(value).toFixed(1)}` : " ";
       });
       chart.append(svg("path", { d: path.trim(), class: line.dashed ? "line dashed" : "line", css: { stroke: line.colour } }));
-      if (line.x.length === 1 && known(line.y[0]))
-        chart.append(svg("circle", { cx: x(line.x[0]), cy: y(line.y[0]), r: 3.5, css: { fill: line.colour } }));
+      if (line.dots || (line.x.length === 1 && known(line.y[0])))
+        line.x.forEach((at, index) => chart.append(svg("circle", { cx: x(at), cy: y(line.y[index]), r: 3.5, css: { fill: line.colour } })));
     }
     const cursor = svg("g", { class: "cursor" });
     chart.append(cursor);
-    const stops = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
+    const stops = [...new Set(lines.filter((line) => !line.quiet).flatMap((line) => line.x))].sort((a, b) => a - b);
+    const near = (line, at) => line.x.reduce((best, one, index) => (Math.abs(one - at) < Math.abs(line.x[best] - at) ? index : best), 0);
     pointed(chart, {
       total: stops.length,
       find: (px) => stops.reduce((best, at, index) => (Math.abs(x(at) - px) < Math.abs(x(stops[best]) - px) ? index : best), 0),
@@ -119,12 +123,14 @@ function lineChart({ lines, xTitle, yTitle, label, format, tickFormat, logarithm
       point: (index, px, py) => {
         const at = stops[index];
         cursor.replaceChildren(svg("line", { x1: x(at), x2: x(at), y1: box.top, y2: box.bottom }));
-        const told = [`${xTitle} ${count(at)}`];
+        const told = [`${xTitle} ${shares ? percent(at) : count(at)}`];
         for (const line of lines) {
-          const value = line.y[line.x.indexOf(at)];
+          if (line.quiet) continue;
+          const place = shares ? near(line, at) : line.x.indexOf(at);
+          const value = line.y[place];
           if (!known(value) || (logarithmic && value <= 0)) continue;
-          cursor.append(svg("circle", { cx: x(at), cy: y(value), r: 3.5, css: { fill: line.colour } }));
-          if (told.length < 13) told.push([line.name, format(value), line.colour]);
+          cursor.append(svg("circle", { cx: x(line.x[place]), cy: y(value), r: 3.5, css: { fill: line.colour } }));
+          if (told.length < 13) told.push([line.name, format(value), line.colour], ...(line.more ? line.more(place) : []));
         }
         const rect = chart.getBoundingClientRect();
         tip.show(told, px ?? rect.left + x(at), py ?? rect.top + box.top + 40);

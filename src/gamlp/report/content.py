@@ -12,23 +12,29 @@ import numpy as np
 import torch
 
 from gamlp.arrays import Array
-from gamlp.explanation import WeightsByDegree, grouped_hops, weights_of_rows
-from gamlp.graph import Graph, total_width
-from gamlp.models import HopWeights
+from gamlp.explanation import WeightsByDegree, weights_of_rows
+from gamlp.graph import Graph, Homophily, edge_homophily, total_width
 from gamlp.propagation import HopStore, structural_schema, structural_words
 from gamlp.recipe import Recipe
+from gamlp.report.judgement import Judged, agreement_of, facts_of_run, training_counts
+from gamlp.report.leaderboard import read_leaderboard
 from gamlp.report.observed import Frame, Observed, Tally, degrees_of
+from gamlp.report.parts import (
+    Content,
+    by_class_of,
+    by_degree_of,
+    clipped,
+    confusion_of,
+    curves_of,
+    listed_nodes,
+    weights_of,
+)
+from gamlp.report.unlabelled import LEVELS, unlabelled_of
+from gamlp.report.words import Facts, Score, Words, score_name, words_of
 from gamlp.training import Bundle, RunFolder, best_seed, rows_of, summary
 
-Content = dict[str, Any]
-
-MOST_POINTS = 400  # of one line
-MOST_ON_PAGE = 12_000  # of all seeds together
-MOST_CLASS_BARS = 300
-MOST_LETTERS = 80  # of an id or a class: a page is no place for a whole document
-MOST_HOPS = 16  # columns of weights; far hops are added together
+_PREDICTIONS = "predictions.parquet"  # of a run, all rows whose hops it has
 _CHUNK = 10_000  # rows of probabilities counted at a time
-_LINES = ("loss", "valid_loss", "valid_score")
 
 
 @dataclass(frozen=True)
@@ -52,116 +58,6 @@ class Timings:
     training: float | None = None
     evaluation: float | None = None
     peak_memory: float | None = None
-
-
-def curves_of(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """{epoch, loss, valid_loss, valid_score} by seed; of long trainings every `step`-th epoch, and the last."""
-    by_seed: dict[int, list[Mapping[str, Any]]] = {}
-    for line in lines:
-        if "loss" in line:  # a model that is solved has none
-            by_seed.setdefault(int(line["seed"]), []).append(line)
-    if not by_seed:
-        return None
-    longest = max(len(some) for some in by_seed.values())
-    most = max(2, min(MOST_POINTS, MOST_ON_PAGE // len(by_seed)))
-    step = -(-longest // most)
-    found = []
-    for seed, some in sorted(by_seed.items()):
-        kept = [line for index, line in enumerate(some) if index % step == 0 or index == len(some) - 1]
-        names = [name for name in _LINES if any(line.get(name) is not None for line in kept)]
-        columns = {name: [line.get(name) for line in kept] for name in names}
-        found.append({"seed": seed, "epoch": [int(line["epoch"]) for line in kept], **columns})
-    return {"step": step, "seeds": found}
-
-
-def confusion_of(frame: Frame | None, tally: Tally | None) -> Content | None:
-    if frame is None or frame.multi_label or tally is None:
-        return None
-    return {"classes": list(frame.named), "others": frame.others, "counts": tally.confusion.tolist()}
-
-
-def by_class_of(frame: Frame | None, tallies: dict[int, Tally]) -> tuple[list[Content], int]:
-    """The largest classes that occur or were chosen, and how many more there are."""
-    if frame is None or not tallies:
-        return [], 0
-    scores = np.stack([tally.class_scores() for tally in tallies.values()])
-    first = next(iter(tallies.values()))
-    rows = first.counts.right + first.counts.missed
-    order = [int(one) for one in np.argsort(-rows, kind="stable") if not np.isnan(scores[:, one]).all()]
-    bars = [{"class": one, "rows": int(rows[one]), **_range(scores[:, one])} for one in order[:MOST_CLASS_BARS]]
-    return bars, max(0, len(order) - MOST_CLASS_BARS)
-
-
-def by_degree_of(frame: Frame | None, tallies: dict[int, Tally]) -> list[Content]:
-    if frame is None or not tallies:
-        return []
-    scores = np.stack([tally.degree_scores() for tally in tallies.values()])
-    counts = next(iter(tallies.values())).degree_rows
-    return [
-        {"low": int(low), "high": int(high), "rows": int(count), **_range(scores[:, index])}
-        for index, (low, high, count) in enumerate(zip(frame.lows, frame.highs, counts))
-    ]
-
-
-def _range(values: Array) -> Content:
-    """Mean over seeds, with the least and the greatest where there are several."""
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return {"mean": None}
-    ends = {"least": float(known.min()), "greatest": float(known.max())} if len(values) > 1 else {}
-    return {"mean": float(known.mean()), **ends}
-
-
-def weights_of(weights: WeightsByDegree | None) -> Content | None:
-    if weights is None:
-        return None
-    ranges = [
-        {"told": one.text, "rows": one.rows, "features": one.features, "labels": one.labels} for one in weights.ranges
-    ]
-    return {"ranges": ranges, "first_label_hop": weights.first_label_hop, "sampled": weights.sampled}
-
-
-def clipped(text: str) -> str:
-    """At most MOST_LETTERS of a text.
-
-    >>> len(clipped("a" * 100)), clipped("short")
-    (80, 'short')
-    """
-    return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
-
-
-def listed_nodes(
-    nodes: dict[str, Array],
-    graph: Graph | None,
-    degrees: Array | None,
-    own: HopWeights | None = None,
-) -> dict[str, Any] | None:
-    """A tally's nodes with their names and their `own` weights over hops, which are told in thousandths."""
-    if not nodes:
-        return None
-    rows = nodes["row"]
-    # Text always: JavaScript would round an integer beyond 2^53.
-    ids = [str(row) for row in rows] if graph is None else [str(one) for one in graph.nodes.ids.take(rows).to_pylist()]
-    found: dict[str, Any] = {"id": [clipped(one) for one in ids]}
-    if degrees is not None:
-        found["degree"] = degrees[rows].tolist()
-    for name, values in nodes.items():
-        if name in ("chance", "own"):
-            found[name] = np.round(values.astype(float), 4).tolist()
-        elif name in ("extra", "missed"):
-            found[name] = [[one for one in row if one >= 0] for row in values.tolist()]
-        elif name != "row":
-            found[name] = values.tolist()
-    own = own or HopWeights(None)
-    for name, weights, first in (("features", own.features, 0), ("labels", own.labels, own.first_label_hop)):
-        if weights is not None:
-            found[name], found[f"{name}_hops"] = _grouped(weights.numpy(), first)
-    return found
-
-
-def _grouped(weights: Array, first: int) -> tuple[list[list[int]], list[str]]:
-    columns = [grouped_hops(tuple(row), first, MOST_HOPS) for row in weights.astype(float).tolist()]
-    return [[round(1000 * weight) for _, weight in row] for row in columns], [name for name, _ in columns[0]]
 
 
 def content_of_run(
@@ -209,14 +105,31 @@ def content_of_run(
     if store.manifest.structural is not None:
         made = [structural_words(tuple(columns)) for columns in store.manifest.columns.values()]
         notes += [f"Features were made of edges: {words}." for words in made]
+    bundle, given = bundles[best], evaluation or {}
+    train = np.zeros(0, np.int64) if store.split is None else store.split.train
+    judged = None
+    if observed.frame is not None:
+        judged = Judged(
+            observed.frame, observed.tallies, best, observed.tallies[best].ranking.curves(), part,
+            training_counts(bundle, store.labels, train), (given.get("base") or {}).get("score"),
+        )  # fmt: skip
+    board = read_leaderboard(run.path) if own else None
+    unlabelled = unlabelled_of(run.path / _PREDICTIONS, bundle, store, graph) if own else None
+    agreement = agreement_of(observed, store) if own else None
+    facts = facts_of_run(
+        run, bundles, best, store, judged,
+        weights=weights, unlabelled=unlabelled, board=board, agreement=agreement, device=device,
+    )  # fmt: skip
     return _content(
         title=store.manifest.graph if graph is None else graph.name,
-        graph=graph, classes=bundles[best].classes, multi_label=bundles[best].multi_label, part=part, seeds=seeds,
+        graph=graph, classes=bundle.classes, multi_label=bundle.multi_label, part=part, seeds=seeds,
         best=best,
         recipe=recipe, frame=observed.frame, tallies=observed.tallies, weights=weights,
         nodes=listed_nodes(nodes, graph, observed.degrees, found),
         curves=curves_of(lines), timings=timings, notes=notes,
-        parameters=sum(value.numel() for value in bundles[best].weights.values()),
+        parameters=sum(value.numel() for value in bundle.weights.values()),
+        words=words_of(facts), judged=judged, board=board, unlabelled=unlabelled, agreement=agreement,
+        evaluation=given,
     )  # fmt: skip
 
 
@@ -255,12 +168,38 @@ def content_of_probabilities(
                 some = rows[begin : begin + _CHUNK]
                 tallies[seed].add(some, np.asarray(of_seed[some]), labels.values[some])
     nodes = tallies[best].nodes() if tallies else {}
+    train = np.zeros(0, np.int64) if split is None else split.train
+    agreement = edge_homophily(graph, train) if len(train) else None
+    judged = None
+    if frame is not None:
+        values = labels.values[train[labels.known()[train]]]
+        counts = (values > 0).sum(0) if labels.multi_label else np.bincount(values, minlength=len(labels.classes))
+        judged = Judged(frame, tallies, best, tallies[best].ranking.curves(), part, counts if counts.any() else None)
+    lines = list(lines)
+    facts = Facts(
+        len(labels.classes), labels.multi_label,
+        stopped={one.seed: one.stopped for one in seeds if one.stopped.startswith("the loss")},
+        lines=[line for line in lines if line["seed"] == best],
+        epoch=next((one.epoch for one in seeds if one.seed == best), 0),
+        agreement=None if agreement is None else (agreement.agree, agreement.chance, agreement.edges),
+        sampled=agreement is not None and agreement.sampled,
+        **({"score": _told_score(seeds, part, len(rows), labels.multi_label)} if judged is None else judged.facts()),
+    )  # fmt: skip
     return _content(
         title=title or graph.name, graph=graph, classes=labels.classes, multi_label=labels.multi_label, part=part,
         seeds=seeds, best=best, recipe=recipe, frame=frame, tallies=tallies, weights=None,
         nodes=listed_nodes(nodes, graph, degrees), curves=curves_of(lines), timings=timings or Timings(),
         notes=list(notes), parameters=parameters,
+        words=words_of(facts), judged=judged, agreement=agreement,
     )  # fmt: skip
+
+
+def _told_score(seeds: Sequence[SeedScores], part: str, rows: int, multi_label: bool) -> Score | None:
+    """Of a method that tells its scores and no probabilities."""
+    values = [one.test["score"] for one in seeds if "score" in one.test]
+    if not values:
+        return None
+    return Score(part, rows, score_name(multi_label), float(np.mean(values)), seeds=len(values))
 
 
 def _content(
@@ -281,7 +220,14 @@ def _content(
     timings: Timings,
     notes: list[str],
     parameters: int | None,
+    words: Words,
+    judged: Judged | None,
+    agreement: Homophily | None,
+    board: Content | None = None,
+    unlabelled: Content | None = None,
+    evaluation: Mapping[str, Any] | None = None,
 ) -> Content:
+    evaluation = evaluation or {}
     by_class, left_out = by_class_of(frame, tallies)
     content = {
         "title": title,
@@ -291,7 +237,7 @@ def _content(
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "graph": _graph(graph, recipe, classes),
         "many": multi_label,
-        "score_name": "micro-F1" if multi_label else "accuracy",
+        "score_name": score_name(multi_label),
         "part": part,
         "rows": 0 if frame is None else frame.rows,
         "scores": {"valid": _spread([one.valid for one in seeds]), part: _spread([one.test for one in seeds])},
@@ -308,7 +254,14 @@ def _content(
         "recipe": recipe.to_yaml(),
         "timings": vars(timings),
         "parameters": parameters,
-        "notes": notes + [f"Seed {one.seed}: {one.stopped}." for one in seeds if one.stopped.startswith("the loss")],
+        "notes": notes,
+        "words": {"said": words.said, "doubts": words.doubts, "better": words.better},
+        "leaderboard": board,
+        "ranking": {} if judged is None else {number: curve.content() for number, curve in judged.curves.items()},
+        "reliability": evaluation.get("reliability"),
+        "positive": evaluation.get("positive"),
+        "unlabelled": unlabelled and {**unlabelled, "levels": LEVELS},
+        "agreement": agreement and vars(agreement),
     }
     plain: Content = _plain(content)
     return plain

@@ -104,3 +104,17 @@ function fitted(draw, attributes) {
   holder.redraw = () => before && holder.replaceChildren(draw(before));
   return holder;
 }
+
+// Parts of the page that sections share.
+const section = (id, title, about, ...inside) =>
+  el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), about && el("p", { class: "quiet" }, about), ...inside);
+const empty = (text) => el("p", { class: "empty" }, text);
+const figure = (title, ...inside) => el("figure", {}, el("figcaption", {}, title), ...inside);
+const titled = (text) => text[0].toUpperCase() + text.slice(1);
+
+// rows: [[class, [cells]]]. On a phone each row is a card whose cells have the names of their columns: none is lost.
+function stackedTable(kind, heads, rows) {
+  return el("div", { class: "scroll" }, el("table", { class: `${kind} stacked` },
+    el("thead", {}, el("tr", {}, heads.map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, rows.map(([style, cells]) => el("tr", { class: style }, cells.map((cell, index) => el("td", { "data-name": heads[index] }, cell)))))));
+}

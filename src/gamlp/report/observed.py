@@ -13,6 +13,7 @@ from gamlp.errors import GamlpError
 from gamlp.explanation import WeightsByDegree, degree_bounds, weights_by_degree
 from gamlp.graph import Graph
 from gamlp.propagation import HopStore
+from gamlp.report.ranking import Ranking
 from gamlp.training import Bundle, ScoreCounts, best_seed, rows_of
 
 MOST_DRAWN = 2000  # nodes on the page, drawn at random
@@ -28,6 +29,7 @@ class Frame:
 
     `place[c]` is a class's row in the confusion matrix: the largest classes have their own, the others share the last.
     `highs` are the largest degrees of the ranges, and `drawn` the rows that are listed whatever their answers are.
+    `ranked` are the classes that have curves: of two the positive one, of more those that are named.
     """
 
     classes: tuple[str, ...]
@@ -39,6 +41,7 @@ class Frame:
     degrees: Array | None
     lows: Array
     highs: Array
+    ranked: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -51,8 +54,12 @@ class Frame:
         most_classes: int = MOST_CLASSES,
         most_drawn: int = MOST_DRAWN,
         seed: int = 0,
+        positive: int | None = None,
     ) -> Frame:
-        """From the labels of the rows that will be scored, and the degrees of all nodes."""
+        """From the labels of the rows that will be scored, and the degrees of all nodes.
+
+        `positive` of two classes is, unless it is given, the rarer one of these rows.
+        """
         multi_label = targets.ndim == 2
         sizes = (targets > 0).sum(0) if multi_label else np.bincount(targets, minlength=len(classes))
         # One class too many is shown rather than called 'others'.
@@ -71,7 +78,10 @@ class Frame:
             begins = np.searchsorted(own, np.concatenate([[-1], highs[:-1]]), side="right")
             lows = own[begins]
         named_classes = tuple(int(one) for one in named)
-        return cls(classes, multi_label, len(rows), named_classes, place, np.sort(drawn), degrees, lows, highs)
+        ranked = named_classes
+        if len(classes) == 2 and not multi_label:
+            ranked = ((0 if sizes[0] < sizes[1] else 1) if positive is None else positive,)
+        return cls(classes, multi_label, len(rows), named_classes, place, np.sort(drawn), degrees, lows, highs, ranked)
 
     @property
     def others(self) -> int:
@@ -80,7 +90,10 @@ class Frame:
 
 
 class Tally:
-    """Of one seed: by class, by degree, the confusion matrix; with `listed` also the nodes that are shown."""
+    """Of one seed: by class, by degree, the confusion matrix; with `listed` also curves and the nodes that are shown.
+
+    `sure` adds up the probabilities of the answers, where a node has one.
+    """
 
     def __init__(self, frame: Frame, *, listed: bool = False, most_mistakes: int = MOST_MISTAKES) -> None:
         self.frame, self.listed, self.most_mistakes = frame, listed, most_mistakes
@@ -89,7 +102,8 @@ class Tally:
         self.degree_right, self.degree_error, self.degree_rows = (np.zeros(ranges, np.int64) for _ in range(3))
         size = len(frame.named) + bool(frame.others)
         self.confusion = np.zeros((size, size), np.int64)
-        self.mistakes = 0
+        self.ranking = Ranking(frame.ranked if listed else ())
+        self.mistakes, self.sure = 0, 0.0
         self._drawn: list[dict[str, Array]] = []
         self._worst: dict[str, Array] | None = None
 
@@ -101,6 +115,7 @@ class Tally:
             size = len(self.confusion)
             pair = self.frame.place[target] * size + self.frame.place[probabilities.argmax(1)]
             self.confusion += np.bincount(pair, minlength=size * size).reshape(size, size)
+            self.sure += float(probabilities.max(1).sum(dtype=np.float64))
         self.mistakes += int(mistaken.sum())
         if self.frame.degrees is not None and len(self.frame.highs):
             of_range = np.searchsorted(self.frame.highs, self.frame.degrees[rows], side="left")
@@ -108,6 +123,7 @@ class Tally:
             np.add.at(self.degree_error, of_range, error)
             np.add.at(self.degree_rows, of_range, 1)
         if self.listed:
+            self.ranking.add(probabilities, target)
             self._list(rows, probabilities, target, mistaken)
 
     def class_scores(self) -> Array:

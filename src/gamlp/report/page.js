@@ -14,10 +14,11 @@
 
   const { nodes, edges, features, classes } = data.graph;
   const facts = [known(nodes) && plural(nodes, "node", "nodes"), known(edges) && plural(edges, "edge", "edges"),
-    known(features) && plural(features, "feature", "features"), plural(classes, "class", "classes"), data.many && "many labels a node"].filter(Boolean);
-  const sections = [scoresSection(data), curvesSection(data), confusionSection(data), groupsSection(data),
-    weightsSection(data), nodesSection(data), costsSection(data), recipeSection(data)];
-  const links = { scores: "Scores", training: "Training", confusion: "Confusion", groups: "Classes, degrees", weights: "Hops", nodes: "Nodes", costs: "Time", recipe: "Recipe" };
+    known(features) && plural(features, "feature", "features"), plural(classes, "class", "classes"), data.many && "many labels a node",
+    data.agreement && `neighbours agree ${percent(data.agreement.agree, 0)} (chance ${percent(data.agreement.chance, 0)})`].filter(Boolean);
+  const sections = [wordsSection(data), leaderboardSection(data), scoresSection(data), curvesSection(data), confusionSection(data), groupsSection(data),
+    rankingSection(data), reliabilitySection(data), unlabelledSection(data), weightsSection(data), nodesSection(data), costsSection(data), recipeSection(data)].filter(Boolean);
+  const links = { words: "In short", leaderboard: "Leaderboard", curves: "Curves", reliability: "Reliability", unlabelled: "Unlabelled", scores: "Scores", training: "Training", confusion: "Confusion", groups: "Classes, degrees", weights: "Hops", nodes: "Nodes", costs: "Time", recipe: "Recipe" };
   document.getElementById("top").append(
     el("div", { class: "head" }, el("div", {}, el("h1", {}, data.title), el("p", {}, el("b", {}, data.model), ` · ${facts.join(" · ")}`)), toggle),
     el("nav", { class: "scroll", "aria-label": "Sections" }, sections.map((one) => el("a", { href: `#${one.id}` }, links[one.id]))),

@@ -8,6 +8,7 @@ import html
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,15 @@ from gamlp.report.content import content_of_run
 from gamlp.report.observed import Observed, listening
 from gamlp.training import Bundle, RunFolder, best_seed
 
-_SCRIPTS = ("elements.js", "charts.js", "heat.js", "nodes.js", "sections.js", "page.js")
+_SCRIPTS = ("elements.js", "charts.js", "heat.js", "nodes.js", "trust.js", "sections.js", "page.js")
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A page, and its first paragraph: sentences that say whether to trust the run."""
+
+    path: Path
+    words: list[str]
 
 
 def write_page(content: dict[str, Any], path: Path) -> Path:
@@ -66,15 +75,8 @@ def embedded(content: Any) -> str:
 
 def _summary(content: dict[str, Any]) -> str:
     """For readers without scripts."""
-    scores = content["scores"].get(content["part"]) or {}
-    if "score" not in scores:
-        return "This page draws its charts with JavaScript."
-    score = scores["score"]
-    spread = f" ± {100 * score['deviation']:.2f}" if len(content["seeds"]) > 1 else ""
-    return (
-        f"{content['part']} {content['score_name']} {100 * score['mean']:.2f}{spread} %. "
-        "This page draws its charts with JavaScript."
-    )
+    words = [*content["words"]["said"], *content["words"]["doubts"]]
+    return " ".join([*words, "This page draws its charts with JavaScript."])
 
 
 def _read(name: str) -> str:
@@ -96,10 +98,10 @@ def write_report(
     weights: WeightsByDegree | None = None,
     elsewhere: str | None = None,
     device: torch.device | None = None,
-) -> Path:
+) -> WrittenReport:
     """Write the page into the run; that of another graph, named `elsewhere`, has its own file beside.
 
-    `weights` over hops are looked for where they are not given.
+    `weights` over hops are looked for where they are not given. What the page says in words is kept in the run.
     """
     if weights is None:
         best = best_seed(bundles)
@@ -108,7 +110,11 @@ def write_report(
         run, bundles, store, observed, evaluation,
         part=part, weights=weights, own=elsewhere is None, device=device,
     )  # fmt: skip
-    return write_page(content, run.report_path if elsewhere is None else report_elsewhere(run, elsewhere))
+    words = [*content["words"]["said"], *content["words"]["doubts"]]
+    if elsewhere is None:
+        run.note_words(words)
+    path = write_page(content, run.report_path if elsewhere is None else report_elsewhere(run, elsewhere))
+    return WrittenReport(path, words)
 
 
 def report_elsewhere(run: RunFolder, graph: str) -> Path:

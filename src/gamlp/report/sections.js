@@ -1,11 +1,6 @@
 // The sections of the page, each from its part of the data; where there is nothing to show, a sentence says why.
 
-const section = (id, title, about, ...inside) =>
-  el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), about && el("p", { class: "quiet" }, about), ...inside);
-const empty = (text) => el("p", { class: "empty" }, text);
-const figure = (title, ...inside) => el("figure", {}, el("figcaption", {}, title), ...inside);
-const titled = (text) => text[0].toUpperCase() + text.slice(1);
-const METRICS = { score: null, macro_f1: "macro-F1", roc_auc: "ROC-AUC", loss: "loss" };
+const METRICS = { score: null, macro_f1: "macro-F1", roc_auc: "ROC-AUC", loss: "loss", ece: "calibration error" };
 const PARTS = { valid: "validation" };
 
 function told(name, value, digits = 2) {
@@ -31,12 +26,10 @@ function scoresSection(data) {
   }
   const names = Object.keys(METRICS).filter((name) => data.seeds.some((one) => known(one.test[name])));
   const heads = ["seed", `validation ${data.score_name}`, ...names.map((name) => `${PARTS[data.part] || data.part} ${METRICS[name] || data.score_name}`), "best epoch", "epochs", "training"];
-  const rows = data.seeds.map((one) => el("tr", { class: one.seed === data.best ? "best" : "" },
-    el("td", {}, one.seed, one.seed === data.best && several ? " ★" : ""), el("td", {}, percent(one.valid.score, 2)),
-    names.map((name) => el("td", {}, told(name, one.test[name]))),
-    el("td", {}, one.epoch ? count(one.epoch) : DASH), el("td", {}, one.epochs ? count(one.epochs) : DASH), el("td", {}, seconds(one.seconds))));
-  const table = el("div", { class: "scroll" }, el("table", { class: "numbers" },
-    el("thead", {}, el("tr", {}, heads.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows)));
+  const rows = data.seeds.map((one) => [one.seed === data.best ? "best" : "", [
+    [one.seed, one.seed === data.best && several ? " ★" : ""], percent(one.valid.score, 2), ...names.map((name) => told(name, one.test[name])),
+    one.epoch ? count(one.epoch) : DASH, one.epochs ? count(one.epochs) : DASH, seconds(one.seconds)]]);
+  const table = stackedTable("numbers", heads, rows);
   const about = `${data.rows ? `${plural(data.rows, "row", "rows")} scored. ` : ""}${several ? `Mean ± sample deviation over ${data.seeds.length} seeds; ★ marks the best by validation, whose confusion matrix and nodes are shown below.` : "One seed: train several to see how much its draw matters."}`;
   return section("scores", "Scores", about, cards.length ? el("div", { class: "cards" }, cards) : empty("There are no labelled rows to score."), table);
 }
@@ -90,10 +83,11 @@ function confusionSection(data) {
   if (others) names.push(`${others} others`);
   const sums = counts.map((row) => row.reduce((a, b) => a + b, 0));
   const share = (r, c) => (sums[r] ? counts[r][c] / sums[r] : 0);
+  const digits = Math.max(...counts.flat().map((number) => String(number).length)); // every count is written whole
   const about = `${titled(PARTS[data.part] || data.part)} rows${data.seeds.length > 1 ? ` of seed ${data.best}` : ""}: each row is a true class, its colours are shares of that class.` +
     (others ? ` The ${names.length - 1} largest of ${data.classes.length} classes; the others are one row and one column.` : "");
   return section("confusion", title, about,
-    el("div", { class: "beside" }, el("div", {}, heatMap({ rows: names, columns: names, share, told: (r, c) => (counts[r][c] ? compact(counts[r][c]) : ""), square: true, most: 56,
+    el("div", { class: "beside" }, el("div", {}, heatMap({ rows: names, columns: names, share, told: (r, c) => (counts[r][c] ? String(counts[r][c]) : ""), square: true, least: Math.max(22, 4 + 7 * digits), most: 56,
       rowTitle: "true class", columnTitle: "predicted class", label: "Confusion matrix: rows are true classes, columns predicted ones",
       tipFor: (r, c) => [`${count(counts[r][c])} of ${plural(sums[r], "row", "rows")} (${exact(share(r, c))})`, ["true", names[r]], ["predicted", names[c]]] }),
       heatLegend("0 %", "100 %", "share of the true class")), confusions(counts, sums, names, others)));
@@ -104,9 +98,8 @@ function confusions(counts, sums, names, others) {
   const pairs = counts.flatMap((row, r) => row.map((number, c) => [number, r, c])).filter(([number, r, c]) => number && r !== c && r !== last && c !== last);
   pairs.sort((a, b) => b[0] - a[0] || a[1] - b[1] || a[2] - b[2]);
   if (!pairs.length) return figure("Most frequent confusions", empty(others ? "None between the classes shown." : "None: every row was classified rightly."));
-  const rows = pairs.slice(0, 10).map(([number, r, c]) => el("tr", {}, el("td", {}, names[r]), el("td", {}, names[c]), el("td", {}, count(number)), el("td", {}, exact(number / sums[r]))));
-  return figure("Most frequent confusions", el("div", { class: "scroll" }, el("table", { class: "confusions" },
-    el("thead", {}, el("tr", {}, ["true", "predicted", "rows", "of class"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows))));
+  const rows = pairs.slice(0, 10).map(([number, r, c]) => ["", [names[r], names[c], count(number), exact(number / sums[r])]]);
+  return figure("Most frequent confusions", stackedTable("confusions", ["true", "predicted", "rows", "of class"], rows));
 }
 
 function groupsSection(data) {
@@ -144,13 +137,14 @@ function weightsSection(data) {
   const weights = data.weights;
   if (!weights) return section("weights", title, null, empty(`No hop weights: the model '${data.model}' does not weigh hops, or its graph was not at hand.`));
   const maps = [["features", 0], ["labels", weights.first_label_hop]].filter(([name]) => weights.ranges[0][name]).map(([name, first]) => {
+    if (weights.flat[name]) return figure(`Weights of ${name}`, empty(`${titled(weights.flat[name])}. There is nothing to read from them.`));
     const ranges = weights.ranges;
     const all = ranges.flatMap((range) => range[name]);
     const most = Math.max(...all);
     const low = Math.max(0, Math.min(Math.min(...all), 0.75 * most)); // weights that are nearly alike look alike
     return figure(`Weights of ${name}`,
       heatMap({ rows: ranges.map((range) => range.told), columns: ranges[0][name].map((_, hop) => String(first + hop)),
-        share: (r, c) => 0.08 + (0.92 * (ranges[r][name][c] - low)) / (most - low || 1), told: (r, c) => (100 * ranges[r][name][c]).toFixed(1), least: 6,
+        share: (r, c) => 0.08 + (0.92 * (ranges[r][name][c] - low)) / (most - low || 1), told: (r, c) => (100 * ranges[r][name][c]).toFixed(1), least: 34,
         rowTitle: "neighbours", columnTitle: "hop", label: `Mean weight of each hop of ${name} by number of neighbours`,
         tipFor: (r, c) => [`hop ${first + c} of ${name}`, ["weight", percent(ranges[r][name][c], 2)], ["neighbours", ranges[r].told], ["nodes", count(ranges[r].rows)]] }),
       heatLegend(percent(low), percent(most), "mean weight"));

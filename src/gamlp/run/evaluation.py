@@ -74,7 +74,12 @@ def _evaluate(
         report = evaluate_run(run, resources=resources, watching=observed.watch)
         run.note_timings(evaluation=time.monotonic() - begun)
         page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
-        return {**report, "many": next(iter(bundles.values())).multi_label, "report": str(page)}
+        return {
+            **report,
+            "many": next(iter(bundles.values())).multi_label,
+            "report": str(page.path),
+            "words": page.words,
+        }
     bundle = next(iter(bundles.values()))
     graph, notes = matched(with_classes(graph, bundle.classes), bundle)
     labels, split = graph.nodes.labels, graph.nodes.split
@@ -91,7 +96,8 @@ def _evaluate(
         observed = Observed(graph)
         report = evaluate_rows(bundles, store, rows, resources, observed.watch)
         page = write_report(run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device)
-    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page)}
+    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page.path)}
+    about["words"] = page.words
     return about | ({"notes": notes} if notes else {})
 
 

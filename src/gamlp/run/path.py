@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,17 @@ from gamlp.training import best_seed, choose_device
 
 @dataclass(frozen=True)
 class Outcome:
-    """`test` is None without labelled test rows, `predictions` where they were finished before."""
+    """`test` is None without labelled test rows, `predictions` where they were finished before.
+
+    `words`: sentences that say whether to trust the result, the report's first paragraph.
+    """
 
     trained: Trained
     test: dict[str, Any] | None
     weights: WeightsByDegree | None
     predictions: Written | None
     report: Path
+    words: list[str] = field(default_factory=list)
 
 
 def run_path(
@@ -51,7 +55,7 @@ def run_path(
     )  # fmt: skip
     weights = listening(bundle, source.graph, store, choose_device(resources.device))
     test = _test(trained, source, store, weights, resources)
-    return Outcome(trained, test, weights, written, trained.run.report_path)
+    return Outcome(trained, test, weights, written, trained.run.report_path, trained.run.words())
 
 
 def _rows_kept(store: HopStore, recipe: Recipe) -> str:

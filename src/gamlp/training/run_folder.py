@@ -141,6 +141,20 @@ class RunFolder:
     def report_path(self) -> Path:
         return self.path / "report.html"
 
+    @property
+    def words_path(self) -> Path:
+        return self.path / "words.json"
+
+    def note_words(self, words: list[str]) -> None:
+        write_json(self.words_path, sealed({"words": words}))
+
+    def words(self) -> list[str]:
+        """Sentences of the report that say whether to trust the run; none where there are none, or somebody's own."""
+        try:
+            return [str(one) for one in unsealed(self.words_path.read_bytes(), required=True)["words"]]
+        except (FileNotFoundError, ValueError, LookupError, TypeError):
+            return []
+
     def timings(self) -> dict[str, float]:
         """Seconds of `preparation` and `evaluation` and bytes of `peak_memory`, as far as they were measured."""
         try:

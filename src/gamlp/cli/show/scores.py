@@ -75,10 +75,13 @@ def show_notes(trained: Trained) -> None:
 
 def show_weights(weights: WeightsByDegree) -> None:
     """A small table for features, and one for labels."""
-    from gamlp.explanation import grouped_hops
+    from gamlp.explanation import SIGNALS, grouped_hops
 
-    for name, first in (("features", 0), ("labels", weights.first_label_hop)):
+    for name, first in zip(SIGNALS, (0, weights.first_label_hop)):
         if getattr(weights.ranges[0], name) is None:
+            continue
+        if (said := weights.flat(name)) is not None:
+            display.say(f"\nHow far the model listens: {said}")
             continue
         columns = [grouped_hops(getattr(part, name), first) for part in weights.ranges]
         rows = [

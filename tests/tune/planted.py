@@ -13,7 +13,7 @@ from gamlp.tune.candidates import Candidate, Role
 
 QUICK: dict[str, Any] = {
     "propagation": {"r": 0.0, "loops": False, "folds": 2},
-    "training": {"epochs": 60, "patience": 20, "learning_rate": 0.02},
+    "training": {"epochs": 40, "patience": 15, "learning_rate": 0.03},
 }
 
 

@@ -14,7 +14,7 @@ from gamlp.graph import Graph, Labels, Split
 from gamlp.run import LOCAL, as_source, run_path
 from gamlp.training import HopRows
 from gamlp.tune import Leaderboard, choose
-from tests.tune.planted import planted, quick  # noqa: F401
+from tests.tune.planted import planted, portfolio, quick  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -90,7 +90,10 @@ def test_test_rows_are_not_read_before_the_choice_and_change_nothing(
         assert one.test != other.test
 
 
+@pytest.mark.slow
 def test_a_choice_that_was_interrupted_anywhere_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [one.changed({"training.epochs": 6}) for one in portfolio() if one.name != "mlp"]
+    monkeypatch.setattr("gamlp.tune.choosing.load_candidates", lambda: tuple(some))
     graph = planted("features", 150, valid=0.3)  # few validation rows: further splits are trained too
     whole = choose(graph, tmp_path / "whole")
     assert whole.leaderboard is not None and whole.leaderboard.splits > 1

@@ -18,17 +18,18 @@ from gamlp.training import Prepared
 
 _STEP = 0.004  # seconds that a step of training takes however small it is
 _SPEED = 6e10  # multiplications and additions a second
+_NUMBER = 50  # a number of the hops is read, dropped, weighed and added, from memory: as long as so many of these
 _TRAINING = 0.85  # of a limit
 _PASSES = 3  # forward, backward, update, against one to look at validation rows
 
 
 def epoch_seconds(prepared: Prepared, weights: int) -> float:
-    """Of one epoch, counted: every weight is multiplied once a row, every number of the hops read a few times."""
+    """Of one epoch, counted: every weight is multiplied once a row, every number of its hops brought in."""
     shape, settings = prepared.shape, prepared.recipe.training
     numbers = shape.channels * (shape.hops + 1) * shape.features + (shape.label_hops + 1) * shape.classes
     rows, valid = len(prepared.train), 0 if prepared.valid is None else len(prepared.valid)
     steps = math.ceil(rows / settings.batch_size) + math.ceil(valid / settings.batch_size) / _PASSES
-    return steps * _STEP + (_PASSES * rows + valid) * (2 * weights + 4 * numbers) / _SPEED
+    return steps * _STEP + (_PASSES * rows + valid) * (2 * weights + _NUMBER * numbers) / _SPEED
 
 
 class Clock:

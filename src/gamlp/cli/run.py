@@ -141,6 +141,7 @@ def _run(
 
       gamlp run --edges edges.parquet --nodes nodes.parquet --out RUN --engine spark --master spark://host:7077
     """
+    from gamlp.models import is_solved
     from gamlp.peers import peer_of, run_method
     from gamlp.run import from_tables, open_source, run_path
     from gamlp.training import writing_run
@@ -163,16 +164,22 @@ def _run(
             opened = open_source(graph or "digits", data_dir, seed, progress)
         columns = [] if opened.ingested is None else opened.ingested.columns
         delimiters = {} if opened.ingested is None else opened.ingested.delimiters
-        choice = None
+        choice, notes = None, []
         if asked is not None:
             limit = asked.left(time.monotonic() - begun)
             choice = choose(
                 opened, place, preset=asked.preset, time_limit=limit, metric=asked.metric, seed=seed,
                 resources=resources, progress=progress,
             )  # fmt: skip
-            made, name = choice.recipe, choice.leaderboard.winner.name if choice.leaderboard else "preset fast"
+            made, notes = choice.recipe, choice.notes
+            name = "preset fast" if choice.leaderboard is None else choice.leaderboard.winner.name
         else:
             made, name = recipe_of(opened, recipe, changes, seeds, model, trust, warm, metric)
+            if warm is not None and recipe is None and model is None and is_solved(made):
+                notes = [
+                    f"'{made.model.name}' of '{warm}' is solved anew, from no weights: it needs none to start from"
+                ]
+                warm = None
         if not peer_of(made).leaves_bundle:
             if warm is not None:
                 raise GamlpError(f"'{made.model.name}' has no weights to start from", hint="leave out --warm")
@@ -184,12 +191,12 @@ def _run(
         outcome = run_path(opened, made, place, warm=warm, resources=resources, progress=progress)
     seconds = time.monotonic() - begun
     if as_json:
-        _print(outcome, choice, place, name, seconds, columns)
+        _print(outcome, choice, notes, place, name, seconds, columns)
         return
     if columns:
         show_columns(columns)
         show_delimiters(delimiters)
-    for note in choice.notes if choice is not None else ():
+    for note in notes:
         display.say(f"note: {note}.")
     if choice is None or choice.leaderboard is None:
         show_training(outcome.trained)
@@ -252,7 +259,13 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
 
 
 def _print(
-    outcome: Outcome, choice: Chosen | None, place: Path, name: str, seconds: float, columns: Sequence[ColumnUse]
+    outcome: Outcome,
+    choice: Chosen | None,
+    notes: Sequence[str],
+    place: Path,
+    name: str,
+    seconds: float,
+    columns: Sequence[ColumnUse],
 ) -> None:
     for sentence in outcome.trained.broken:
         display.warn(sentence)
@@ -269,7 +282,7 @@ def _print(
             "report": str(outcome.report),
             "columns": [asdict(use) for use in columns],
             "leaderboard": None if board is None else board.model_dump(mode="json"),
-            "notes": [*(choice.notes if choice is not None else []), *outcome.trained.notes],
+            "notes": list(dict.fromkeys([*notes, *outcome.trained.notes])),
             "seconds": round(seconds, 3),
         }
     )

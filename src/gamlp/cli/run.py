@@ -197,7 +197,8 @@ def _run(
         show_columns(columns)
         show_delimiters(delimiters)
     for note in notes:
-        display.say(f"note: {note}.")
+        if note not in outcome.trained.notes:
+            display.say(f"note: {note}.")
     if choice is None or choice.leaderboard is None:
         show_training(outcome.trained)
     else:

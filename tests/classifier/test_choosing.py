@@ -53,6 +53,7 @@ def test_with_a_recipe_nothing_is_compared() -> None:
         model.leaderboard()
 
 
+@pytest.mark.slow
 def test_without_a_recipe_the_best_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails where the kept model is not the leaderboard's, or a second fit there trains anew."""
     few_candidates(monkeypatch)

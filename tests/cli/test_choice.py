@@ -79,6 +79,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     few_candidates(monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_a_run_without_a_recipe_chooses_and_says_so(call: Call, tmp_path: Path) -> None:
     """Fails where the winner is trained anew, the simple answers are missing, or the sentence is not printed."""
@@ -114,6 +115,7 @@ def test_where_nothing_can_be_compared_one_model_is_trained_and_that_is_said(cal
     assert ended.code == 0 and "note: one model" not in ended.out and "What was tried" not in ended.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_several_relations_are_chosen_from_too(call: Call, tmp_path: Path) -> None:
     planted().graph().save(tmp_path / "typed")

@@ -59,7 +59,7 @@ def made(name: str, shape: Shape, seed: int = 0) -> nn.Module:
     model = build(name, shape, settings_of(name, shape))
     if isinstance(model, Solvable) and name != "blend":
         x, y = hops(shape, 60, seed + 100)
-        target = (x[:, -1, -1, 0] > 0).long() + y[:, -1, -1].argmax(1) // 2
+        target = (x[:, :, -1, 0].sum(1) > 0).long() + y[:, -1, -1].argmax(1) // 2
         with torch.no_grad():
             known = KnownRows(x, y, target.clamp(max=shape.classes - 1))
             model.solve(known, None, TrainingSettings(), seed=seed, metric=lambda logits: (0.0,), progress=silent)

@@ -214,7 +214,7 @@ class _Told:
 
 
 def _asked(rows: KnownRows, output: int) -> Array:
-    return (rows.target[:, output] if rows.multi_label else rows.target).numpy()
+    return (rows.target[:, output] if rows.multi_label else rows.target).contiguous().numpy()
 
 
 def _library() -> Any:

@@ -32,8 +32,8 @@ class HopColumns:
         self.hop = torch.tensor(hop, dtype=torch.int64)  # of every column of features
         every = len(place) == shape.channels * (shape.hops + 1) * shape.features
         self._place = None if every else torch.tensor(place, dtype=torch.int64)
-        views = max(1, len(shape.label_views))
-        self.label_hop = torch.arange(1, shape.label_hops + 1).repeat_interleave(shape.classes).repeat(views)
+        self._views = max(1, len(shape.label_views))
+        self.label_hop = torch.arange(1, shape.label_hops + 1).repeat_interleave(shape.classes).repeat(self._views)
         self.label_hop = self.label_hop if self.labels else self.label_hop[:0]
 
     @property
@@ -50,4 +50,4 @@ class HopColumns:
             return table
         if y is None:
             raise ValueError("this model listens to hops of labels, and none were given: beta=0 is without them")
-        return torch.cat([table, y[:, :, 1:].flatten(1)], 1)
+        return torch.cat([table, y[:, : self._views, 1:].flatten(1)], 1)

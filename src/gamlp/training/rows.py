@@ -38,7 +38,8 @@ class Prepared:
 def plan_of(recipe: Recipe, statistics: dict[str, Statistics] | None = None, *, labels: bool | None = None) -> Plan:
     """What a recipe asks to be propagated."""
     check_operators(recipe)
-    check_labels(recipe)
+    if labels is None:
+        check_labels(recipe)
     return Plan.of(recipe, statistics, labels=labels_used(recipe) if labels is None else labels)
 
 

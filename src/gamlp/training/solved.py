@@ -17,8 +17,9 @@ from gamlp.models import KnownRows, Rank, Solvable
 from gamlp.progress import Progress
 from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batches, HopRows, LabelledRows, own_rows, target_tensor
+from gamlp.training.metrics import Measure, measure_of, metric_value, ranked
 from gamlp.training.ranks.world import World
-from gamlp.training.scores import evaluate, loss_of, score_of
+from gamlp.training.scores import evaluate, to_probabilities
 
 if TYPE_CHECKING:
     from gamlp.training.loop import Machine
@@ -69,14 +70,9 @@ def solve(
     model.to(device).eval()
     found: dict[str, float] = {}
     if valid is not None and len(valid):
-        size = settings.batch_size
-        own = (
-            valid.batches(size, device, machine.memory)
-            if world.size == 1
-            else own_rows(valid, size, device, world=world)
-        )
-        found = evaluate(model, own, None, world)
-    line = {"epoch": 0, **{f"valid_{name}": value for name, value in found.items()}, **facts}
+        measure = measure_of(settings, train.targets, train.targets.ndim == 2, valid.targets)
+        found = evaluate(model, _own_batches(valid, settings.batch_size, machine), None, world, measure)
+    line = {"epoch": 1, **{f"valid_{name}": value for name, value in found.items()}, **facts}
     return Solution(found, facts, {**line, "seconds": round(time.monotonic() - begun, 4)})
 
 
@@ -97,12 +93,19 @@ def _solved(
 ) -> dict[str, float]:
     memory = available_memory() // 2 if machine.memory is None else machine.memory
     learned = _some(train, memory, seed)
-    chosen_by = None if valid is None or not len(valid) else known_rows(_some(valid, memory, seed))
+    chosen_by: KnownRows | None = None
+    metric: Rank = _nothing_to_rank
+    if valid is not None and len(valid):
+        chosen_by = known_rows(_some(valid, memory, seed))
+        measure = measure_of(settings, train.targets, train.targets.ndim == 2, valid.targets)
+        metric = _rank_by(chosen_by, settings, measure)
     with torch.no_grad():
-        facts = model.solve(
-            known_rows(learned), chosen_by, settings, seed=seed, metric=_rank_by(chosen_by), progress=progress
-        )
+        facts = model.solve(known_rows(learned), chosen_by, settings, seed=seed, metric=metric, progress=progress)
     return {**facts, "rows": float(len(learned))}
+
+
+def _nothing_to_rank(logits: Tensor) -> tuple[float, ...]:
+    return ()
 
 
 def _some(rows: HopRows, memory: int, seed: int) -> HopRows:
@@ -124,20 +127,16 @@ def known_rows(source: HopRows) -> KnownRows:
     return KnownRows(torch.from_numpy(x).float(), labels, target_tensor(source.targets))
 
 
-def _rank_by(rows: KnownRows | None) -> Rank:
-    """Logits of these rows → their score, and where that is equal the smaller loss."""
-    if rows is None:
-        return lambda logits: (0.0,)
-    loss = loss_of(rows.target.numpy(), 0, "none", torch.device("cpu"))
+def _rank_by(rows: KnownRows, settings: TrainingSettings, measure: Measure | None) -> Rank:
+    """Logits of these rows → what validation goes by, as for an epoch of a trained model."""
+    target, score = rows.target.numpy(), "micro_f1" if rows.multi_label else "accuracy"
 
     def rank(logits: Tensor) -> tuple[float, ...]:
-        lost = float(loss(logits, rows.target))
-        if rows.multi_label:
-            chosen, true = logits > 0, rows.target > 0.5
-            right, wrong = float((chosen & true).sum()), float((chosen ^ true).sum())
-        else:
-            right, wrong = float((logits.argmax(1) == rows.target).sum()), 0.0
-        return score_of(right, wrong, len(logits), rows.multi_label), -lost
+        told = to_probabilities(logits.double(), rows.multi_label).numpy()
+        found = {"loss": metric_value("log_loss", told, target), "score": metric_value(score, told, target)}
+        if measure is not None:
+            found["metric"] = measure(told, target)
+        return ranked(found, settings)
 
     return rank
 

@@ -18,6 +18,8 @@ class Majority(Model):
     torch.Size([5, 3])
     """
 
+    reads_features = False
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shares: Tensor

@@ -20,7 +20,7 @@ BOARD = Leaderboard(
     sentence="SIGN is the best of what was tried.",
     rows=[
         LeaderboardRow(
-            name="sign-3", title="SIGN, 3 hops", valid=0.8912, error=0.012, test=0.9, seconds=3.21, parameters=12345
+            name="sign-3", title="SIGN, 3 hops", valid=0.8912, error=0.012, test=0.9, seconds=3.21, bytes=12345
         ),
         LeaderboardRow(name="majority", title="the most frequent class", valid=0.5, error=0.0, test=0.5, simple=True),
         LeaderboardRow(name="jk-10", title="GAMLP, 10 hops", valid=0.7, seconds=0.5, parameters=99, state="dropped"),
@@ -36,9 +36,9 @@ def test_the_leaderboard_as_a_person_reads_it(capsys: pytest.CaptureFixture[str]
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line]
     assert lines == [
         "What was tried, by ROC-AUC, % of validation rows; → is kept",
-        "model validation test seconds parameters",
-        "→ SIGN, 3 hops 89.12 ± 1.20 90.00 3.2 12,345",
-        "the most frequent class 50.00 ± 0.00 50.00 0.0 0",
+        "model validation test seconds size",
+        "→ SIGN, 3 hops 89.12 ± 1.20 90.00 3.2 12.1 KiB",
+        "the most frequent class 50.00 ± 0.00 50.00 0.0 0 B",
         "not taken to the end, and the best until then: GAMLP, 10 hops (70.00)",
         "not trained, the time was over: GAMLP, 3 hops",
         "left out: LightGBM: lightgbm is not installed.",

@@ -204,7 +204,8 @@ def _run(
     else:
         show_notes(outcome.trained)
         show_leaderboard(choice.leaderboard)
-    _show(outcome, place, name, seconds)
+    said = choice.leaderboard.sentence if choice is not None and choice.leaderboard is not None else ""
+    _show(outcome, place, name, seconds, said)
 
 
 def _tables(
@@ -236,7 +237,8 @@ def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:
     return tables.how.target or next(iter(tables.nodes))
 
 
-def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
+def _show(outcome: Outcome, place: Path, name: str, seconds: float, said: str) -> None:
+    """`said`: the sentence of the leaderboard, which is printed below it."""
     trained = outcome.trained
     parts = {"validation": trained.valid} if trained.valid else {}
     parts |= {"test": outcome.test} if outcome.test else {}
@@ -245,9 +247,10 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
         show_scores(parts, next(iter(trained.bundles.values())).multi_label, len(trained.bundles))
     if outcome.weights is not None:
         show_weights(outcome.weights)
-    if outcome.words:
+    words = [sentence for sentence in outcome.words if sentence != said]
+    if words:
         display.say("\nWhether to trust it")
-    for sentence in outcome.words:
+    for sentence in words:
         display.say(f"- {sentence}")
     display.say(f"\n{place}: bundle.safetensors, recipe.yaml, metrics.jsonl, hops/ (recipe: {name}; {seconds:.1f} s)")
     display.say(f"{outcome.report}: scores, curves, mistakes and weights to look at in a browser")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gamlp.cli.show import display
+from gamlp.io import format_size
 
 if TYPE_CHECKING:
     from gamlp.tune import Leaderboard, LeaderboardRow
@@ -17,7 +18,7 @@ def show_leaderboard(board: Leaderboard) -> None:
     unit = "" if board.metric == "log_loss" else ", %"
     display.say(f"\nWhat was tried, by {metric_words(board.metric)}{unit} of validation rows; → is kept")
     rows = [_row(row, board) for row in board.rows if row.state == "finished"]
-    display.table("", "model", "validation", "test", "seconds", "parameters", rows=rows)
+    display.table("", "model", "validation", "test", "seconds", "size", rows=rows)
     dropped = [row for row in board.rows if row.state == "dropped"]
     if early := [f"{row.title} ({_number(board.metric, row.valid)})" for row in dropped if row.valid is not None]:
         display.say(f"not taken to the end, and the best until then: {'; '.join(early)}")
@@ -36,7 +37,7 @@ def _row(row: LeaderboardRow, board: Leaderboard) -> tuple[str, ...]:
         _number(board.metric, row.valid, row.error),
         _number(board.metric, row.test),
         f"{row.seconds:.1f}",
-        f"{row.parameters:,}",
+        format_size(row.bytes),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gamlp.cli.show import display
-from gamlp.io import format_size
 
 if TYPE_CHECKING:
     from gamlp.tune import Leaderboard, LeaderboardRow
@@ -31,6 +30,8 @@ def show_leaderboard(board: Leaderboard) -> None:
 
 
 def _row(row: LeaderboardRow, board: Leaderboard) -> tuple[str, ...]:
+    from gamlp.io import format_size
+
     return (
         "→" if row.name == board.chosen else "",
         row.title,

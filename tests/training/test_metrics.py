@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as theirs
 
+from gamlp.graph import Graph, Split
 from gamlp.recipe import Metric, TrainingSettings
+from gamlp.training.loop import Machine
 from gamlp.training.metrics import (
     average_precision,
     best_of,
@@ -23,6 +26,8 @@ from gamlp.training.metrics import (
     resolve_metric,
     roc_auc,
 )
+from gamlp.training.seeds import fit_prepared, metric_of
+from tests.training.small import prepared_in
 
 Array = np.ndarray[Any, Any]
 NAMES = [name for name in get_args(Metric) if name != "auto"]
@@ -150,3 +155,37 @@ def test_results_are_ordered_by_the_metric_then_the_loss() -> None:
     assert better(*undefined, made)
     assert ranked(low, TrainingSettings(monitor="loss")) == (-0.5, 0.0)
     assert best_of({3: {}, 4: {}}, made) == 3
+
+
+def rare_graph() -> Graph:
+    """Two in a hundred are positive; one feature tells them a little, thirty others tell nothing."""
+    random, count = np.random.default_rng(1), 3000
+    labels = (random.random(count) < 0.02).astype(np.int32)
+    features = random.normal(size=(count, 31))
+    features[:, 0] += 2 * labels
+    split = Split.of(count, train=np.arange(600), valid=np.arange(600, count), test=[])
+    return Graph.from_arrays(np.zeros((2, 0), np.int64), features, labels, split=split)
+
+
+@pytest.mark.slow
+def test_with_a_rare_class_accuracy_keeps_the_first_epoch_and_average_precision_does_not(tmp_path: Path) -> None:
+    """All rows are said to be of the other class: no later epoch is more accurate, while the loss only rises."""
+    common = {"propagation__hops": 0, "model__beta": 0, "model__dropout": 0.0, "training__patience": 4}
+    by = {
+        "accuracy": {"training__metric": "accuracy"},
+        "smooth": {"training__metric": "average_precision", "training__monitor": "smooth", "training__window": 3},
+        "auto": {},
+    }
+    found, told = {}, {}
+    for name, changes in by.items():
+        prepared = prepared_in(tmp_path, rare_graph(), **common, **changes, training__epochs=8)
+        lines: list[dict[str, Any]] = []
+        found[name], told[name] = fit_prepared(prepared, 0, Machine(), observe=lines.append), lines
+        assert metric_of(prepared)[0] == ("accuracy" if name == "accuracy" else "average_precision")
+        assert prepared.valid is not None
+        share = float((prepared.valid.targets == 0).mean())
+    assert found["accuracy"].epoch == 1 and found["accuracy"].stopped
+    assert found["accuracy"].valid["score"] == pytest.approx(share)
+    first = told["smooth"][0]["valid_metric"]
+    for name in ("smooth", "auto"):
+        assert found[name].epoch > 2 and found[name].valid["metric"] > 1.5 * first

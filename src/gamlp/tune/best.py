@@ -142,7 +142,7 @@ def blend(work: Portfolio) -> None:
     candidate = Candidate("blend", f"Blend of {len(members)} models", 10_000, "other", (), recipe)
     made = work.contender(candidate)
     finalist = Finalist(made.candidate, mixed([ranked[index].validated for index in members], shares))
-    weights = {}
+    weights: dict[str, Any] = {}
     for index, one in enumerate(bundles):
         weights |= {f"members.{index}.{name}": value for name, value in one.weights.items()}
     said = finalist.validated.said[0]

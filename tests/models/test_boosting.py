@@ -39,7 +39,10 @@ def by_hand(rows: KnownRows, labels: bool) -> Tensor:
     """Hop after hop of features, then Y^(1) and Y^(2)."""
     parts = [rows.x[:, 0, hop] for hop in range(3)]
     assert rows.y is not None
-    return torch.cat(parts + ([rows.y[:, 0, hop] for hop in (1, 2)] if labels else []), 1)
+    for hop in (1, 2) if labels else ():
+        total = rows.y[:, 0, hop].sum(1, keepdim=True)
+        parts += [rows.y[:, 0, hop] / total, total]
+    return torch.cat(parts, 1)
 
 
 @pytest.mark.parametrize("labels", [True, False], ids=["labels", "features"])
@@ -122,7 +125,7 @@ def test_nothing_learned_says_nothing() -> None:
         ("split_feature=", "split_feature=99 "),
         ("num_cat=0", "num_cat=1"),
         ("is_linear=0", "is_linear=1"),
-        ("max_feature_idx=17", "max_feature_idx=3"),
+        ("max_feature_idx=19", "max_feature_idx=3"),
         ("num_class=3", "num_class=300000000"),
         ("num_leaves=", "num_leaves=9"),
         ("end of trees\n", ""),

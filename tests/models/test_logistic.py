@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gamlp.errors import GamlpError
 from gamlp.models import KnownRows, Part, Shape, build
-from gamlp.models.logistic import Logistic
+from gamlp.models.logistic import Logistic, LogisticLabels
 from gamlp.progress import silent
 from gamlp.recipe import TrainingSettings
 
@@ -178,3 +178,30 @@ def test_the_whole_path_is_fast(rows: int, shape: Shape, seconds: float) -> None
     begun = time.process_time()
     solved(Logistic(shape), train, valid=valid)
     assert time.process_time() - begun < 2 * seconds
+
+
+def test_hops_of_labels_are_shares_and_their_sum_and_nothing_heard_is_zero() -> None:
+    """Against scikit-learn on columns put together by hand; branches add up to the logits."""
+    shape = Shape(features=4, classes=3, hops=1, label_hops=2)
+    train, other = planted(200, shape), planted(40, shape, seed=1)
+    random = torch.Generator().manual_seed(5)
+    heard = [torch.rand(rows, 1, 3, 3, generator=random) for rows in (200, 40)]
+    heard[1][3, 0, 1] = 0  # a node that hears of no label
+    model = LogisticLabels(shape, C=1.0, standardise=False)
+    solved(model, KnownRows(train.x, heard[0], train.target))
+
+    def by_hand(x: Tensor, y: Tensor) -> Array:
+        totals = [y[:, 0, hop].sum(1, keepdim=True) for hop in (1, 2)]
+        shares = [torch.nan_to_num(y[:, 0, hop] / total) for hop, total in zip((1, 2), totals)]
+        parts = [x.flatten(1), shares[0], totals[0], shares[1], totals[1]]
+        return torch.cat(parts, 1).double().numpy()
+
+    known = of_sklearn(by_hand(train.x, heard[0]), train.target.numpy(), 1.0)
+    told = torch.softmax(model(other.x, heard[1]), 1).detach().numpy()
+    np.testing.assert_allclose(told, known.predict_proba(by_hand(other.x, heard[1])), atol=1e-4)
+    branches = model.branches(other.x, heard[1])
+    assert branches.labels is not None
+    torch.testing.assert_close(branches.features + branches.labels, model(other.x, heard[1]), atol=1e-5, rtol=1e-5)
+    weights = model.hop_weights(other.x, heard[1])
+    assert weights.labels is not None and weights.labels.shape == (40, 2)
+    torch.testing.assert_close(weights.labels.sum(1), torch.ones(40))

@@ -12,9 +12,10 @@ class HopColumns:
     """All channels and hops of features, and of labels Y^(1..L) where `labels`: x, y → `[b, columns]`.
 
     X^(0) is the same on every channel of a type of nodes, and is read once; padding of narrower types is left out.
+    A hop of labels is what its classes have of its sum, and the sum: how much is heard, and what, are two things.
 
     >>> HopColumns(Shape(features=4, classes=3, hops=2, label_hops=1), labels=True).count
-    15
+    16
     """
 
     def __init__(self, shape: Shape, *, labels: bool = False) -> None:
@@ -33,8 +34,8 @@ class HopColumns:
         every = len(place) == shape.channels * (shape.hops + 1) * shape.features
         self._place = None if every else torch.tensor(place, dtype=torch.int64)
         self._views = max(1, len(shape.label_views))
-        self.label_hop = torch.arange(1, shape.label_hops + 1).repeat_interleave(shape.classes).repeat(self._views)
-        self.label_hop = self.label_hop if self.labels else self.label_hop[:0]
+        hops = torch.arange(1, shape.label_hops + 1).repeat_interleave(shape.classes + 1)
+        self.label_hop = hops.repeat(self._views) if self.labels else hops[:0]
 
     @property
     def count(self) -> int:
@@ -50,4 +51,7 @@ class HopColumns:
             return table
         if y is None:
             raise ValueError("this model listens to hops of labels, and none were given: beta=0 is without them")
-        return torch.cat([table, y[:, : self._views, 1:].flatten(1)], 1)
+        own = y[:, : self._views, 1:]
+        total = own.sum(3, keepdim=True)
+        shares = torch.where(total > 0, own / total.clamp_min(torch.finfo(own.dtype).tiny), 0.0)
+        return torch.cat([table, torch.cat([shares, total], 3).flatten(1)], 1)

@@ -42,6 +42,7 @@ class Logistic(Model):
     """
 
     reads_operators = True
+    _reads_labels = False
 
     def __init__(self, shape: Shape, *, C: float | None = None, standardise: bool | Literal["auto"] = "auto") -> None:
         super().__init__()
@@ -50,14 +51,14 @@ class Logistic(Model):
         if standardise not in (True, False, "auto"):
             raise ValueError(f"standardise is true, false or auto, not {standardise!r}")
         self.shape, self.strength, self.standardise = shape, C, standardise
-        self.columns = HopColumns(shape)
+        self.columns = HopColumns(shape, labels=self._reads_labels)
         self.linear = nn.Linear(self.columns.count, shape.classes)
         self.mean: Tensor
         self.register_buffer("mean", torch.zeros(self.columns.count))  # of training rows
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`."""
-        logits: Tensor = self.linear(self.columns.of(x))
+        logits: Tensor = self.linear(self.columns.of(x, y))
         return logits
 
     def solve(
@@ -71,7 +72,7 @@ class Logistic(Model):
         progress: Progress,
     ) -> dict[str, float]:
         """The optimum of the best C (and scaling): one convex problem each, begun where the last one ended."""
-        table = self.columns.of(train.x)
+        table = self.columns.of(train.x, train.y)
         scalings = [False, True] if self.standardise == "auto" else [bool(self.standardise)]
         strengths = STRENGTHS if self.strength is None else (self.strength,)
         if valid is None:
@@ -115,29 +116,52 @@ class Logistic(Model):
 
     @torch.no_grad()
     def branches(self, x: Tensor, y: Tensor | None = None) -> Branches:
-        """The logits, and those of each hop alone: all other columns at their mean."""
-        parts = self._parts(x)
-        assert self.linear.bias is not None
+        """The logits, those of labels apart, and those of each hop alone: all other columns at their mean."""
+        features, labels = self._parts(x, y)
         at_mean = self.linear(self.mean)
-        return Branches(self(x), each_hop=parts + at_mean)
+        heard = None if labels is None else labels.sum(1)
+        return Branches(features.sum(1) + at_mean, heard, each_hop=features + at_mean)
 
     @torch.no_grad()
     def hop_weights(self, x: Tensor, y: Tensor | None = None) -> HopWeights:
         """How much of what moves a node's logits from the mean comes from each hop: shares of lengths of vectors."""
-        parts = self._parts(x)
-        sizes = (parts - parts.mean(2, keepdim=True)).norm(dim=2)
-        total = sizes.sum(1, keepdim=True)
-        even = torch.full_like(sizes, 1 / sizes.shape[1])
-        return HopWeights(torch.where(total > 0, sizes / total.clamp_min(torch.finfo(sizes.dtype).tiny), even))
+        features, labels = self._parts(x, y)
+        return HopWeights(_shares_of(features), None if labels is None else _shares_of(labels), 1)
 
-    def _parts(self, x: Tensor) -> Tensor:
-        """(x_k - mean_k) W_k of every hop k, `[b, hops, classes]`."""
-        table, hop = self.columns.of(x), self.columns.hop.to(x.device)
-        found = []
-        for number in range(self.shape.hops + 1):
-            own = hop == number
-            found.append((table[:, own] - self.mean[own]) @ self.linear.weight[:, own].T)
-        return torch.stack(found, 1)
+    def _parts(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """(x_k - mean_k) W_k of every hop k, `[b, hops, classes]`, of features and of labels."""
+        table = self.columns.of(x, y) - self.mean
+        hop, label_hop = self.columns.hop.to(x.device), self.columns.label_hop.to(x.device)
+        weight, first = self.linear.weight, self.columns.features
+
+        def moved(own: Tensor, columns: slice) -> Tensor:
+            return table[:, columns][:, own] @ weight[:, columns][:, own].T
+
+        features = [moved(hop == number, slice(first)) for number in range(self.shape.hops + 1)]
+        heard = range(1, self.shape.label_hops + 1) if self.columns.labels else ()
+        labels = [moved(label_hop == number, slice(first, None)) for number in heard]
+        return torch.stack(features, 1), torch.stack(labels, 1) if labels else None
+
+
+class LogisticLabels(Logistic):
+    """The same with hops of labels among its columns; those of training rows must be cross-fitted.
+
+    >>> model = LogisticLabels(Shape(features=4, classes=3, hops=2, label_hops=1))
+    >>> model(torch.zeros(5, 1, 3, 4), torch.zeros(5, 1, 2, 3)).shape
+    torch.Size([5, 3])
+    """
+
+    reads_labels = True
+    learns_labels_by_heart = True
+    _reads_labels = True
+
+
+def _shares_of(parts: Tensor) -> Tensor:
+    """Shares `[b, hops]` of the lengths of parts `[b, hops, classes]`; even where nothing is moved."""
+    sizes = (parts - parts.mean(2, keepdim=True)).norm(dim=2)
+    total = sizes.sum(1, keepdim=True)
+    even = torch.full_like(sizes, 1 / sizes.shape[1])
+    return torch.where(total > 0, sizes / total.clamp_min(torch.finfo(sizes.dtype).tiny), even)
 
 
 class _Problem:

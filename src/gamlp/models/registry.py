@@ -17,7 +17,7 @@ from gamlp.models.boosting import LightGBM
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.gbp import GBP
 from gamlp.models.label_spreading import LabelSpreading
-from gamlp.models.logistic import Logistic
+from gamlp.models.logistic import Logistic, LogisticLabels
 from gamlp.models.majority import Majority
 from gamlp.models.mlp import MLPOptions
 from gamlp.models.nars import NARS
@@ -40,6 +40,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "nars": NARS,
     "majority": Majority,
     "logistic": Logistic,
+    "logistic-labels": LogisticLabels,
     "lightgbm": LightGBM,
     "label-spreading": LabelSpreading,
     "blend": Blend,

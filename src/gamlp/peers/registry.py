@@ -84,6 +84,7 @@ METHODS: dict[str, Peer] = {
         _hops("nars", "NARS", "Yu et al., 2020"),
         _solved("majority", "Commonest class", "a baseline, of training labels alone"),
         _solved("logistic", "Logistic regression", "a baseline, on hops side by side"),
+        _solved("logistic-labels", "Logistic regression, labels", "a baseline, on hops of features and labels"),
         _solved("lightgbm", "LightGBM", "Ke et al., NIPS 2017"),
         _solved("label-spreading", "Label spreading", "Zhou et al., NIPS 2003"),
         _recipe("sagn-labels", "SAGN+0-SLE", "hops", "Sun et al., 2021"),

@@ -83,7 +83,7 @@ def content_of_run(
         scores = {} if evaluation is None else {int(name): value for name, value in evaluation["seeds"].items()}
         spent = [line.get("seconds") or 0.0 for line in lines if line["seed"] == seed]
         seeds.append(
-            SeedScores(seed, report["valid"], scores.get(seed, {}), report["epoch"], report["epochs"],
+            SeedScores(seed, bundle.valid, scores.get(seed, {}), report["epoch"], report["epochs"],
                        sum(spent) if spent else None, report["stopped"])
         )  # fmt: skip
     best = best_seed(bundles)
@@ -228,7 +228,7 @@ def _content(
     evaluation: Mapping[str, Any] | None = None,
 ) -> Content:
     evaluation = evaluation or {}
-    by_class, left_out = by_class_of(frame, tallies)
+    by_class, left_out = by_class_of(frame, tallies, best)
     content = {
         "title": title,
         "model": recipe.model.name,

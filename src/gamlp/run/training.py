@@ -68,9 +68,10 @@ class Trained:
 
     @property
     def valid(self) -> dict[str, Any] | None:
-        """Mean and deviation over seeds, or None without validation rows."""
-        reports = [bundle.report["valid"] for bundle in self.bundles.values()]
-        return summary(reports) if reports[0] else None
+        """Mean and deviation over seeds, and what a constant answer gets; None without validation rows."""
+        reports = [bundle.valid for bundle in self.bundles.values()]
+        base = next(iter(self.bundles.values())).report.get("base")
+        return summary(reports) | ({"base": base} if base else {}) if reports[0] else None
 
     @property
     def broken(self) -> list[str]:

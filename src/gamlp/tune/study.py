@@ -44,7 +44,8 @@ def study_at(path: Path, seed: int) -> Iterator[Any]:
             pruner=optuna.pruners.PercentilePruner(40.0, n_startup_trials=4),
         )
         study.user_attrs, study.direction  # noqa: B018  read once: whatever is wrong comes now
-        if [trial.number for trial in study.trials] != list(range(len(study.trials))):
+        numbers = [trial.number for trial in study.trials]  # once: others who share it add trials meanwhile
+        if numbers != list(range(len(numbers))):
             raise ValueError("its trials are not numbered")
     except Exception as error:  # whatever a file that is no study makes Optuna and SQLite say
         _refuse_full_disk(error, path)

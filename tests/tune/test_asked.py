@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 from gamlp.errors import GamlpError, MissingExtra
-from gamlp.tune import Asked, asked
+from gamlp.tune import AskedChoice, asked
 
 
 def test_nothing_asked_is_the_default() -> None:
-    assert Asked.of() == Asked("default", None, "auto")
+    assert AskedChoice.of() == AskedChoice("default", None, "auto")
 
 
 @pytest.mark.parametrize(
     ("limit", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), (" 1.5 h ", 5400), (".5m", 30), (45, 45)]
 )
 def test_a_time(limit: str | float, seconds: float) -> None:
-    assert Asked.of(time_limit=limit).time_limit == seconds
+    assert AskedChoice.of(time_limit=limit).time_limit == seconds
 
 
 def test_what_is_left_of_it() -> None:
-    assert Asked.of().left(5) is None and Asked.of(time_limit="1m").left(5) == 55
-    assert Asked.of(time_limit="1m").left(100) == 1
+    assert AskedChoice.of().left(5) is None and AskedChoice.of(time_limit="1m").left(5) == 55
+    assert AskedChoice.of(time_limit="1m").left(100) == 1
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_is_left_of_it() -> None:
 )
 def test_what_cannot_be_meant_is_one_sentence(given: dict[str, Any], said: str) -> None:
     with pytest.raises(GamlpError) as error:
-        Asked.of(**given)
+        AskedChoice.of(**given)
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
@@ -50,6 +50,6 @@ def test_best_without_optuna_is_told_at_once(monkeypatch: pytest.MonkeyPatch) ->
         raise MissingExtra("optuna", "tune")
 
     monkeypatch.setattr(asked, "load_optuna", missing)
-    Asked.of("default")
+    AskedChoice.of("default")
     with pytest.raises(MissingExtra, match=r"gamlp\[tune\]"):
-        Asked.of("best")
+        AskedChoice.of("best")

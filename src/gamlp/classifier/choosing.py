@@ -12,7 +12,7 @@ from gamlp.progress import Progress
 from gamlp.propagation import HopStore
 from gamlp.run import Resources, Source, train
 from gamlp.training import Bundle, best_seed
-from gamlp.tune import Asked, Leaderboard, choose
+from gamlp.tune import AskedChoice, Leaderboard, choose
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class ChosenRun:
     notes: list[str]
 
 
-def asked_of(recipe: Any, preset: str | None, time_limit: float | str | None, metric: str | None) -> Asked | None:
+def asked_of(recipe: Any, preset: str | None, time_limit: float | str | None, metric: str | None) -> AskedChoice | None:
     """How to choose; None where a recipe names the model."""
     if recipe is None:
-        return Asked.of(preset, time_limit, metric)
+        return AskedChoice.of(preset, time_limit, metric)
     for name, value in (("preset", preset), ("time_limit", time_limit)):
         if value is not None:
             what = f"'{name}' is for a choice among models, and the recipe names one"
@@ -38,7 +38,7 @@ def asked_of(recipe: Any, preset: str | None, time_limit: float | str | None, me
 
 
 def chosen_run(
-    graph: Graph, asked: Asked, place: Path, seed: int, resources: Resources, progress: Progress
+    graph: Graph, asked: AskedChoice, place: Path, seed: int, resources: Resources, progress: Progress
 ) -> ChosenRun:
     """Choose, in a folder of this graph and this question: another fit in the same place goes on or begins anew."""
     source = Source(graph.name, None, graph)

@@ -42,7 +42,7 @@ from gamlp.training import (
     train_seeds,
     with_classes,
 )
-from gamlp.tune import Asked, Leaderboard
+from gamlp.tune import AskedChoice, Leaderboard
 
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test where a graph has no split: as ingest does
 _PYTHON = "python"  # where a bundle's report keeps what only this file asks for
@@ -157,7 +157,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             bundles, chosen = train_seeds(prepared, engine.fit, progress=progress)
         self._keep(bundles, chosen, prepared.store, graph, kept)
 
-    def _choose(self, graph: Graph, asked: Asked, place: Path, kept: dict[str, Any]) -> None:
+    def _choose(self, graph: Graph, asked: AskedChoice, place: Path, kept: dict[str, Any]) -> None:
         """Several models, of which the best by validation rows stays."""
         choose_device(self.device)
         chosen = chosen_run(graph, asked, place, self.seed, self._resources(), self.progress or silent)

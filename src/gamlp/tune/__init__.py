@@ -1,7 +1,7 @@
 """Recipes chosen by validation rows alone: from a portfolio that every graph is tried with, or by a search."""
 
 # What a person asks of the choice, checked
-from gamlp.tune.asked import Asked, seconds_of
+from gamlp.tune.asked import AskedChoice, seconds_of
 
 # The recipe of a run from the portfolio, trained; how much of it is asked for
 from gamlp.tune.choosing import PRESETS, Chosen, Preset, choose
@@ -14,7 +14,7 @@ from gamlp.tune.search import Found, Search
 
 __all__ = [
     "PRESETS",
-    "Asked",
+    "AskedChoice",
     "Chosen",
     "Found",
     "Leaderboard",

@@ -19,7 +19,7 @@ _TIME = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([smh])\s*")
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedChoice:
     """Checked. `time_limit` is in seconds; the metric `auto` is one that the labels decide."""
 
     preset: Preset = "default"
@@ -27,11 +27,13 @@ class Asked:
     metric: str = "auto"
 
     @classmethod
-    def of(cls, preset: str | None = None, time_limit: str | float | None = None, metric: str | None = None) -> Asked:
+    def of(
+        cls, preset: str | None = None, time_limit: str | float | None = None, metric: str | None = None
+    ) -> AskedChoice:
         """What was given, before any work is done; what cannot be meant is refused in a sentence.
 
-        >>> Asked.of("best", "30m", "roc_auc")
-        Asked(preset='best', time_limit=1800.0, metric='roc_auc')
+        >>> AskedChoice.of("best", "30m", "roc_auc")
+        AskedChoice(preset='best', time_limit=1800.0, metric='roc_auc')
         """
         _one_of("preset", preset or "default", PRESETS)
         _one_of("metric", metric or "auto", get_args(Metric))

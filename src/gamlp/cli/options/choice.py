@@ -10,7 +10,7 @@ import typer
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.tune import Asked
+    from gamlp.tune import AskedChoice
 
 _CHOICE = "Choice of a model"
 
@@ -37,13 +37,13 @@ TimeLimitOption = Annotated[
 
 def asked_for(
     preset: str | None, time_limit: str | None, metric: str | None, named: Mapping[str, object]
-) -> Asked | None:
+) -> AskedChoice | None:
     """How to choose; None where a recipe is named by one of the options `named`, which then decides alone."""
-    from gamlp.tune import Asked
+    from gamlp.tune import AskedChoice
 
     names = [option for option, value in named.items() if value]
     given = [option for option, value in (("--preset", preset), ("--time-limit", time_limit)) if value is not None]
     if names and given:
         what = f"{given[0]} is for a choice among models, and with {names[0]} nothing is chosen"
         raise GamlpError(what, hint=f"leave out {given[0]}")
-    return None if names else Asked.of(preset, time_limit, metric)
+    return None if names else AskedChoice.of(preset, time_limit, metric)

@@ -24,7 +24,7 @@ _LINES = ("loss", "valid_loss", "valid_score", "valid_metric")
 
 
 def curves_of(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """{epoch, loss, valid_loss, valid_score, valid_metric} by seed; of long trainings every `step`-th epoch, and the last."""
+    """Numbers of epochs by seed, those of _LINES; of long trainings every `step`-th epoch, and the last."""
     by_seed: dict[int, list[Mapping[str, Any]]] = {}
     for line in lines:
         if "loss" in line:  # a model that is solved has none

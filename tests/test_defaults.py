@@ -61,6 +61,16 @@ def test_simple_contestants_are_measured_once_and_the_page_shows_them(
     assert "LightGBM on hops" in page and "`default` has not been measured yet." in page
 
 
+@pytest.mark.slow
+def test_a_preset_is_measured_by_its_command(
+    defaults: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arguments = ["--sets", "karate", "--contestants", "fast", "--seeds", "1"]
+    (line,) = measured(defaults, monkeypatch, tmp_path, *arguments)
+    assert 0.25 < line["score"] <= 1 and line["seconds"] > 0
+    assert "| karate |" in (tmp_path / "page.md").read_text()
+
+
 def test_a_line_that_a_kill_has_cut_is_measured_again(defaults: ModuleType, tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     first, second = lines_of("cora", "lr-x", 60.0, 61.0)

@@ -41,6 +41,11 @@ def test_confusion_classes_and_degrees_are_those_of_a_loop_over_the_rows() -> No
             counts[labels.values[row]][int(np.argmax(probabilities[row]))] += 1
         if seed == content["best"]:
             assert content["confusion"]["counts"] == counts
+            for bar in content["by_class"]:
+                right, chosen = counts[bar["class"]][bar["class"]], sum(row[bar["class"]] for row in counts)
+                precision, recall = right / chosen, right / bar["rows"]
+                assert (bar["precision"], bar["recall"]) == pytest.approx((precision, recall), abs=1e-5)
+                assert bar["f1"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-5)
         for bar in content["by_class"]:
             accuracy = counts[bar["class"]][bar["class"]] / sum(counts[bar["class"]])
             assert bar["rows"] == sum(counts[bar["class"]])

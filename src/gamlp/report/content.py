@@ -228,7 +228,7 @@ def _content(
     evaluation: Mapping[str, Any] | None = None,
 ) -> Content:
     evaluation = evaluation or {}
-    by_class, left_out = by_class_of(frame, tallies)
+    by_class, left_out = by_class_of(frame, tallies, best)
     content = {
         "title": title,
         "model": recipe.model.name,

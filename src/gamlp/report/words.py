@@ -354,15 +354,17 @@ def _disagree(facts: Facts) -> str:
     if edges < _EDGES or (agree - chance) > _AGREES * (1 - chance):
         return ""
     drawn = " (rows drawn at random)" if facts.sampled else ""
-    how = "less often than" if agree < chance - 0.02 else "hardly more often than"
-    first = (
+    first, how = "Neighbours tell little", "hardly more often than"
+    if agree < chance - 0.02:
+        first, how = "Neighbours disagree", "less often than"
+    what = (
         f"of a training node's labels {percent(agree)} are its neighbour's too"
         if facts.multi_label
         else f"{percent(agree)} of edges between training nodes join equal labels"
     )
     return (
-        f"Neighbours disagree: {first}{drawn}, {how} by chance ({percent(chance)}); "
-        "a node's own features, and hops kept apart, tell more than means of neighbours."
+        f"{first}: {what}{drawn}, {how} by chance ({percent(chance)}); "
+        "a node's own features, and hops kept apart, may tell more than means of neighbours."
     )
 
 

@@ -109,11 +109,8 @@ def show_weights(weights: WeightsByDegree) -> None:
     from gamlp.explanation import SIGNALS, grouped_hops
 
     for name, first in zip(SIGNALS, (0, weights.first_label_hop)):
-        if getattr(weights.ranges[0], name) is None:
-            continue
-        if (said := weights.flat(name)) is not None:
-            display.say(f"\nHow far the model listens: {said}")
-            continue
+        if getattr(weights.ranges[0], name) is None or weights.flat(name) is not None:
+            continue  # flat ones are said in words, of a run and of an explanation
         columns = [grouped_hops(getattr(part, name), first) for part in weights.ranges]
         rows = [
             (part.text, part.rows, *(f"{weight:.2f}" for _, weight in shown))

@@ -1,4 +1,4 @@
-"""Everything that is told of test rows: score, loss, macro-F1 and ROC-AUC, in memory that does not grow with them."""
+"""Everything that is told of test rows: score, loss, F1, areas, calibration; memory hardly grows with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn import functional
 from gamlp.arrays import Array
 from gamlp.io import keep_freed_memory
 from gamlp.training.batches import Batch, Passes
-from gamlp.training.metrics import Measure, mean_over_classes, roc_auc
+from gamlp.training.metrics import Measure, metric_value
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.reliability import calibration_error, reliability_of, said_and_true
 
@@ -129,11 +129,14 @@ MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold the
 Watch = Callable[[Array, Array, Array], None]  # rows, probabilities, labels of a batch
 
 
-def full_report(model: nn.Module, batches: Passes, watch: Watch | None = None) -> dict[str, float]:
-    """Score, loss, macro-F1 (over classes that occur or were chosen), ROC-AUC, calibration error; `watch` sees batches.
+def full_report(
+    model: nn.Module, batches: Passes, watch: Watch | None = None, positive: int | None = None
+) -> dict[str, float]:
+    """Score, loss, macro-F1 (over classes that occur or were chosen), balanced accuracy; `watch` is shown every batch.
 
-    ROC-AUC is of the second of two classes, or the mean over classes; with more than MOST_KEPT probabilities it is
-    left out, since it needs all of them at once; of so many rows the expected calibration error too.
+    ROC-AUC is of the second of two classes, average precision of the `positive` one (default: the rarer), or they are
+    means over classes. With more than MOST_KEPT probabilities they are left out, since they need all of them at once,
+    and of so many rows the expected calibration error, `ece`, too.
     """
     target = batches.target.cpu().numpy()
 
@@ -147,7 +150,7 @@ def full_report(model: nn.Module, batches: Passes, watch: Watch | None = None) -
                 watch(batch.rows, probabilities, true_labels)
             yield probabilities, true_labels
 
-    return _report(parts(), target)
+    return _report(parts(), target, positive)
 
 
 def report_of(probabilities: Array, target: Array) -> dict[str, float]:
@@ -155,7 +158,7 @@ def report_of(probabilities: Array, target: Array) -> dict[str, float]:
     return _report([(probabilities, target)], target)
 
 
-def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, float]:
+def _report(parts: Iterable[tuple[Array, Array]], target: Array, positive: int | None = None) -> dict[str, float]:
     counts = ScoreCounts(target.ndim == 2)
     kept: list[Array] = []
     said: list[tuple[Array, Array]] = []
@@ -163,12 +166,15 @@ def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, fl
         counts.add(probabilities, true_labels)
         if target.size <= MOST_KEPT:
             said.append(said_and_true(probabilities, true_labels))
-        own = probabilities[:, 1:] if probabilities.shape[1] == 2 and not counts.multi_label else probabilities
-        if len(target) * own.shape[1] <= MOST_KEPT:
-            kept.append(own)
+        if len(target) * probabilities.shape[1] <= MOST_KEPT:
+            kept.append(probabilities)
     report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
-    if kept and not math.isnan(area := _area(np.concatenate(kept), target)):
-        report["roc_auc"] = area
+    report["balanced_accuracy"] = counts.balanced_accuracy
+    if kept:
+        every = np.concatenate(kept)
+        report["roc_auc"] = metric_value("roc_auc", every, target)
+        report["average_precision"] = metric_value("average_precision", every, target, positive)
+    report = {name: value for name, value in report.items() if not math.isnan(value)}
     if said:
         given, true = (np.concatenate(part) for part in zip(*said))
         report["ece"] = calibration_error(reliability_of(given, true))
@@ -218,6 +224,19 @@ class ScoreCounts:
         found = self.by_class() if self.multi_label else self.by_class()[2 * self.right + self.wrong + self.missed > 0]
         return float(found.mean()) if len(found) else 0.0
 
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean recall of the classes that occur; with many labels, of having and of not having each; NaN of none."""
+        has = self.right + self.missed
+        there = (has > 0) & (has < self.rows) if self.multi_label else has > 0
+        if not there.any():
+            return math.nan
+        recall = (self.right / np.maximum(has, 1))[there]
+        if self.multi_label:
+            lack = self.rows - has
+            recall = (recall + ((lack - self.wrong) / np.maximum(lack, 1))[there]) / 2
+        return float(recall.mean())
+
     def by_class(self) -> Array:
         """F1 of every class, 0 of one that neither occurs nor was chosen."""
         found: Array = 2 * self.right / np.maximum(2 * self.right + self.wrong + self.missed, 1)
@@ -242,10 +261,3 @@ def summary(reports: Sequence[Mapping[str, float]]) -> dict[str, Any]:
         "mean": {name: statistics.fmean(values) for name, values in columns.items()},
         "deviation": {name: statistics.stdev(values) if len(values) > 1 else 0.0 for name, values in columns.items()},
     }
-
-
-def _area(probabilities: Array, target: Array) -> float:
-    """ROC-AUC, of the second class where its column stands alone; NaN where no class has both."""
-    if target.ndim == 1 and probabilities.shape[1] == 1:
-        return roc_auc(probabilities[:, 0], target == 1)
-    return mean_over_classes(roc_auc, probabilities, target)

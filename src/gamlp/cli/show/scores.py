@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from gamlp.explanation import WeightsByDegree
     from gamlp.run import Trained
 
-_NAMES = {"macro_f1": "macro-F1", "roc_auc": "ROC-AUC", "loss": "loss", "ece": "calibration error"}
+_NAMES = {
+    "balanced_accuracy": "balanced accuracy",
+    "average_precision": "average precision",
+    "macro_f1": "macro-F1",
+    "roc_auc": "ROC-AUC",
+    "loss": "loss",
+    "ece": "calibration error",
+}
+_OF_TWO = ["balanced_accuracy", "average_precision"]  # shown of two classes, and where validation goes by them
 _MOST_CLASSES = 20  # that are shown one by one
 
 
@@ -33,7 +41,9 @@ def base_name(multi_label: bool) -> str:
 
 def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int) -> None:
     """A table with a row for every metric and a column for every part: validation, test; base rates in brackets."""
-    names = [name for name in ("score", *_NAMES) if any(name in part["mean"] for part in parts.values())]
+    first, *_, last = [*parts.values()] * 2  # where there is one part, it is both
+    shown = [name for name in _NAMES if name not in _OF_TWO or "positive" in last or name in first["mean"]]
+    names = [name for name in ("score", *shown) if any(name in part["mean"] for part in parts.values())]
     titles = {"score": score_name(multi_label), **_NAMES}
     rows = [
         (

@@ -137,7 +137,7 @@ def test_it_renders_without_an_error_or_a_request(browser: Any, page: Path, widt
     titles = browser.execute_script("return [...document.querySelectorAll('h2')].map(one => one.textContent)")
     assert titles == [
         "In short", "Leaderboard", "Scores", "Training", "Confusion matrix", "By class and by degree", "Curves",
-        "Nodes without a known label", "How far the model listens", "Nodes", "Time and memory", "Recipe",
+        "Reliability", "Nodes without a known label", "How far the model listens", "Nodes", "Time and memory", "Recipe",
     ]  # fmt: skip
     # A whole run has something to show everywhere but for weights of labels, which these few epochs leave equal.
     nothing = [one.text for one in browser.find_elements("css selector", ".empty")]

@@ -70,6 +70,21 @@ def test_scores_are_means_and_sample_deviations_over_seeds() -> None:
     assert found == {"mean": pytest.approx(0.7), "deviation": pytest.approx(stats.stdev(values))}
 
 
+def test_reliability_is_of_the_best_seed_and_of_two_classes_the_rarer() -> None:
+    graph = graph_of(400, 2)
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None
+    content = content_of(graph)
+    rarer = int(np.argmin(np.bincount(labels.values[split.test])))
+    said = probabilities_of(graph, content["best"])[split.test, rarer]
+    bins = content["reliability"]
+    assert content["positive"] == labels.classes[rarer] and list(content["ranking"]) == [str(rarer)]
+    assert sum(one["rows"] for one in bins) == len(split.test) and len(bins) == 15
+    assert sum(one["rows"] * one["said"] for one in bins) == pytest.approx(said.sum(), rel=1e-4)
+    true = (labels.values[split.test] == rarer).sum()
+    assert sum(one["rows"] * one["true"] for one in bins) == pytest.approx(true, rel=1e-3)
+
+
 def test_many_labels_have_f1_by_class_and_micro_f1_by_degree() -> None:
     graph = graph_of(120, multi_label=True)
     labels, split, degrees = graph.nodes.labels, graph.nodes.split, graph.relation.degrees()

@@ -81,7 +81,7 @@ def _evaluate(
         display.say(f"note: {note}.")
     part = report.get("part", "test")
     parts = {"validation": report["valid"]} if report.get("valid") else {}
-    show_scores(parts | {part: report}, report["many"], len(report["seeds"]))
+    show_scores(parts | {part: report}, report["many"], len(report["seeds"]), report.get("metric", ""))
     show_classes(report)
     where = f"of graph '{report['graph']}'" if graph is not None else f"; written to {opened.evaluation_path}"
     display.say(f"{report['rows']:,} {part} rows {where}".replace(" ;", ";"))

@@ -207,7 +207,8 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
     parts |= {"test": outcome.test} if outcome.test else {}
     if parts:
         display.say("")
-        show_scores(parts, next(iter(trained.bundles.values())).multi_label, len(trained.bundles))
+        first = next(iter(trained.bundles.values()))
+        show_scores(parts, first.multi_label, len(trained.bundles), first.report.get("metric", ""))
     if outcome.weights is not None:
         show_weights(outcome.weights)
     if outcome.words:

@@ -107,10 +107,13 @@ class Bundle:
     @property
     def valid(self) -> dict[str, float]:
         """Validation scores of the model as it predicts; training itself went by `report["valid"]`."""
-        found, calibration = dict(self.report.get("valid", {})), self.report.get("calibration")
-        if "metric" in found and self.report.get("metric", "log_loss") != "log_loss":
-            found[self.report["metric"]] = found["metric"]  # under its own name too, as test rows have it
-        return {**found, "loss": calibration["loss"]} if found and calibration else found
+        found, calibration = self.report.get("valid", {}), self.report.get("calibration")
+        return {**found, "loss": calibration["loss"]} if found and calibration else dict(found)
+
+    @property
+    def positive_number(self) -> int | None:
+        """The number of the positive class, where there is one."""
+        return None if self.positive is None else self.classes.index(self.positive)
 
     def model(self) -> nn.Module:
         """The network, ready to predict: its logits are divided by the temperature."""

@@ -1,4 +1,4 @@
-"""Everything that is told of test rows: score, loss, F1, areas, calibration; memory hardly grows with them."""
+"""Everything that is told of test rows: score, loss, macro-F1 and ROC-AUC, in memory that does not grow with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn import functional
 from gamlp.arrays import Array
 from gamlp.io import keep_freed_memory
 from gamlp.training.batches import Batch, Passes
-from gamlp.training.metrics import Measure, metric_value
+from gamlp.training.metrics import Measure, average_precision, mean_over_classes, rarer_class, roc_auc
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.reliability import calibration_error, reliability_of, said_and_true
 
@@ -132,11 +132,11 @@ Watch = Callable[[Array, Array, Array], None]  # rows, probabilities, labels of 
 def full_report(
     model: nn.Module, batches: Passes, watch: Watch | None = None, positive: int | None = None
 ) -> dict[str, float]:
-    """Score, loss, macro-F1 (over classes that occur or were chosen), balanced accuracy; `watch` is shown every batch.
+    """Score, loss and every other metric that validation may go by, calibration error; `watch` sees batches.
 
-    ROC-AUC is of the second of two classes, average precision of the `positive` one (default: the rarer), or they are
-    means over classes. With more than MOST_KEPT probabilities they are left out, since they need all of them at once,
-    and of so many rows the expected calibration error, `ece`, too.
+    ROC-AUC and average precision are means over classes; of two classes, ROC-AUC is of the second, average precision of
+    `positive`, by default the rarer. With more than MOST_KEPT probabilities they are left out, since they need all of
+    them at once; of so many rows the expected calibration error too.
     """
     target = batches.target.cpu().numpy()
 
@@ -166,14 +166,13 @@ def _report(parts: Iterable[tuple[Array, Array]], target: Array, positive: int |
         counts.add(probabilities, true_labels)
         if target.size <= MOST_KEPT:
             said.append(said_and_true(probabilities, true_labels))
-        if len(target) * probabilities.shape[1] <= MOST_KEPT:
-            kept.append(probabilities)
+        own = probabilities[:, 1:] if probabilities.shape[1] == 2 and not counts.multi_label else probabilities
+        if len(target) * own.shape[1] <= MOST_KEPT:
+            kept.append(own)
     report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
     report["balanced_accuracy"] = counts.balanced_accuracy
     if kept:
-        every = np.concatenate(kept)
-        report["roc_auc"] = metric_value("roc_auc", every, target)
-        report["average_precision"] = metric_value("average_precision", every, target, positive)
+        report |= _rankings(np.concatenate(kept), target, positive)
     report = {name: value for name, value in report.items() if not math.isnan(value)}
     if said:
         given, true = (np.concatenate(part) for part in zip(*said))
@@ -226,16 +225,13 @@ class ScoreCounts:
 
     @property
     def balanced_accuracy(self) -> float:
-        """Mean recall of the classes that occur; with many labels, of having and of not having each; NaN of none."""
-        has = self.right + self.missed
-        there = (has > 0) & (has < self.rows) if self.multi_label else has > 0
-        if not there.any():
-            return math.nan
-        recall = (self.right / np.maximum(has, 1))[there]
-        if self.multi_label:
-            lack = self.rows - has
-            recall = (recall + ((lack - self.wrong) / np.maximum(lack, 1))[there]) / 2
-        return float(recall.mean())
+        """Mean share of a class's rows that were found; of many labels a node, with that of the others. NaN: none."""
+        true = self.right + self.missed
+        if not self.multi_label:
+            return float((self.right[true > 0] / true[true > 0]).mean()) if self.rows else math.nan
+        varied = (true > 0) & (true < self.rows)
+        found = self.right[varied] / true[varied] + 1 - self.wrong[varied] / (self.rows - true[varied])
+        return float(found.mean() / 2) if varied.any() else math.nan
 
     def by_class(self) -> Array:
         """F1 of every class, 0 of one that neither occurs nor was chosen."""
@@ -261,3 +257,14 @@ def summary(reports: Sequence[Mapping[str, float]]) -> dict[str, Any]:
         "mean": {name: statistics.fmean(values) for name, values in columns.items()},
         "deviation": {name: statistics.stdev(values) if len(values) > 1 else 0.0 for name, values in columns.items()},
     }
+
+
+def _rankings(probabilities: Array, target: Array, positive: int | None) -> dict[str, float]:
+    """ROC-AUC and average precision, also where the second class's column stands alone; NaN where no class has both."""
+    if target.ndim == 2 or probabilities.shape[1] > 1:
+        measures = {"roc_auc": roc_auc, "average_precision": average_precision}
+        return {name: mean_over_classes(measure, probabilities, target) for name, measure in measures.items()}
+    second = probabilities[:, 0]
+    positive = rarer_class(target) if positive is None else positive
+    precision = average_precision(second if positive else -second, target == positive)
+    return {"roc_auc": roc_auc(second, target == 1), "average_precision": precision}

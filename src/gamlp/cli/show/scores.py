@@ -11,15 +11,8 @@ if TYPE_CHECKING:
     from gamlp.explanation import WeightsByDegree
     from gamlp.run import Trained
 
-_NAMES = {
-    "balanced_accuracy": "balanced accuracy",
-    "average_precision": "average precision",
-    "macro_f1": "macro-F1",
-    "roc_auc": "ROC-AUC",
-    "loss": "loss",
-    "ece": "calibration error",
-}
-_OF_TWO = ["balanced_accuracy", "average_precision"]  # shown of two classes, and where validation goes by them
+_NAMES = {"macro_f1": "macro-F1", "roc_auc": "ROC-AUC", "loss": "loss", "ece": "calibration error"}
+_SPREAD = ("mean", "deviation")
 _MOST_CLASSES = 20  # that are shown one by one
 
 
@@ -39,12 +32,18 @@ def base_name(multi_label: bool) -> str:
     return "the same most frequent labels for all" if multi_label else "the most frequent class alone"
 
 
-def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int) -> None:
-    """A table with a row for every metric and a column for every part: validation, test; base rates in brackets."""
-    first, *_, last = [*parts.values()] * 2  # where there is one part, it is both
-    shown = [name for name in _NAMES if name not in _OF_TWO or "positive" in last or name in first["mean"]]
-    names = [name for name in ("score", *shown) if any(name in part["mean"] for part in parts.values())]
+def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int, metric: str = "") -> None:
+    """A table with a row for every metric and a column for every part: validation, test; base rates in brackets.
+
+    `metric` is what validation went by: it comes first.
+    """
+    from gamlp.training import metric_words
+
     titles = {"score": score_name(multi_label), **_NAMES}
+    if metric and any("metric" in part["mean"] for part in parts.values()) and metric != "log_loss":
+        parts = {title: _by_name(part, metric) for title, part in parts.items()}
+        titles = {metric: metric_words(metric), **titles}
+    names = [name for name in titles if any(name in part["mean"] for part in parts.values())]
     rows = [
         (
             titles[name] + ("" if name == "loss" else ", %"),
@@ -56,6 +55,12 @@ def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int)
     display.table(over, *parts, rows=rows)
     if any(part.get("base") for part in parts.values()):
         display.say(f"in brackets: {base_name(multi_label)}")
+
+
+def _by_name(part: dict[str, Any], metric: str) -> dict[str, Any]:
+    """With what validation went by under its own name, as the scores of other rows have it."""
+    both = {key: {metric if name == "metric" else name: value for name, value in part[key].items()} for key in _SPREAD}
+    return {**part, **both}
 
 
 def _with_base(part: dict[str, Any], name: str, seeds: int) -> str:

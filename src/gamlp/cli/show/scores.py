@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gamlp.cli.show import display
@@ -136,6 +137,14 @@ def show_weights(weights: WeightsByDegree) -> None:
         display.table("neighbours", "nodes", *(f"hop {hops}" for hops, _ in columns[0]), rows=rows)
     if weights.sampled:
         display.say(f"of {sum(part.rows for part in weights.ranges):,} nodes drawn at random")
+
+
+def show_words(words: Sequence[str]) -> None:
+    """Sentences that say whether to trust a result."""
+    if words:
+        display.say("\nWhether to trust it")
+    for sentence in words:
+        display.say(f"- {sentence}")
 
 
 def show_next(*commands: list[str]) -> None:

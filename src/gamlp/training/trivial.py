@@ -53,7 +53,7 @@ def _one_label(counts: Array, occurs: Array, rows: int) -> dict[str, float]:
         "score": float(occurs[most] / rows),
         "loss": float(-(occurs * np.log(shares)).sum() / rows),
         "macro_f1": float(2 * occurs[most] / (rows + occurs[most]) / seen),
-        "balanced_accuracy": float(occurs[most] > 0) / max(1, np.count_nonzero(occurs)),
+        "balanced_accuracy": float(occurs[most] > 0) / int(np.count_nonzero(occurs)),
         **_ranked(occurs, rows, None if len(counts) != 2 else 0 if counts[0] < counts[1] else 1),
     }
 

@@ -33,7 +33,7 @@ from gamlp.cli.options.tables import TableOptions, with_table_options
 from gamlp.cli.show import display
 from gamlp.cli.show.columns import show_columns, show_delimiters
 from gamlp.cli.show.peers import show_single
-from gamlp.cli.show.scores import show_next, show_scores, show_training, show_weights
+from gamlp.cli.show.scores import show_next, show_scores, show_training, show_weights, show_words
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
@@ -207,13 +207,11 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
     parts |= {"test": outcome.test} if outcome.test else {}
     if parts:
         display.say("")
-        show_scores(parts, next(iter(trained.bundles.values())).multi_label, len(trained.bundles))
+        first = next(iter(trained.bundles.values()))
+        show_scores(parts, first.multi_label, len(trained.bundles), first.report.get("metric", ""))
     if outcome.weights is not None:
         show_weights(outcome.weights)
-    if outcome.words:
-        display.say("\nWhether to trust it")
-    for sentence in outcome.words:
-        display.say(f"- {sentence}")
+    show_words(outcome.words)
     display.say(f"\n{place}: bundle.safetensors, recipe.yaml, metrics.jsonl, hops/ (recipe: {name}; {seconds:.1f} s)")
     display.say(f"{outcome.report}: scores, curves, mistakes and weights to look at in a browser")
     if outcome.predictions is not None:

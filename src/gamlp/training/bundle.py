@@ -110,6 +110,11 @@ class Bundle:
         found, calibration = self.report.get("valid", {}), self.report.get("calibration")
         return {**found, "loss": calibration["loss"]} if found and calibration else dict(found)
 
+    @property
+    def positive_number(self) -> int | None:
+        """The number of the positive class, where there is one."""
+        return None if self.positive is None else self.classes.index(self.positive)
+
     def model(self) -> nn.Module:
         """The network, ready to predict: its logits are divided by the temperature."""
         with torch.random.fork_rng(devices=[]):  # first weights are drawn, and overwritten at once

@@ -18,6 +18,7 @@ from gamlp.models.gamlp import GAMLP
 from gamlp.models.gbp import GBP
 from gamlp.models.label_spreading import LabelSpreading
 from gamlp.models.logistic import Logistic, LogisticLabels
+from gamlp.models.majority import Majority
 from gamlp.models.mlp import MLPOptions
 from gamlp.models.nars import NARS
 from gamlp.models.s2gc import S2GC
@@ -37,6 +38,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "sign-xl": SIGNXL,
     "sagn": SAGN,
     "nars": NARS,
+    "majority": Majority,
     "logistic": Logistic,
     "logistic-labels": LogisticLabels,
     "lightgbm": LightGBM,

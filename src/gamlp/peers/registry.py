@@ -82,6 +82,7 @@ METHODS: dict[str, Peer] = {
         _hops("sign-xl", "SIGN-XL", "Frasca et al., 2020"),
         _hops("sagn", "SAGN", "Sun et al., 2021"),
         _hops("nars", "NARS", "Yu et al., 2020"),
+        _solved("majority", "Commonest class", "a baseline, of training labels alone"),
         _solved("logistic", "Logistic regression", "a baseline, on hops side by side"),
         _solved("logistic-labels", "Logistic regression, labels", "a baseline, on hops of features and labels"),
         _solved("lightgbm", "LightGBM", "Ke et al., NIPS 2017"),

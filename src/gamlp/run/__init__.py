@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     # What training starts from
     from gamlp.run.source import Source as Source
+    from gamlp.run.source import as_source as as_source
     from gamlp.run.source import check_one_model as check_one_model
     from gamlp.run.source import default_recipe as default_recipe
     from gamlp.run.source import open_source as open_source
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
     from gamlp.run.trained import open_trained as open_trained
     from gamlp.run.trained import predict as predict
     from gamlp.run.training import Trained as Trained
+    from gamlp.run.training import adopt_trained as adopt_trained
+    from gamlp.run.training import check_start as check_start
     from gamlp.run.training import train as train
     from gamlp.run.training import train_run as train_run
 
@@ -82,11 +85,11 @@ _PLACES = {
     ),
     "preparation": ("hops_for", "prepare", "prepare_split", "propagate"),
     "resources": ("LOCAL", "Resources", "engine_names"),
-    "source": ("Source", "check_one_model", "default_recipe", "open_source", "resolve_recipe"),
+    "source": ("Source", "as_source", "check_one_model", "default_recipe", "open_source", "resolve_recipe"),
     "schemas": ("schema_of",),
     "tables": ("Tables", "from_tables"),
     "trained": ("explain", "graph_of", "open_trained", "predict"),
-    "training": ("Trained", "train", "train_run"),
+    "training": ("Trained", "adopt_trained", "check_start", "train", "train_run"),
 }  # fmt: skip
 _WHERE = {name: place for place, names in _PLACES.items() for name in names}
 __all__ = sorted(_WHERE)

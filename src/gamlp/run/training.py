@@ -12,7 +12,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io import PeakMemory, Trust, names_of
+from gamlp.io import PeakMemory, Place, Trust, names_of
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
@@ -51,6 +51,8 @@ _OWN = {
     "tables.json",
     "ingest.json",
     "warm.safetensors",
+    "portfolio",
+    "leaderboard.json",
 }
 _WARM = "warm.safetensors"  # the bundle that training started from
 
@@ -132,19 +134,11 @@ def _train(
 ) -> Trained:
     valid_graph = None if valid is None else valid.opened
     recipe, notes = resolve_recipe(source, recipe, valid_graph)
-    about = About(
-        graph=source.origin,
-        valid_graph=None if valid is None else valid.origin,
-        store="hops" if source.store is None else source.store.place.resolved().url,
-    )
+    about, trust = _about(source, valid), (*names_of(trust), *_typed(source, valid))
     choose_device(resources.device)
-    # A store's graph is what the store says: nobody has typed it.
-    typed = [one.origin.graph for one in (source, valid) if one is not None and one.origin and one.store is None]
-    trust = (*names_of(trust), *typed)
     run = RunFolder.create(out, about, recipe, resume=resume, trust=trust) if (out / "run.json").exists() else None
     if run is None:
-        _check_free(out)
-        _check_makes(source, recipe)
+        check_start(source, recipe, out)
     fresh, finished = run is None, run is not None and run.bundle_path.exists()
     with PeakMemory() as peak:
         begun = time.monotonic()
@@ -174,6 +168,29 @@ def _train(
     if not finished:
         run.note_timings(peak_memory=max(kept.get("peak_memory", 0), peak.bytes))
     return Trained(run, recipe, bundles, notes)
+
+
+def adopt_trained(source: Source, recipe: Recipe, out: Path, trained: RunFolder, valid: Source | None = None) -> None:
+    """Make a seed that was trained elsewhere the run's own: `train` with this recipe then finds it; done twice, once.
+
+    The recipe is one that was resolved, and has one seed. Curves come first: a bundle says that all is there.
+    """
+    run = RunFolder.create(out, _about(source, valid), recipe, resume=True, trust=_typed(source, valid))
+    (seed,) = recipe.training.seeds
+    if not run.seed_path(seed).exists():
+        if trained.metrics_path.exists():
+            Place.of(run.metrics_path).put_file(trained.metrics_path)
+        Place.of(run.seed_path(seed)).put_file(trained.seed_path(seed))
+
+
+def _about(source: Source, valid: Source | None) -> About:
+    store = "hops" if source.store is None else source.store.place.resolved().url
+    return About(graph=source.origin, valid_graph=None if valid is None else valid.origin, store=store)
+
+
+def _typed(source: Source, valid: Source | None) -> list[str]:
+    """Places that a person named; a store's graph is what the store says: nobody has typed it."""
+    return [one.origin.graph for one in (source, valid) if one is not None and one.origin and one.store is None]
 
 
 def train_run(
@@ -210,6 +227,12 @@ def _note_seen(run: RunFolder, source: Source, valid_graph: Graph | None) -> Non
     if valid_graph is not None:
         seen.append(seen_hashes(valid_graph, valid_rows(valid_graph)))
     write_seen(run.seen_path, seen)
+
+
+def check_start(source: Source, recipe: Recipe, out: Path) -> None:
+    """Refuse a folder that holds something else, and what cannot be trained, before anything is written."""
+    _check_free(out)
+    _check_makes(source, recipe)
 
 
 def _check_free(out: Path) -> None:

@@ -1,5 +1,12 @@
-"""Search over recipes: trials by validation alone, the best few again with more seeds."""
+"""Recipes chosen by validation rows alone: from a portfolio that every graph is tried with, or by a search."""
 
+# The recipe of a run from the portfolio, trained; how much of it is asked for
+from gamlp.tune.choosing import PRESETS, Chosen, Preset, choose
+
+# What was tried and how well it validated
+from gamlp.tune.leaderboard import Leaderboard, LeaderboardRow
+
+# Trials in a given space, the best few again with more seeds
 from gamlp.tune.search import Found, Search
 
-__all__ = ["Found", "Search"]
+__all__ = ["PRESETS", "Chosen", "Found", "Leaderboard", "LeaderboardRow", "Preset", "Search", "choose"]

@@ -1,0 +1,94 @@
+"""The portfolio as data: recipes that are tried on every graph, each a file; those that fit a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gamlp.graph import Graph
+from gamlp.recipe import Recipe, load_yaml
+
+SHARED = "shared.yaml"  # what all candidates have in common, so that one store of hops serves them all
+SPARSE = 4.0  # neighbours a node: below it, hops must go far to hear of a labelled node
+WIDE = 4 << 30  # bytes of eleven hops: above it, deep candidates cost too much disk and are left out
+_DEEP = 11
+
+Role = Literal["simple", "reference", "other"]
+
+
+class _File(BaseModel):
+    """A file of recipe/portfolio. `order`: the simplest and cheapest first. `when`: facts of the graph, all needed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    title: str
+    order: int
+    role: Role = "other"
+    when: list[str] = Field(default_factory=list)
+    recipe: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A recipe with its name. `simple` ones are the trivial answers that others must beat; one is the reference."""
+
+    name: str
+    title: str
+    order: int
+    role: Role
+    when: tuple[str, ...]
+    recipe: Recipe
+
+    def changed(self, changes: dict[str, Any]) -> Candidate:
+        """The same with other settings."""
+        return replace(self, recipe=self.recipe.changed(changes))
+
+
+@cache
+def load_candidates() -> tuple[Candidate, ...]:
+    """All files of recipe/portfolio, by their order."""
+    folder = resources.files("gamlp.recipe") / "portfolio"
+    shared = load_yaml((folder / SHARED).read_text(encoding="utf-8"))
+    found = []
+    for entry in folder.iterdir():
+        if entry.name.endswith(".yaml") and entry.name != SHARED:
+            file = _File.model_validate(load_yaml(entry.read_text(encoding="utf-8")))
+            recipe = Recipe.of(_merged(shared, file.recipe))
+            name = entry.name.removesuffix(".yaml")
+            found.append(Candidate(name, file.title, file.order, file.role, tuple(file.when), recipe))
+    return tuple(sorted(found, key=lambda one: (one.order, one.name)))
+
+
+def facts_of(graph: Graph) -> frozenset[str]:
+    """What a candidate's `when` may ask for."""
+    labels, nodes = graph.nodes.labels, max(1, graph.nodes.count)
+    widths = [each.features.width for each in graph.node_types.values() if each.features is not None]
+    wide = nodes * sum(widths) * 4 * _DEEP > WIDE
+    directed = any(relation.directed for relation in graph.relations.values())
+    return frozenset(
+        {
+            "typed" if graph.heterogeneous else "homogeneous",
+            "sparse" if graph.degrees().sum() / nodes < SPARSE else "dense",
+            "multi_label" if labels is not None and labels.multi_label else "one_label",
+            "wide" if wide else "narrow",
+            "directed" if directed else "undirected",
+        }
+    )
+
+
+def fitting(facts: frozenset[str], candidates: tuple[Candidate, ...]) -> list[Candidate]:
+    """Those whose conditions hold."""
+    return [one for one in candidates if facts.issuperset(one.when)]
+
+
+def _merged(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Sections of both; what a file says itself comes first."""
+    found = dict(shared)
+    for section, values in own.items():
+        inside = found.get(section)
+        found[section] = {**inside, **values} if isinstance(inside, dict) and isinstance(values, dict) else values
+    return found

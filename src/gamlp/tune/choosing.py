@@ -26,6 +26,7 @@ from gamlp.tune.candidates import Candidate, facts_of, fitting, load_candidates
 from gamlp.tune.contender import MOST_KEPT, probabilities_of
 from gamlp.tune.effort import Clock
 from gamlp.tune.leaderboard import Leaderboard
+from gamlp.tune.pace import pace_for
 from gamlp.tune.portfolio import FOLDER, Portfolio
 from gamlp.tune.scaling import scaling_for
 from gamlp.tune.study import load_optuna
@@ -91,6 +92,7 @@ def _candidates(source: Source, metric: str | None, seed: int) -> list[Candidate
     if source.store is not None:
         return [one.changed(changes) for one in load_candidates()]
     changes["propagation.scaling"] = scaling_for(source.opened)
+    changes |= pace_for(source.opened)
     return [one.changed(changes) for one in fitting(facts_of(source.opened), load_candidates())]
 
 

@@ -140,8 +140,9 @@ class Case:
     def measured(self, contestant: str) -> dict[str, Any]:
         """A line of the record. Seconds are of the processor: the machine may have other work."""
         begun = _processor_seconds()
+        tried: list[Any] = []  # of a portfolio: name, validation, test, state
         if PLAN["contestants"][contestant]["role"] == "ours":
-            probabilities, chosen = self._by_command(contestant)
+            probabilities, chosen, tried = self._by_command(contestant)
         else:
             probabilities, chosen = contestants.answer(contestant, self)
         seconds = _processor_seconds() - begun
@@ -152,6 +153,7 @@ class Case:
             "valid": self.valid_score(probabilities),
             "seconds": round(seconds, 2),
             "chosen": chosen,
+            **({"tried": tried} if tried else {}),
             "test": {name: round(value, 6) for name, value in test.items()},
             "date": time.strftime("%Y-%m-%d %H:%M"),
             "commit": _commit(),
@@ -159,7 +161,7 @@ class Case:
             "versions": ", ".join([versions(), *(f"{name} {version(name)}" for name in ("scikit-learn", "lightgbm"))]),
         }
 
-    def _by_command(self, preset: str) -> tuple[Any, str]:
+    def _by_command(self, preset: str) -> tuple[Any, str, list[Any]]:
         """`gamlp run` as a person types it, on a folder: nothing in it tells which dataset this is."""
         import pyarrow.parquet
 
@@ -176,11 +178,14 @@ class Case:
             raise RuntimeError(done.stderr.strip()[-2000:])
         table = pyarrow.parquet.read_table(out / "predictions.parquet")
         columns = [name for name in table.column_names if name.startswith("p_")]
-        board = out / "leaderboard.json"
-        chosen = json.loads(board.read_text())["chosen"] if board.exists() else "one model"
         probabilities = np.stack([table[name].to_numpy() for name in columns], 1)
+        chosen, tried = "one model", []
+        if (file := out / "leaderboard.json").exists():
+            board = json.loads(file.read_text())
+            chosen = board["chosen"]
+            tried = [[row[key] for key in ("name", "valid", "test", "state")] for row in board["rows"]]
         shutil.rmtree(out)
-        return probabilities, chosen
+        return probabilities, chosen, tried
 
 
 def graph_of(name: str, seed: int, data_dir: Path | None, work: Path) -> Graph:

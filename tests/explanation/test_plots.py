@@ -107,7 +107,7 @@ def test_nothing_to_draw_and_nothing_left_behind(tmp_path: Path) -> None:
 
 
 def test_flat_weights_are_written_and_not_painted() -> None:
-    flat = replace(by_degree(4, None), moved={"features": 0.01})
+    flat = replace(by_degree(4, None), uneven={"features": 0.01})
     (panel,) = panels("features", flat, None, ())
     assert panel.flat and "flat: all hops weigh about the same" in panel.title
     (axes, *_) = weights_figure(flat).axes

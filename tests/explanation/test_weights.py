@@ -152,15 +152,25 @@ def test_flat_weights_are_said_and_weights_that_differ_from_node_to_node_are_not
 ) -> None:
     rows, degrees = source
     equal = weights_by_degree(_Given(torch.full((200, 4), 0.25)), rows, degrees)
-    assert equal is not None and equal.moved == {"features": pytest.approx(0)}
-    assert "all equal (1/4)" in str(equal.flat("features")) and equal.flat("labels") is None
+    assert equal is not None and equal.uneven == {"features": 0}
+    assert (
+        "are equal, 25.0 % each: the model takes the mean of 4 hops" in str(equal.flat("features"))
+        and equal.flat("labels") is None
+    )
     nearly = weights_by_degree(_Given(torch.tensor([[0.27, 0.25, 0.25, 0.23]]).repeat(200, 1)), rows, degrees)
-    assert nearly is not None and nearly.moved["features"] == pytest.approx(0.02)
-    assert "23.0 % to 27.0 % where 1/4 is 25.0 %" in str(nearly.flat("features"))
+    assert nearly is not None and nearly.uneven["features"] == 0
+    assert "are flat, 23.0 % to 27.0 %: the model takes about" in str(nearly.flat("features"))
     # Every node listens to one hop; the means over nodes are equal all the same.
     each = weights_by_degree(_Given(torch.eye(4).repeat(50, 1)), rows, np.ones(200, np.int64))
     assert each is not None and each.ranges[0].features == pytest.approx([0.25] * 4)
-    assert each.moved["features"] == pytest.approx(0.75) and each.flat("features") is None
+    assert each.uneven["features"] == 1 and each.flat("features") is None
+
+
+def test_weights_that_differ_for_some_nodes_are_not_flat(source: tuple[HopRows, np.ndarray]) -> None:
+    weights = torch.full((200, 4), 0.25)
+    weights[:30] = torch.tensor([0.4, 0.2, 0.2, 0.2])
+    found = weights_by_degree(_Given(weights), source[0], np.where(np.arange(200) < 30, 9, 1))
+    assert found is not None and found.uneven["features"] == pytest.approx(0.15) and found.flat("features") is None
 
 
 def test_one_hop_alone_is_not_called_flat(source: tuple[HopRows, np.ndarray]) -> None:

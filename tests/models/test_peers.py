@@ -181,3 +181,28 @@ def test_every_parameter_learns_and_permuting_rows_permutes_logits(name: str) ->
 def test_an_option_out_of_range_is_told_in_a_sentence(name: str, options: dict[str, Any], told: str) -> None:
     with pytest.raises(GamlpError, match=told):
         build(name, SHAPE, options)
+
+
+@pytest.mark.parametrize("name", ["mlp", "sgc", "sign", "sign-xl", "s2gc", "gbp", "gamlp"])
+def test_input_norm_reads_every_feature_of_every_hop_by_its_mean_and_deviation(name: str) -> None:
+    """As the model without it reads what was normed by hand: the batch in training, the batches' mean afterwards."""
+    settings = {"hidden": 6, "layers": 2, "dropout": 0.0, "beta": 0.0}
+
+    def made(**more: Any) -> nn.Module:
+        torch.manual_seed(0)
+        return build(name, SHAPE, {**settings, **more}).double()
+
+    normed, without = made(input_norm=True), made().eval()
+    assert normed.state_dict().keys() > without.state_dict().keys()
+    assert sum(1 for _ in normed.parameters()) == sum(1 for _ in without.parameters())  # nothing more is learned
+    x = 3 * hops_of_a_graph() + torch.arange(WIDTH)
+    batches = [x[:7], x[7:]]
+    for batch in batches:
+        by_hand = (batch - batch.mean(0)) / (batch.var(0, correction=0) + 1e-5).sqrt()
+        torch.testing.assert_close(normed.train()(batch), without(by_hand), **TIGHT)
+    mean = torch.stack([batch.mean(0) for batch in batches]).mean(0)
+    variance = torch.stack([batch.var(0) for batch in batches]).mean(0)
+    expected = without((x - mean) / (variance + 1e-5).sqrt())
+    torch.testing.assert_close(normed.eval()(x), expected, **TIGHT)
+    if hasattr(normed, "branches"):
+        torch.testing.assert_close(normed.branches(x).features, expected, **TIGHT)

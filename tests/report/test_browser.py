@@ -137,11 +137,11 @@ def test_it_renders_without_an_error_or_a_request(browser: Any, page: Path, widt
     titles = browser.execute_script("return [...document.querySelectorAll('h2')].map(one => one.textContent)")
     assert titles == [
         "In short", "Leaderboard", "Scores", "Training", "Confusion matrix", "By class and by degree", "Curves",
-        "Nodes without a known label", "How far the model listens", "Nodes", "Time and memory", "Recipe",
+        "Reliability", "Nodes without a known label", "How far the model listens", "Nodes", "Time and memory", "Recipe",
     ]  # fmt: skip
     # A whole run has something to show everywhere but for weights of labels, which these few epochs leave equal.
     nothing = [one.text for one in browser.find_elements("css selector", ".empty")]
-    assert len(nothing) == 1 and nothing[0].startswith("Weights over hops of labels are flat")
+    assert len(nothing) == 1 and nothing[0].startswith("Weights over hops of labels are ")
 
 
 def test_class_names_and_ids_that_are_html_are_shown_as_text(browser: Any, page: Path) -> None:
@@ -282,7 +282,7 @@ def test_the_page_begins_with_words_and_what_to_doubt(browser: Any, page: Path) 
 def test_counts_are_whole_flat_weights_are_said_and_curves_tell_their_values(browser: Any, tmp_path: Path) -> None:
     content = content_of(graph_of(4000, 2))
     content["confusion"]["counts"] = [[1_234_567, 12], [3, 98_765]]
-    said = "weights over hops of features are all equal (1/3): the model takes the mean of 3 hops"
+    said = "weights over hops of features are equal, 33.3 % each: the model takes the mean of 3 hops"
     ranges = [{"told": "1", "rows": 9, "features": [0.3, 0.3, 0.4], "labels": [0.1, 0.9]}]
     content["weights"] = {"ranges": ranges, "first_label_hop": 1, "sampled": False, "flat": {"features": said}}
     content["reliability"] = [{"rows": 900, "said": 0.2, "true": 0.25}, {"rows": 1100, "said": 0.8, "true": 0.7}]

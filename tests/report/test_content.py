@@ -41,6 +41,11 @@ def test_confusion_classes_and_degrees_are_those_of_a_loop_over_the_rows() -> No
             counts[labels.values[row]][int(np.argmax(probabilities[row]))] += 1
         if seed == content["best"]:
             assert content["confusion"]["counts"] == counts
+            for bar in content["by_class"]:
+                right, chosen = counts[bar["class"]][bar["class"]], sum(row[bar["class"]] for row in counts)
+                precision, recall = right / chosen, right / bar["rows"]
+                assert (bar["precision"], bar["recall"]) == pytest.approx((precision, recall), abs=1e-5)
+                assert bar["f1"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-5)
         for bar in content["by_class"]:
             accuracy = counts[bar["class"]][bar["class"]] / sum(counts[bar["class"]])
             assert bar["rows"] == sum(counts[bar["class"]])
@@ -63,6 +68,21 @@ def test_scores_are_means_and_sample_deviations_over_seeds() -> None:
     seeds = [SeedScores(seed, {"score": 0.1}, {"score": value}) for seed, value in enumerate(values)]
     found = content_of_probabilities(graph, {}, seeds, RECIPE)["scores"]["test"]["score"]
     assert found == {"mean": pytest.approx(0.7), "deviation": pytest.approx(stats.stdev(values))}
+
+
+def test_reliability_is_of_the_best_seed_and_of_two_classes_the_rarer() -> None:
+    graph = graph_of(400, 2)
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None
+    content = content_of(graph)
+    rarer = int(np.argmin(np.bincount(labels.values[split.test])))
+    said = probabilities_of(graph, content["best"])[split.test, rarer]
+    bins = content["reliability"]
+    assert content["positive"] == labels.classes[rarer] and list(content["ranking"]) == [str(rarer)]
+    assert sum(one["rows"] for one in bins) == len(split.test) and len(bins) == 15
+    assert sum(one["rows"] * one["said"] for one in bins) == pytest.approx(said.sum(), rel=1e-4)
+    true = (labels.values[split.test] == rarer).sum()
+    assert sum(one["rows"] * one["true"] for one in bins) == pytest.approx(true, rel=1e-3)
 
 
 def test_many_labels_have_f1_by_class_and_micro_f1_by_degree() -> None:

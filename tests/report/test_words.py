@@ -123,10 +123,14 @@ def test_classes_that_are_hardly_found_are_named_with_their_rows() -> None:
 
 
 def test_neighbours_that_disagree_beside_what_chance_gives() -> None:
-    assert "Neighbours disagree: 22.0 % of edges between training nodes join equal labels, hardly more often" in doubts(
-        agreement=(0.22, 0.2, 5000)
+    assert (
+        "Neighbours tell little: 22.0 % of edges between training nodes join equal labels, hardly more often"
+        in doubts(agreement=(0.22, 0.2, 5000))
     )
-    assert "less often than by chance (50.0 %)" in doubts(agreement=(0.2, 0.5, 5000))
+    assert (
+        "Neighbours disagree: 20.0 % of edges between training nodes join equal labels, less often than by"
+        in doubts(agreement=(0.2, 0.5, 5000))
+    )
     assert "of a training node's labels 22.0 % are" in doubts(agreement=(0.22, 0.2, 5000), multi_label=True)
     assert "(rows drawn at random)" in doubts(agreement=(0.22, 0.2, 5000), sampled=True)
     assert doubts(agreement=(0.22, 0.2, 20)) == ""  # too few edges to say

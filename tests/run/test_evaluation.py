@@ -55,6 +55,25 @@ def test_rows_that_trained_or_chose_are_left_out(run: RunFolder) -> None:
     assert report["seeds"] == evaluate(run, named(make_graph()), resources=ONE_THREAD)["seeds"]  # its test rows alone
 
 
+def test_scores_come_with_base_rates_classes_and_reliability(run: RunFolder) -> None:
+    report = evaluate(run, resources=ONE_THREAD)
+    graph = make_graph()
+    assert graph.nodes.labels is not None and graph.nodes.split is not None
+    train, test = (graph.nodes.labels.values[graph.nodes.split.rows(part)] for part in ("train", "test"))
+    most = np.bincount(train).argmax()
+    assert report["base"]["score"] == pytest.approx((test == most).mean())
+    assert report["valid"]["base"]["score"] <= 1 and report["best"] in report["seeds"]
+    assert [row["rows"] for row in report["classes"]] == np.bincount(test, minlength=3).tolist()
+    right = sum(row["recall"] * row["rows"] for row in report["classes"])
+    assert right / len(test) == pytest.approx(report["seeds"][report["best"]]["score"])
+    bins = report["reliability"]
+    assert sum(one["rows"] for one in bins) == len(test) and all(0 <= one["said"] <= 1 for one in bins)
+    error = sum(one["rows"] * abs(one["said"] - one["true"]) for one in bins) / len(test)
+    assert report["seeds"][report["best"]]["ece"] == pytest.approx(error)
+    again = run.evaluation()
+    assert again is not None and again["classes"] == report["classes"]
+
+
 def test_other_nodes_of_the_same_ids_are_scored_when_that_is_said(run: RunFolder) -> None:
     graph = without_test(named(make_graph()))
     assert evaluate(run, graph, other_nodes=True, resources=ONE_THREAD)["rows"] == NODES

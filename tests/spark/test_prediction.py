@@ -18,6 +18,7 @@ from gamlp.graph import Graph, Ids, Split
 from gamlp.models import Shape
 from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
+from gamlp.run.decision import Decision
 from gamlp.run.prediction_table import batch_probabilities, choose_rows, write_predictions
 from gamlp.run.resources import Resources
 from gamlp.run.source import open_source
@@ -99,6 +100,27 @@ def test_the_table_of_gamlp_predict(spark: Any, tmp_path: Path, ids: str, multi_
     frame = asked(spark, bundle, store, graph, rows=rows, each_class=True)
     assert (frame.rows, frame.tasks) == (written.rows, 9)
     same(frame.frame.toArrow(), pyarrow.parquet.read_table(out))
+
+
+@pytest.mark.usefixtures("small_ranges")
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_thresholds_and_rows_without_a_label_are_those_of_one_machine(
+    spark: Any, tmp_path: Path, multi_label: bool
+) -> None:
+    graph, bundle = graph_of(tmp_path, "integers"), bundle_of(multi_label)
+    if not multi_label:
+        shape = Shape(5, 2, 2)
+        weights = make_model(bundle.recipe, shape).state_dict()
+        bundle = Bundle(bundle.recipe, shape, ("True", "False"), False, weights, class_type="boolean", positive="False")
+    store = hops_of(graph, tmp_path)
+    decision = Decision(threshold=0.48) if multi_label else Decision(threshold=0.48, abstain_below=0.53)
+    there, here = tmp_path / "there.parquet", tmp_path / "here.parquet"
+    found = write_spark_predictions(spark, bundle, store, graph, there, decision=decision)
+    expected = write_predictions(bundle, store, graph.nodes.ids, here, decision=decision)
+    same(pyarrow.parquet.read_table(there), pyarrow.parquet.read_table(here))
+    assert (found.decided, found.notes) == (expected.decided, expected.notes) and found.notes
+    counts = [value for name, value in found.decided.items() if name in ("positives", "abstained", "labels")]
+    assert all(0 < count < 2 * COUNT for count in counts)
 
 
 @pytest.mark.usefixtures("small_ranges")

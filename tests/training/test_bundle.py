@@ -159,6 +159,10 @@ def test_files_of_another_kind_are_refused_and_never_run(bundle: Bundle, tmp_pat
         {"columns": {"node": [{"name": "age"}]}},
         {"columns": {"node": [{"name": "age", "type": "date", "width": 6}]}},
         {"columns": ["age"]},
+        {"temperature": 0},
+        {"temperature": float("nan")},
+        {"temperature": "hot"},
+        {"positive": "class 0"},  # of three classes
     ],
     ids=str,
 )
@@ -231,6 +235,24 @@ def test_a_bundle_of_before_statistics_had_a_type_is_read(bundle: Bundle, saved:
             tensors[f"statistics.{name}"] = tensors.pop(f"statistics.node.{name}")
 
     assert Bundle.load(rewritten(saved, tmp_path / "older", rename)).statistics == bundle.statistics
+
+
+def test_temperature_and_positive_class_come_back_and_older_bundles_have_none(bundle: Bundle, tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    hot = replace(bundle, temperature=2.5)
+    again = Bundle.load(hot.save(tmp_path / "hot"))
+    x, y = torch.randn(9, 1, 3, WIDTH), torch.rand(9, 1, 3, CLASSES)
+    with torch.no_grad():
+        cold = replace(bundle, temperature=1.0).model()(x, y)
+        assert again.temperature == 2.5 and torch.equal(again.model()(x, y), cold / 2.5)
+        with safe_open(tmp_path / "hot", "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            content = json.loads(without_digest(file.metadata(), tensors)[0])
+        assert content.pop("temperature") == 2.5 and content.pop("positive") is None
+        save_tensors(tmp_path / "older", tensors, with_digest(json.dumps(content), tensors))
+        older = Bundle.load(tmp_path / "older")
+        assert (older.temperature, older.positive) == (1.0, None) and torch.equal(older.model()(x, y), cold)
 
 
 def test_weights_that_do_not_fit_the_recipe_are_told(bundle: Bundle, tmp_path: Path) -> None:

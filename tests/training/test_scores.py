@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
+from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall_fscore_support, roc_auc_score
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor, nn
 from torch.nn import functional
@@ -19,7 +19,7 @@ from gamlp.graph import Graph, Labels, Split
 from gamlp.propagation import FeatureSignal, LocalPropagator, Plan
 from gamlp.run.evaluation import evaluate_rows
 from gamlp.training.batches import Batches, HopRows
-from gamlp.training.scores import evaluate, full_report, loss_of, to_probabilities
+from gamlp.training.scores import ScoreCounts, evaluate, full_report, loss_of, to_probabilities
 from gamlp.training.seeds import bundle_of
 from tests.training.small import ONE_THREAD, make_graph, prepared_in, rows_of_role, trained
 
@@ -125,6 +125,27 @@ def test_scores_of_many_labels_a_node_are_scikit_learns(
         assert report["roc_auc"] == pytest.approx(roc_auc_score(target[:, varied], logits[:, varied], average="macro"))
     else:
         assert "roc_auc" not in report
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_every_class_has_scikit_learns_precision_recall_and_f1(multi_label: bool) -> None:
+    random = np.random.default_rng(0)
+    names, probabilities = tuple("abcde"), random.dirichlet(np.ones(5), 83)
+    probabilities[:, 4] = 0  # never chosen
+    target = random.integers(1, 5, 83)  # the first never occurs
+    true, chosen = target, probabilities.argmax(1)
+    if multi_label:
+        probabilities, true = random.random((83, 5)), random.integers(0, 2, (83, 5))
+        chosen = probabilities > 0.5
+    counts = ScoreCounts(multi_label, 5)
+    for part in np.array_split(np.arange(83), 4):
+        counts.add(probabilities[part], true[part])
+    labels = None if multi_label else np.arange(5)
+    expected = precision_recall_fscore_support(true, chosen, labels=labels, zero_division=0.0)
+    table = counts.class_table(names)
+    assert [row["class"] for row in table] == list(names)
+    for values, name in zip(expected, ("precision", "recall", "f1", "rows")):
+        assert [row[name] for row in table] == pytest.approx(values.tolist())
 
 
 @pytest.mark.parametrize("setting", ["transductive", "inductive"])

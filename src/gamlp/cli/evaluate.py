@@ -19,7 +19,7 @@ from gamlp.cli.options.recipe import (
     trusted,
 )
 from gamlp.cli.show import display
-from gamlp.cli.show.scores import show_scores
+from gamlp.cli.show.scores import show_classes, show_scores
 from gamlp.errors import GamlpError
 
 
@@ -82,6 +82,7 @@ def _evaluate(
     part = report.get("part", "test")
     parts = {"validation": report["valid"]} if report.get("valid") else {}
     show_scores(parts | {part: report}, report["many"], len(report["seeds"]))
+    show_classes(report)
     where = f"of graph '{report['graph']}'" if graph is not None else f"; written to {opened.evaluation_path}"
     display.say(f"{report['rows']:,} {part} rows {where}".replace(" ;", ";"))
     display.say(f"{report['report']}: scores, curves, mistakes and weights to look at in a browser")

@@ -72,6 +72,30 @@ def _predict(
         str, typer.Option(help="all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.")
     ] = "all",
     probabilities: Annotated[bool, typer.Option(help="A column p_<class> for every class.")] = True,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Two classes: the positive one is said where it is at least so likely. Many labels: each.",
+            metavar="P",
+            show_default=False,
+        ),
+    ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            help="The class that --threshold is for. (default: the one that fewer training rows have)",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
+    abstain_below: Annotated[
+        float | None,
+        typer.Option(
+            help="No label where it would be less likely than this: its cell is empty.",
+            metavar="P",
+            show_default=False,
+        ),
+    ] = None,
     trust: TrustOption = None,
     batch_size: Annotated[
         int | None,
@@ -103,6 +127,12 @@ def _predict(
 
       gamlp predict run --add-nodes new.csv --add-edges new_edges.csv --out newcomers.csv
 
+    Where a miss costs more than a false alarm, and where no label is better than a wrong one:
+
+      gamlp predict run --out predictions.csv --threshold 0.2
+
+      gamlp predict run --out predictions.csv --abstain-below 0.8
+
     On Spark, as a folder of parts:
 
       gamlp predict run --out predictions.parquet --engine spark --master spark://host:7077
@@ -118,11 +148,12 @@ def _predict(
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
         written = predict(
             run, out, graph=other, newcomers=newcomers, rows=rows, each_class=probabilities, batch_size=batch_size,
-            trust=trust, resources=resources, progress=progress,
+            threshold=threshold, positive=positive, abstain_below=abstain_below, trust=trust, resources=resources,
+            progress=progress,
         )  # fmt: skip
         assert written is not None
     if as_json:
-        about = {"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3)}
+        about = {"file": str(out), "rows": written.rows, "seconds": round(written.seconds, 3), **written.decided}
         display.print_json(about | ({"notes": list(written.notes)} if written.notes else {}))
         return
     for note in written.notes:

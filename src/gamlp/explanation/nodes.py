@@ -158,10 +158,16 @@ def check_kept(store: HopStore, rows: Array, ids: Ids) -> None:
 
 
 @torch.no_grad()
-def branches_of(model: nn.Module, x: Tensor, y: Tensor | None) -> Branches:
-    """What a model tells of its prediction; of one that tells nothing, the logits."""
+def branches_of(model: nn.Module, x: Tensor, y: Tensor | None, temperature: float = 1.0) -> Branches:
+    """What a model tells of its prediction; of one that tells nothing, the logits, which have their temperature."""
     branches = getattr(model, "branches", None)
-    return Branches(model(x, y)) if branches is None else cast(Branches, branches(x, y))
+    if branches is None:
+        return Branches(model(x, y))
+    told = cast(Branches, branches(x, y))
+    if temperature == 1.0:
+        return told
+    labels, each_hop = (None if part is None else part / temperature for part in (told.labels, told.each_hop))
+    return Branches(told.features / temperature, labels, each_hop)
 
 
 @torch.no_grad()
@@ -178,7 +184,7 @@ def _explain(
 ) -> list[NodeExplanation]:
     weigh = getattr(model, "hop_weights", None)
     weights = HopWeights(None) if weigh is None else cast(HopWeights, weigh(x, y))
-    branches = branches_of(model, x, y)
+    branches = branches_of(model, x, y, bundle.temperature)
     logits = branches.features if branches.labels is None else branches.features + branches.labels
     probabilities, without = _probabilities(logits, bundle), _probabilities(branches.features, bundle)
     each = None if branches.each_hop is None else _probabilities(branches.each_hop, bundle)

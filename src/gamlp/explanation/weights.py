@@ -17,8 +17,7 @@ from gamlp.training import HopRows, read_batches
 By = Literal["predicted", "true"]
 Signal = Literal["features", "labels"]
 SIGNALS: tuple[Signal, ...] = ("features", "labels")
-FLAT = 0.05  # of a node's weight, in the mean: where less would have to move, all hops weigh the same
-_EQUAL = 1e-4  # of a node's weight: what is below is rounding
+FLAT = 0.05  # of a node's weight: where less would have to move, its hops weigh the same; and of nodes, see `uneven`
 MOST_ROWS = 50_000
 _MOST_COLUMNS = 8
 
@@ -42,17 +41,17 @@ class DegreeRange:
 class WeightsByDegree:
     """Ranges of degrees, ascending; `first_label_hop` is the hop of a range's first label weight.
 
-    `moved[signal]`: the share of a node's weight that would have to move for all hops to weigh the same, in the mean.
+    `uneven[signal]`: the share of nodes of whose weight FLAT or more would have to move for all hops to weigh the same.
     """
 
     ranges: tuple[DegreeRange, ...]
     first_label_hop: int
     sampled: bool
-    moved: dict[str, float] = field(default_factory=dict)
+    uneven: dict[str, float] = field(default_factory=dict)
 
     def flat(self, signal: Signal) -> str | None:
         """What is said instead of weights that are nearly the same for every hop; None where they differ."""
-        return _flat(signal, [getattr(part, signal) for part in self.ranges], self.moved)
+        return _flat(signal, [getattr(part, signal) for part in self.ranges], self.uneven)
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,11 @@ class WeightsByClass:
     classes: tuple[ClassRows, ...]
     first_label_hop: int
     sampled: bool
-    moved: dict[str, float] = field(default_factory=dict)  # as in WeightsByDegree
+    uneven: dict[str, float] = field(default_factory=dict)  # as in WeightsByDegree
 
     def flat(self, signal: Signal) -> str | None:
         """What is said instead of weights that are nearly the same for every hop; None where they differ."""
-        return _flat(signal, [getattr(part, signal) for part in self.classes], self.moved)
+        return _flat(signal, [getattr(part, signal) for part in self.classes], self.uneven)
 
     def largest(self, most: int) -> list[ClassRows]:
         """The classes of most nodes, in the order of training."""
@@ -119,7 +118,7 @@ def weights_by_degree(
     for index, high in enumerate(bounds):
         low, rows = int(own[of_range == index].min()), int(means.counts[index])
         found.append(DegreeRange(low, int(high), rows, means.of("features", index), means.of("labels", index)))
-    return WeightsByDegree(tuple(found), means.first_label_hop, len(source) > most, means.moved())
+    return WeightsByDegree(tuple(found), means.first_label_hop, len(source) > most, means.uneven())
 
 
 def weights_by_class(
@@ -159,7 +158,7 @@ def weights_by_class(
         for index, name in enumerate(classes)
         if means.counts[index]
     ]
-    return WeightsByClass(by, tuple(found), means.first_label_hop, len(source) > most, means.moved())
+    return WeightsByClass(by, tuple(found), means.first_label_hop, len(source) > most, means.uneven())
 
 
 class _Means:
@@ -168,7 +167,7 @@ class _Means:
     def __init__(self, groups: int) -> None:
         self.counts = np.zeros(groups, np.int64)
         self.sums: dict[str, Array] = {}
-        self._moved: dict[str, float] = {}
+        self._uneven: dict[str, int] = {}
         self._nodes: dict[str, int] = {}
         self.first_label_hop = 1
 
@@ -181,29 +180,28 @@ class _Means:
                 into = self.sums.setdefault(name, np.zeros((len(self.counts), own.shape[1])))
                 np.add.at(into, groups, own[rows])
                 # Node by node: weights that differ from node to node may have means that do not.
-                self._moved[name] = self._moved.get(name, 0.0) + float(np.abs(own - 1 / own.shape[1]).sum() / 2)
+                moved = np.abs(own - 1 / own.shape[1]).sum(1) / 2
+                self._uneven[name] = self._uneven.get(name, 0) + int(np.count_nonzero(moved >= FLAT))
                 self._nodes[name] = self._nodes.get(name, 0) + len(own)
         self.counts += np.bincount(groups, minlength=len(self.counts))
 
-    def moved(self) -> dict[str, float]:
-        """By signal: the share of a node's weight that is not where equal weights would be, in the mean over nodes."""
-        return {name: total / max(1, self._nodes[name]) for name, total in self._moved.items()}
+    def uneven(self) -> dict[str, float]:
+        """By signal: the share of nodes whose weights are not nearly equal."""
+        return {name: count / max(1, self._nodes[name]) for name, count in self._uneven.items()}
 
     def of(self, name: str, group: int) -> tuple[float, ...] | None:
         return tuple((self.sums[name][group] / self.counts[group]).tolist()) if name in self.sums else None
 
 
-def _flat(signal: str, groups: list[tuple[float, ...] | None], moved: dict[str, float]) -> str | None:
+def _flat(signal: str, groups: list[tuple[float, ...] | None], uneven: dict[str, float]) -> str | None:
     shown = [weights for weights in groups if weights is not None]
-    if not shown or len(shown[0]) < 2 or moved.get(signal, 1.0) >= FLAT:
+    if not shown or len(shown[0]) < 2 or uneven.get(signal, 1.0) >= FLAT:
         return None
     hops, low, high = len(shown[0]), min(map(min, shown)), max(map(max, shown))
-    if moved[signal] < _EQUAL:
-        return f"weights over hops of {signal} are all equal (1/{hops}): the model takes the mean of {hops} hops"
-    return (
-        f"weights over hops of {signal} are flat, {100 * low:.1f} % to {100 * high:.1f} % where 1/{hops} is "
-        f"{100 / hops:.1f} %: the model takes about the mean of {hops} hops"
-    )
+    same = f"{100 * low:.1f}" == f"{100 * high:.1f}"
+    how = f"equal, {100 / hops:.1f} % each" if same else f"flat, {100 * low:.1f} % to {100 * high:.1f} %"
+    mean = "the mean" if same else "about the mean"
+    return f"weights over hops of {signal} are {how}: the model takes {mean} of {hops} hops"
 
 
 def _one_group_each(groups: Array) -> tuple[Array, Array]:

@@ -43,13 +43,15 @@ function leftAxis(chart, box, marks, y, format, title) {
   chart.append(svg("text", { x: 4, y: 14, class: "axis" }, title));
 }
 
-function bottomAxis(chart, box, marks, x, format, title) {
-  for (const mark of marks) {
-    chart.append(svg("line", { x1: x(mark), x2: x(mark), y1: box.bottom, y2: box.bottom + 5, class: "stub" }));
-    chart.append(svg("text", { x: x(mark), y: box.bottom + 18, class: "tick middle" }, format(mark)));
-  }
+// `low`: every other tick stands below its neighbours, where they would run into each other.
+function bottomAxis(chart, box, marks, x, format, title, low = 0) {
+  marks.forEach((mark, index) => {
+    const down = low && index % 2 ? low : 0;
+    chart.append(svg("line", { x1: x(mark), x2: x(mark), y1: box.bottom, y2: box.bottom + 5 + down, class: "stub" }));
+    chart.append(svg("text", { x: x(mark), y: box.bottom + 18 + down, class: "tick middle" }, format(mark)));
+  });
   chart.append(svg("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, class: "base" }));
-  chart.append(svg("text", { x: (box.left + box.right) / 2, y: box.bottom + 36, class: "axis middle" }, title));
+  chart.append(svg("text", { x: (box.left + box.right) / 2, y: box.bottom + 36 + low, class: "axis middle" }, title));
 }
 
 // Calls point(index) for what is pointed at, or for the next by arrow keys; place(index) is where the tip goes.
@@ -93,7 +95,7 @@ function lineChart({ lines, xTitle, yTitle, label, format, tickFormat, logarithm
     if (shares) [low, high] = [0, 1];
     const last = shares ? 1 : Math.max(...lines.map((line) => line.x[line.x.length - 1]));
     const first = shares ? 0 : Math.min(...lines.map((line) => line.x[0]));
-    const box = { left: 62, right: width - 12, top: 26, bottom: height - 44 };
+    const box = { left: 62, right: width - (shares ? 24 : 12), top: 26, bottom: height - 44 };
     const x = scale(first, last === first ? first + 1 : last, box.left, box.right);
     const y = scale(low, high, box.bottom, box.top, logarithmic);
     const chart = frame(width, height, box, label);
@@ -143,11 +145,12 @@ function lineChart({ lines, xTitle, yTitle, label, format, tickFormat, logarithm
 // Upright bars from zero to one: [{name, rows, mean, least, greatest}].
 function columnChart({ bars, xTitle, yTitle, label, height = 280 }) {
   return fitted((width) => {
-    const box = { left: 62, right: width - 12, top: 34, bottom: height - 44 };
+    const band = (width - 12 - 62) / bars.length;
+    const low = Math.max(...bars.map((bar) => 7 * bar.name.length + 6)) > band ? 14 : 0;
+    const box = { left: 62, right: width - 12, top: 34, bottom: height - 44 - low };
     const y = scale(0, 1, box.bottom, box.top);
     const chart = frame(width, height, box, label);
     leftAxis(chart, box, [0, 0.25, 0.5, 0.75, 1], y, (value) => percent(value, 0), yTitle);
-    const band = (box.right - box.left) / bars.length;
     const middle = (index) => box.left + band * (index + 0.5);
     const broad = Math.min(56, band * 0.7);
     const drawn = bars.map((bar, index) => {
@@ -163,7 +166,7 @@ function columnChart({ bars, xTitle, yTitle, label, height = 280 }) {
       chart.append(part);
       return part;
     });
-    bottomAxis(chart, box, bars.map((_, index) => index), middle, (index) => bars[index].name, xTitle);
+    bottomAxis(chart, box, bars.map((_, index) => index), middle, (index) => bars[index].name, xTitle, low);
     const clear = () => drawn.forEach((part) => part.classList.remove("now"));
     pointed(chart, {
       total: bars.length,

@@ -16,7 +16,7 @@ from gamlp.explanation import WeightsByDegree, weights_of_rows
 from gamlp.graph import Graph, Homophily, edge_homophily, total_width
 from gamlp.propagation import HopStore, structural_schema, structural_words
 from gamlp.recipe import Recipe
-from gamlp.report.judgement import Judged, agreement_of, facts_of_run, training_counts
+from gamlp.report.judgement import Judged, agreement_of, counts_of_rows, facts_of_run, training_counts
 from gamlp.report.leaderboard import read_leaderboard
 from gamlp.report.observed import Frame, Observed, Tally, degrees_of
 from gamlp.report.parts import (
@@ -31,7 +31,7 @@ from gamlp.report.parts import (
 )
 from gamlp.report.unlabelled import LEVELS, unlabelled_of
 from gamlp.report.words import Facts, Score, Words, score_name, words_of
-from gamlp.training import Bundle, RunFolder, best_seed, rows_of, summary
+from gamlp.training import MOST_KEPT, Bundle, RunFolder, best_seed, reliability_of, rows_of, said_and_true, summary
 
 _PREDICTIONS = "predictions.parquet"  # of a run, all rows whose hops it has
 _CHUNK = 10_000  # rows of probabilities counted at a time
@@ -83,7 +83,7 @@ def content_of_run(
         scores = {} if evaluation is None else {int(name): value for name, value in evaluation["seeds"].items()}
         spent = [line.get("seconds") or 0.0 for line in lines if line["seed"] == seed]
         seeds.append(
-            SeedScores(seed, report["valid"], scores.get(seed, {}), report["epoch"], report["epochs"],
+            SeedScores(seed, bundle.valid, scores.get(seed, {}), report["epoch"], report["epochs"],
                        sum(spent) if spent else None, report["stopped"])
         )  # fmt: skip
     best = best_seed(bundles)
@@ -172,9 +172,8 @@ def content_of_probabilities(
     agreement = edge_homophily(graph, train) if len(train) else None
     judged = None
     if frame is not None:
-        values = labels.values[train[labels.known()[train]]]
-        counts = (values > 0).sum(0) if labels.multi_label else np.bincount(values, minlength=len(labels.classes))
-        judged = Judged(frame, tallies, best, tallies[best].ranking.curves(), part, counts if counts.any() else None)
+        counts = counts_of_rows(labels, train)
+        judged = Judged(frame, tallies, best, tallies[best].ranking.curves(), part, counts)
     lines = list(lines)
     facts = Facts(
         len(labels.classes), labels.multi_label,
@@ -191,7 +190,18 @@ def content_of_probabilities(
         nodes=listed_nodes(nodes, graph, degrees), curves=curves_of(lines), timings=timings or Timings(),
         notes=list(notes), parameters=parameters,
         words=words_of(facts), judged=judged, agreement=agreement,
+        evaluation=_reliability(frame, probabilities.get(best), rows, labels.values),
     )  # fmt: skip
+
+
+def _reliability(frame: Frame | None, probabilities: Array | None, rows: Array, labels: Array) -> Content:
+    """As an evaluation tells it; nothing of more probabilities than are held at once."""
+    if frame is None or probabilities is None or len(rows) * probabilities.shape[1] > MOST_KEPT:
+        return {}
+    positive = frame.ranked[0] if len(frame.ranked) == 1 else 1
+    found = reliability_of(*said_and_true(np.asarray(probabilities[rows]), labels[rows], positive)).as_json()
+    two = len(frame.classes) == 2 and not frame.multi_label
+    return {"reliability": found, "positive": frame.classes[positive] if two else None}
 
 
 def _told_score(seeds: Sequence[SeedScores], part: str, rows: int, multi_label: bool) -> Score | None:
@@ -228,7 +238,7 @@ def _content(
     evaluation: Mapping[str, Any] | None = None,
 ) -> Content:
     evaluation = evaluation or {}
-    by_class, left_out = by_class_of(frame, tallies)
+    by_class, left_out = by_class_of(frame, tallies, best)
     content = {
         "title": title,
         "model": recipe.model.name,

@@ -23,7 +23,7 @@ from gamlp.report.parts import clipped
 from gamlp.report.ranking import Curve
 from gamlp.report.unlabelled import LEVELS
 from gamlp.report.words import ClassFound, Constant, Facts, Ranked, Score, score_name
-from gamlp.training import Bundle, RunFolder
+from gamlp.training import Bundle, RunFolder, class_counts
 
 _INGESTED = "ingest.json"  # what became of every column of a person's tables
 # Reasons to leave a column out that the person gave, or that make it no feature in any case.
@@ -132,10 +132,9 @@ def _predicted(unlabelled: Mapping[str, Any] | None) -> dict[str, Any]:
     found: dict[str, Any] = {"nodes": unlabelled["nodes"], "unlabelled": unlabelled["rows"]}
     levels = np.array([one["levels"] for one in unlabelled["classes"] if "levels" in one]).reshape(-1, len(LEVELS) + 1)
     if len(levels):
-        sure = f"with a probability of {100 * LEVELS[-2]:.0f} % or more"
         found["levels"] = {
-            sure: int(levels[:, -2:].sum()),
-            f"of less than {100 * LEVELS[0]:.0f} %": int(levels[:, 0].sum()),
+            f"with a probability of {100 * LEVELS[-2]:.0f} % or more": int(levels[:, -2:].sum()),
+            f"with one below {100 * LEVELS[0]:.0f} %": int(levels[:, 0].sum()),
         }
     return found
 
@@ -159,8 +158,12 @@ def training_counts(bundle: Bundle, labels: Labels | None, train: Array) -> Arra
         return np.asarray(known, np.int64)
     if labels is None or labels.classes != bundle.classes:
         return None
-    values = labels.values[train[labels.known()[train]]]
-    counts: Array = (values > 0).sum(0) if labels.multi_label else np.bincount(values, minlength=len(labels.classes))
+    return counts_of_rows(labels, train)
+
+
+def counts_of_rows(labels: Labels, rows: Array) -> Array | None:
+    """How many of these rows have each class; None where none has a label."""
+    counts = class_counts(labels.values[rows[labels.known()[rows]]], len(labels.classes))
     return counts if counts.any() else None
 
 

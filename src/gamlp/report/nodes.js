@@ -37,7 +37,8 @@ function nodeList(data) {
   const body = el("tbody", { id: "nodes-body" });
   const told = el("p", { id: "nodes-count", class: "quiet", "aria-live": "polite" });
   const more = el("button", { type: "button", on: { click: () => show(shown + PAGE) } }, "Show more");
-  const weighed = ["features", "labels"].filter((name) => nodes[name]);
+  // Flat weights are said above, not painted.
+  const weighed = ["features", "labels"].filter((name) => nodes[name] && !(data.weights && data.weights.flat[name]));
   if (!all.some(wrong)) delete filters.worst, filter.replaceChildren(...options({ all: filters.all, right: filters.right }));
   else filter.value = "worst";
   let [found, shown] = [[], PAGE];

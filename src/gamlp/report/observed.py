@@ -204,7 +204,8 @@ class Observed:
         labels = store.labels
         assert labels is not None
         best = best_seed(bundles)
-        self.frame = Frame.of(first.classes, labels.values[rows], rows, self.degrees)
+        positive = None if first.positive is None else first.classes.index(first.positive)
+        self.frame = Frame.of(first.classes, labels.values[rows], rows, self.degrees, positive=positive)
         self.tallies = {seed: Tally(self.frame, listed=seed == best) for seed in bundles}
         return {seed: tally.add for seed, tally in self.tallies.items()}
 

@@ -49,15 +49,25 @@ def confusion_of(frame: Frame | None, tally: Tally | None) -> Content | None:
     return {"classes": list(frame.named), "others": frame.others, "counts": tally.confusion.tolist()}
 
 
-def by_class_of(frame: Frame | None, tallies: dict[int, Tally]) -> tuple[list[Content], int]:
-    """The largest classes that occur or were chosen, and how many more there are."""
+def by_class_of(frame: Frame | None, tallies: dict[int, Tally], best: int) -> tuple[list[Content], int]:
+    """The largest classes that occur or were chosen, and how many more there are.
+
+    `mean` is the score over seeds; precision, recall and F1 are those of the best seed.
+    """
     if frame is None or not tallies:
         return [], 0
     scores = np.stack([tally.class_scores() for tally in tallies.values()])
     first = next(iter(tallies.values()))
     rows = first.counts.right + first.counts.missed
     order = [int(one) for one in np.argsort(-rows, kind="stable") if not np.isnan(scores[:, one]).all()]
-    bars = [{"class": one, "rows": int(rows[one]), **_range(scores[:, one])} for one in order[:MOST_CLASS_BARS]]
+    counts = tallies[best].counts
+    right, chosen = counts.right, counts.right + counts.wrong
+    parts = {"precision": (right, chosen), "recall": (right, rows), "f1": (2 * right, chosen + rows)}
+    bars = [
+        {"class": one, "rows": int(rows[one]), **_range(scores[:, one])}
+        | {name: float(part[one] / whole[one]) if whole[one] else None for name, (part, whole) in parts.items()}
+        for one in order[:MOST_CLASS_BARS]
+    ]
     return bars, max(0, len(order) - MOST_CLASS_BARS)
 
 

@@ -113,8 +113,13 @@ function groupsSection(data) {
     name: ["by name", (a, b) => a.name.localeCompare(b.name, "en", { numeric: true })],
   };
   const bars = data.by_class.map((bar) => ({ ...bar, name: data.classes[bar.class] }));
-  const holder = el("div");
-  const draw = () => holder.replaceChildren(rowChart({ bars: [...bars].sort(orders[select.value][1]), xTitle: what, label: `${what} of each class` }));
+  const [holder, table] = [el("div"), el("div", { class: "tall" })];
+  const draw = () => {
+    const ordered = [...bars].sort(orders[select.value][1]);
+    holder.replaceChildren(rowChart({ bars: ordered, xTitle: what, label: `${what} of each class` }));
+    table.replaceChildren(stackedTable("numbers", ["class", "precision", "recall", "F1", "rows"],
+      ordered.map((bar) => ["", [bar.name, exact(bar.precision), exact(bar.recall), exact(bar.f1), count(bar.rows)]])));
+  };
   const select = el("select", { id: "class-order", on: { change: draw } }, Object.entries(orders).map(([value, [name]]) => el("option", { value }, name)));
   draw();
   const degrees = data.by_degree.map((bar) => {
@@ -129,7 +134,8 @@ function groupsSection(data) {
     figure(`${titled(score)} by number of neighbours`, degrees.length
       ? columnChart({ bars: degrees, xTitle: "neighbours", yTitle: score, label: `${score} by number of neighbours` })
       : empty("Degrees are unknown: the graph was not at hand, or has several relations."),
-      degrees.length ? el("p", { class: "quiet" }, "Ranges hold about equally many rows.") : null)));
+      degrees.length ? el("p", { class: "quiet" }, "Ranges hold about equally many rows.") : null),
+    figure(`Precision, recall and F1 of each class${data.seeds.length > 1 ? `, seed ${data.best}` : ""}`, table)));
 }
 
 function weightsSection(data) {

@@ -107,7 +107,7 @@ class Facts:
     multi_label: bool = False
     nodes: int | None = None  # that were predicted
     unlabelled: int | None = None  # of them
-    levels: Mapping[str, int] = field(default_factory=dict)  # of the unlabelled: how many are how sure
+    levels: Mapping[str, int] = field(default_factory=dict)  # of the unlabelled: how many have which probability
     score: Score | None = None
     constant: Constant | None = None
     ranked: Ranked | None = None
@@ -190,8 +190,8 @@ def _predicted(facts: Facts) -> str:
     first = f"{what} predicted for {counted(facts.nodes, 'node')}"
     if not facts.unlabelled:
         return first + "."
-    sure = "".join(f", {percent(count / facts.unlabelled, 0)} of those {name}" for name, count in facts.levels.items())
-    return f"{first}; {facts.unlabelled:,} of them have no known label{sure}."
+    sure = [f"{percent(count / facts.unlabelled, 0)} of those {name}" for name, count in facts.levels.items() if count]
+    return f"{first}; {facts.unlabelled:,} of them have no known label{''.join(f', {one}' for one in sure)}."
 
 
 def _scored(facts: Facts) -> str:
@@ -354,15 +354,17 @@ def _disagree(facts: Facts) -> str:
     if edges < _EDGES or (agree - chance) > _AGREES * (1 - chance):
         return ""
     drawn = " (rows drawn at random)" if facts.sampled else ""
-    how = "less often than" if agree < chance - 0.02 else "hardly more often than"
-    first = (
+    first, how = "Neighbours tell little", "hardly more often than"
+    if agree < chance - 0.02:
+        first, how = "Neighbours disagree", "less often than"
+    what = (
         f"of a training node's labels {percent(agree)} are its neighbour's too"
         if facts.multi_label
         else f"{percent(agree)} of edges between training nodes join equal labels"
     )
     return (
-        f"Neighbours disagree: {first}{drawn}, {how} by chance ({percent(chance)}); "
-        "a node's own features, and hops kept apart, tell more than means of neighbours."
+        f"{first}: {what}{drawn}, {how} by chance ({percent(chance)}); "
+        "a node's own features, and hops kept apart, may tell more than means of neighbours."
     )
 
 

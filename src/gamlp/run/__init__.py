@@ -9,6 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    # How probabilities become labels
+    from gamlp.run.decision import LIKELIEST as LIKELIEST
+    from gamlp.run.decision import Decided as Decided
+    from gamlp.run.decision import Decision as Decision
+
     # Where steps happen
     from gamlp.run.engine import Engine as Engine
     from gamlp.run.engine import LocalEngine as LocalEngine
@@ -75,6 +80,7 @@ if TYPE_CHECKING:
     from gamlp.run.training import train_run as train_run
 
 _PLACES = {
+    "decision": ("LIKELIEST", "Decided", "Decision"),
     "engine": ("Engine", "LocalEngine", "Opened", "Opening"),
     "evaluation": ("evaluate", "evaluate_rows"),
     "newcomers": ("Newcomers",),

@@ -15,6 +15,7 @@ from gamlp.graph.ingest import IngestOptions, IngestReport, TablePlaces, ingest
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, LocalPropagator, Plan
+from gamlp.run.decision import LIKELIEST, Decision
 from gamlp.run.resources import Resources
 
 if TYPE_CHECKING:  # torch is imported by the steps that need it
@@ -80,6 +81,7 @@ class Engine(Protocol):
         rows: str = "all",
         each_class: bool = True,
         batch_size: int | None = None,
+        decision: Decision = LIKELIEST,
         keep_finished: bool = False,
         progress: Progress = silent,
     ) -> Written | None:
@@ -163,6 +165,7 @@ class LocalEngine:
         rows: str = "all",
         each_class: bool = True,
         batch_size: int | None = None,
+        decision: Decision = LIKELIEST,
         keep_finished: bool = False,
         progress: Progress = silent,
     ) -> Written | None:
@@ -175,8 +178,8 @@ class LocalEngine:
         with opening(out.parent) as read:
             return write_predictions(
                 read.bundle, read.store, read.graph.nodes.ids, out,
-                rows=choose_rows(read.store, rows), each_class=each_class, batch_size=batch_size, device=device,
-                progress=progress,
+                rows=choose_rows(read.store, rows), each_class=each_class, batch_size=batch_size, decision=decision,
+                device=device, progress=progress,
             )  # fmt: skip
 
     def close(self) -> None:

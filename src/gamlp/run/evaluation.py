@@ -19,17 +19,24 @@ from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.seen_ids import among, has_ids, read_seen, rows_with_role, seen_hashes
 from gamlp.run.trained import graph_of, hops_beside
 from gamlp.training import (
+    MOST_KEPT,
     Batches,
     Bundle,
     RunFolder,
+    ScoreCounts,
     Watch,
+    best_seed,
     check_store,
     choose_device,
+    class_counts,
     full_report,
     matched,
     plan_of,
+    reliability_of,
     rows_of,
+    said_and_true,
     summary,
+    trivial_scores,
     with_classes,
     without_folds,
     writing_run,
@@ -154,7 +161,9 @@ def evaluate_run(run: RunFolder, *, resources: Resources = LOCAL, watching: Watc
             "the graph has no labelled test rows", file=store.folder, hint="evaluate on another: --graph GRAPH"
         )
     report = evaluate_rows(bundles, store, rows, resources, watching)
-    report["valid"] = summary([bundle.report["valid"] for bundle in bundles.values()]) if first.report["valid"] else {}
+    report["valid"] = summary([bundle.valid for bundle in bundles.values()]) if first.valid else {}
+    if first.valid and first.report.get("base"):
+        report["valid"]["base"] = first.report["base"]
     run.note_evaluation(report)
     return report
 
@@ -166,12 +175,65 @@ def evaluate_rows(
     resources: Resources = LOCAL,
     watching: Watching | None = None,
 ) -> dict[str, Any]:
-    """Scores of rows for every seed, with their mean and deviation."""
+    """Scores of rows for every seed, with their mean and deviation and what a constant answer gets.
+
+    Of the best seed by validation also precision, recall and F1 of every class, and its reliability.
+    """
     device = choose_device(resources.device)
     watches = {} if watching is None else watching(bundles, store, rows)
+    first = next(iter(bundles.values()))
+    best = best_seed(bundles) if len(bundles) > 1 else next(iter(bundles))
+    closer = _Closer(bundles[best], len(rows))
     seeds = {}
     for seed, bundle in bundles.items():
         read = rows_of(store, bundle.recipe, rows)
         batches = Batches(read, bundle.recipe.training.batch_size, device, memory=0)
-        seeds[seed] = full_report(bundle.model().to(device), batches, watches.get(seed))
-    return {"rows": len(rows), **summary(list(seeds.values())), "seeds": seeds}
+        looking = [one for one in (watches.get(seed), closer.add if seed == best else None) if one is not None]
+        seeds[seed] = full_report(bundle.model().to(device), batches, _all_of(looking))
+    assert store.labels is not None
+    base = _trivial(first, store.labels.values[rows])
+    return {
+        "rows": len(rows), **summary(list(seeds.values())), "base": base, "seeds": seeds, "best": best,
+        **closer.as_json(),
+    }  # fmt: skip
+
+
+def _trivial(bundle: Bundle, target: Array) -> dict[str, float]:
+    """By how often training rows have each class; of an older bundle, which does not say, these rows themselves."""
+    counts, rows = bundle.report.get("class_counts"), bundle.report.get("train_rows")
+    if counts is None or rows is None or len(counts) != len(bundle.classes):
+        return trivial_scores(class_counts(target, len(bundle.classes)), len(target), target)
+    return trivial_scores(np.asarray(counts, np.int64), rows, target)
+
+
+def _all_of(watches: list[Watch]) -> Watch:
+    def watch(rows: Array, probabilities: Array, target: Array) -> None:
+        for one in watches:
+            one(rows, probabilities, target)
+
+    return watch
+
+
+class _Closer:
+    """Of one seed: every class, and whether probabilities mean what they say."""
+
+    def __init__(self, bundle: Bundle, rows: int) -> None:
+        self.bundle, self.counts = bundle, ScoreCounts(bundle.multi_label, len(bundle.classes))
+        self.positive = 1 if bundle.positive is None else bundle.classes.index(bundle.positive)
+        # Reliability ranks probabilities, so it must hold them.
+        self.keeps = rows * (len(bundle.classes) if bundle.multi_label else 1) <= MOST_KEPT
+        self.kept: list[tuple[Array, Array]] = []
+
+    def add(self, rows: Array, probabilities: Array, target: Array) -> None:
+        self.counts.add(probabilities, target)
+        if self.keeps:
+            self.kept.append(said_and_true(probabilities, target, self.positive))
+
+    def as_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"classes": self.counts.class_table(self.bundle.classes)}
+        if self.bundle.positive is not None:
+            found["positive"] = self.bundle.positive
+        if self.kept:
+            said, true = (np.concatenate(part) for part in zip(*self.kept))
+            found["reliability"] = reliability_of(said, true).as_json()
+        return found

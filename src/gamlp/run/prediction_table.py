@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from gamlp.graph import ROLES, ClassType, Ids, Labels, Split, arrow_classes
 from gamlp.io import atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
+from gamlp.run.decision import LIKELIEST, Decided, Decision
 from gamlp.training import Bundle, read_batches, rows_of, to_probabilities
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
@@ -29,12 +30,16 @@ _GROUP_CELLS = 4 << 20  # of a Parquet row group: many small ones would make the
 
 @dataclass(frozen=True)
 class Written:
-    """A finished file of predictions. `notes` are sentences a person should read."""
+    """A finished file of predictions. `notes` are sentences a person should read.
+
+    `decided`: the threshold and the like that were asked for, and how many rows they are about.
+    """
 
     path: Path
     rows: int
     seconds: float
     notes: tuple[str, ...] = ()
+    decided: dict[str, Any] = field(default_factory=dict)
 
 
 class LabelSpace(Protocol):
@@ -119,13 +124,24 @@ def write_predictions(
     rows: range | Array | None = None,
     each_class: bool = True,
     batch_size: int | None = None,
+    decision: Decision = LIKELIEST,
     device: torch.device | None = None,
     progress: Progress = silent,
 ) -> Written:
     """Id, label, its probability and that of every class, for rows of a store; nothing is left where it fails."""
-    rows = range(store.manifest.nodes) if rows is None else rows
+    rows, decision, decided = range(store.manifest.nodes) if rows is None else rows, decision.settled(bundle), Decided()
+
+    def choose(probabilities: Array) -> Array:
+        chosen = decision.chosen(bundle, probabilities)
+        decided.add(decision, bundle, chosen)
+        return chosen
+
     parts = batch_probabilities(bundle, store, rows, batch_size, device)
-    return write_probabilities(parts, len(rows), bundle, ids, out, each_class=each_class, progress=progress)
+    written = write_probabilities(
+        parts, len(rows), bundle, ids, out,
+        each_class=each_class, choose=None if decision == LIKELIEST else choose, progress=progress,
+    )  # fmt: skip
+    return replace(written, notes=decided.sentences(decision), decided=decided.as_json(decision))
 
 
 def write_probabilities(
@@ -136,16 +152,18 @@ def write_probabilities(
     out: Path,
     *,
     each_class: bool = True,
+    choose: Callable[[Array], Array] | None = None,
     progress: Progress = silent,
 ) -> Written:
-    """The same table of (row numbers, probabilities) that come from anywhere."""
+    """The same table of (row numbers, probabilities) that come from anywhere; `choose` gives `table_columns` labels."""
     check_suffix(out)
     begun = time.monotonic()
     schema = table_schema(space, ids, each_class, text=".csv" in out.suffixes)
     done = 0
     with _new_table(out, schema) as write:
         for some, probabilities in parts:
-            write(table_columns(space, schema, ids.take(some), probabilities, each_class))
+            chosen = None if choose is None else choose(probabilities)
+            write(table_columns(space, schema, ids.take(some), probabilities, each_class, chosen))
             done += len(some)
             progress("predict", done, total, "rows")
     return Written(out, done, time.monotonic() - begun)
@@ -198,22 +216,34 @@ def class_columns(classes: tuple[str, ...]) -> list[str]:
 
 
 def table_columns(
-    space: LabelSpace, schema: pa.Schema, ids: pa.Array, probabilities: Array, each_class: bool
+    space: LabelSpace,
+    schema: pa.Schema,
+    ids: pa.Array,
+    probabilities: Array,
+    each_class: bool,
+    chosen: Array | None = None,
 ) -> pa.Table:
-    """Rows of it: ids and what follows from probabilities `[b, classes]`."""
+    """Rows of it: ids and what follows from probabilities `[b, classes]`.
+
+    chosen: what `Decision.chosen` gave. (default: the likeliest class, or all labels above one half)
+    `probability` is that of the label; where there is none, of the likeliest class.
+    """
     label = schema.field("label").type
     texts = pa.types.is_string(label.value_type if pa.types.is_list(label) else label)
     classes = arrow_classes(space.classes, "string" if texts else space.class_type)
     columns: list[Any] = [ids]
     if space.multi_label:
-        chosen = probabilities > 0.5
+        chosen = probabilities > 0.5 if chosen is None else chosen
         ends = np.concatenate([[0], np.cumsum(chosen.sum(1))]).astype(np.int32)
         names = classes.take(pa.array(np.nonzero(chosen)[1]))
         lists = pa.ListArray.from_arrays(pa.array(ends), names)
         columns.append(lists if pa.types.is_list(label) else _joined(lists))
     else:
-        best = probabilities.argmax(1)
-        columns += [classes.take(pa.array(best)), pa.array(probabilities[np.arange(len(best)), best])]
+        likeliest = probabilities.argmax(1)
+        chosen = likeliest if chosen is None else chosen
+        said = chosen >= 0
+        shown = np.where(said, chosen, likeliest)
+        columns += [classes.take(pa.array(chosen, mask=~said)), pa.array(probabilities[np.arange(len(shown)), shown])]
     if each_class:
         columns += [pa.array(column) for column in np.ascontiguousarray(probabilities.T)]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -14,6 +14,7 @@ from gamlp.graph.datasets import open_or_load
 from gamlp.io import Trust, Untrusted, check_trusted, is_url, work_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
+from gamlp.run.decision import LIKELIEST, Decision
 from gamlp.run.engine import Opened
 from gamlp.run.newcomers import Newcomers, open_newcomers
 from gamlp.run.prediction_table import Written
@@ -42,8 +43,7 @@ def open_trained(
 
     With `newcomers` to the one or the other graph, they alone are what the model is asked about.
     """
-    run = None if place.is_file() else RunFolder.open(place, trust)
-    bundle = Bundle.load(place if run is None else run.bundle_path, trust)
+    run, bundle = _opened(place, trust)
     if newcomers is not None:
         if graph is None and run is not None:
             graph = graph_of(run, _store_of(run), progress)
@@ -62,6 +62,12 @@ def open_trained(
     store = _store_of(run)
     check_store(store, without_folds(plan_of(bundle.recipe)))
     yield Opened(bundle, store, graph_of(run, store, progress) if own is None else own)
+
+
+def _opened(place: Path, trust: Trust) -> tuple[RunFolder | None, Bundle]:
+    """The run of a folder, none of a file, and the bundle."""
+    run = None if place.is_file() else RunFolder.open(place, trust)
+    return run, Bundle.load(place if run is None else run.bundle_path, trust)
 
 
 def _store_of(run: RunFolder) -> HopStore:
@@ -128,6 +134,9 @@ def predict(
     rows: str = "all",
     each_class: bool = True,
     batch_size: int | None = None,
+    threshold: float | None = None,
+    positive: str | None = None,
+    abstain_below: float | None = None,
     keep_finished: bool = False,
     trust: Trust = None,
     resources: Resources = LOCAL,
@@ -145,6 +154,9 @@ def predict(
     rows: all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.
     each_class: whether every class has a column with its probability.
     batch_size: rows that are read at once. (default: 32 MiB of hops)
+    threshold: of two classes, the positive one is said where it is at least so likely; of many labels a node, each.
+    positive: that of two classes which the threshold is for. (default: the one that fewer training rows have)
+    abstain_below: rows whose label would be less likely than this get none.
     trust: what files of the run may name: a model of one's own, whose code then runs; the URL of its graph.
     resources, progress: as in `train`.
 
@@ -156,6 +168,9 @@ def predict(
     34
     """
     place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
+    decision = Decision(threshold, positive, abstain_below)
+    if decision != LIKELIEST:  # refused before hops are made or an engine starts
+        decision = decision.settled(_opened(place, trust)[1])
 
     notes: tuple[str, ...] = ()
 
@@ -176,10 +191,10 @@ def predict(
                 "newcomers are labelled on this machine", hint=f"use gamlp predict without --engine {resources.engine}"
             )
         written = engine.predict(
-            opening, out, rows=rows, each_class=each_class, batch_size=batch_size, keep_finished=keep_finished,
-            progress=progress,
+            opening, out, rows=rows, each_class=each_class, batch_size=batch_size, decision=decision,
+            keep_finished=keep_finished, progress=progress,
         )  # fmt: skip
-    return None if written is None else replace(written, notes=notes)
+    return None if written is None else replace(written, notes=(*notes, *written.notes))
 
 
 def explain(

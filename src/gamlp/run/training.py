@@ -68,9 +68,10 @@ class Trained:
 
     @property
     def valid(self) -> dict[str, Any] | None:
-        """Mean and deviation over seeds, or None without validation rows."""
-        reports = [bundle.report["valid"] for bundle in self.bundles.values()]
-        return summary(reports) if reports[0] else None
+        """Mean and deviation over seeds, and what a constant answer gets; None without validation rows."""
+        reports = [bundle.valid for bundle in self.bundles.values()]
+        base = next(iter(self.bundles.values())).report.get("base")
+        return summary(reports) | ({"base": base} if base else {}) if reports[0] else None
 
     @property
     def broken(self) -> list[str]:
@@ -167,7 +168,7 @@ def _train(
             raise
     if not finished:
         run.note_timings(peak_memory=max(kept.get("peak_memory", 0), peak.bytes))
-    return Trained(run, recipe, bundles, notes)
+    return Trained(run, recipe, bundles, [*notes, *_drawn(bundles)])
 
 
 def adopt_trained(source: Source, recipe: Recipe, out: Path, trained: RunFolder, valid: Source | None = None) -> None:
@@ -233,6 +234,16 @@ def check_start(source: Source, recipe: Recipe, out: Path) -> None:
     """Refuse a folder that holds something else, and what cannot be trained, before anything is written."""
     _check_free(out)
     _check_makes(source, recipe)
+
+
+def _drawn(bundles: dict[int, Bundle]) -> list[str]:
+    """A sentence where a model was solved from some of its training rows."""
+    for bundle in bundles.values():
+        rows, there = int(bundle.report.get("solved", {}).get("rows", 0)), bundle.report["train_rows"]
+        if 0 < rows < there:
+            name = bundle.recipe.model.name
+            return [f"'{name}' learned from {rows:,} of the {there:,} training rows, drawn by the seed"]
+    return []
 
 
 def _check_free(out: Path) -> None:

@@ -16,7 +16,7 @@ from gamlp.io import Place, Workers
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
 from gamlp.propagation.blocks import BlockPropagator
-from gamlp.run import Opening, Resources, Written
+from gamlp.run import LIKELIEST, Decision, Opening, Resources, Written
 from gamlp.spark.ingest import read_tables, spark_graph
 from gamlp.spark.prediction import check_out, write_spark_predictions
 from gamlp.spark.sessions import SparkSettings, keeping, session
@@ -111,6 +111,7 @@ class SparkEngine:
         rows: str = "all",
         each_class: bool = True,
         batch_size: int | None = None,
+        decision: Decision = LIKELIEST,
         keep_finished: bool = False,
         progress: Progress = silent,
     ) -> Written | None:
@@ -124,8 +125,9 @@ class SparkEngine:
             beside.mkdir(parents=True, exist_ok=True)
         with session(self._settings) as spark, opening(beside) as read:
             return write_spark_predictions(
-                spark, read.bundle, read.store, read.graph, target, rows=rows, each_class=each_class, progress=progress
-            )
+                spark, read.bundle, read.store, read.graph, target, rows=rows, each_class=each_class, decision=decision,
+                progress=progress,
+            )  # fmt: skip
 
     def close(self) -> None:
         self._open.close()

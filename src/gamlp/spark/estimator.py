@@ -120,8 +120,8 @@ class GAMLPClassifier(_Saved):
             raise
         model = GAMLPClassificationModel()
         self._copyValues(model)
-        valid = found.bundle.report.get("valid", {})
-        scores = {"valid": {**valid} if valid else {}, "test": found.test}
+        valid = found.bundle.valid
+        scores = {"valid": valid, "test": found.test}
         model._adopt({"labelType": kind, "scores": scores, "home": asdict(found.home)}, found.bundle)
         model._made = [place]
         return model

@@ -14,12 +14,15 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Ids, Labels, Split, fingerprint, nodes_folder, open_strings
+from gamlp.graph import Graph, Ids, Labels, Split, arrow_classes, fingerprint, nodes_folder, open_strings
 from gamlp.io import Place, Trust, open_rows, verify
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, StoreManifest
 from gamlp.run import (
+    LIKELIEST,
     SUFFIXES,
+    Decided,
+    Decision,
     Written,
     asked_for,
     batch_probabilities,
@@ -98,6 +101,7 @@ class PredictionTask:
     rows: tuple[str, ...]
     bounds: tuple[tuple[int, int], ...]
     each_class: bool
+    decision: Decision = LIKELIEST
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Numbers of ranges → rows of predictions."""
@@ -128,9 +132,10 @@ class PredictionTask:
         return schema if self.each_class else schema.append(pa.field("probabilities", pa.list_(pa.float32())))
 
     def _table(self, bundle: Bundle, schema: pa.Schema, ids: pa.Array, probabilities: Array) -> pa.Table:
+        chosen = None if self.decision == LIKELIEST else self.decision.chosen(bundle, probabilities)
         if self.each_class:
-            return table_columns(bundle, schema, ids, probabilities, each_class=True)
-        table = table_columns(bundle, schema.remove(len(schema) - 1), ids, probabilities, each_class=False)
+            return table_columns(bundle, schema, ids, probabilities, True, chosen)
+        table = table_columns(bundle, schema.remove(len(schema) - 1), ids, probabilities, False, chosen)
         ends = np.arange(len(probabilities) + 1, dtype=np.int32) * np.int32(probabilities.shape[1])
         lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(np.ascontiguousarray(probabilities).reshape(-1)))
         return table.append_column(schema.field("probabilities"), lists)
@@ -153,6 +158,7 @@ def predictions(
     *,
     rows: str = "all",
     each_class: bool = False,
+    decision: Decision = LIKELIEST,
     trust: Trust = None,
 ) -> Any:
     """A DataFrame `id, label, probability, probabilities`, computed when Spark asks for it.
@@ -160,16 +166,24 @@ def predictions(
     `graph` is the one that `store` was made of: it knows the ids. `rows`: all, labelled, unlabelled, split, train,
     valid, test, or some joined by '+'. `probabilities` follow the order of the bundle's classes; with `each_class`
     there is a column `p_<class>` for each instead. Many labels a node: `label` is a list, and there is no
-    `probability`. Store and graph must stay where they are until the frame is read.
+    `probability`. `decision`: a threshold, or how likely a label must be. Store and graph must stay where they are
+    until the frame is read.
     """
     bundle = bundle if isinstance(bundle, Bundle) else Bundle.load(bundle, trust)
     store = store if isinstance(store, HopStore) else HopStore.open(store, copies=False)
     graph = graph if isinstance(graph, Graph) else Graph.open(graph)
-    return asked(spark, bundle, store, graph, rows=rows, each_class=each_class).frame
+    return asked(spark, bundle, store, graph, rows=rows, each_class=each_class, decision=decision).frame
 
 
 def asked(
-    spark: Any, bundle: Bundle, store: HopStore, graph: Graph, *, rows: str = "all", each_class: bool = False
+    spark: Any,
+    bundle: Bundle,
+    store: HopStore,
+    graph: Graph,
+    *,
+    rows: str = "all",
+    each_class: bool = False,
+    decision: Decision = LIKELIEST,
 ) -> Asked:
     """The same with what is known of it beforehand; what can be refused is refused here."""
     check_store(store, without_folds(plan_of(bundle.recipe)))
@@ -187,6 +201,7 @@ def asked(
         rows=chosen,
         bounds=bounds,
         each_class=each_class,
+        decision=decision.settled(bundle),
     )
     count = _count(store, chosen, rows)
     tasks = min(len(bounds), max(_TASKS, -(-len(bounds) // _RANGES_OF_TASK)))
@@ -267,6 +282,7 @@ def write_spark_predictions(
     *,
     rows: str = "all",
     each_class: bool = True,
+    decision: Decision = LIKELIEST,
     progress: Progress = silent,
 ) -> Written:
     """The columns of `gamlp predict` as a folder of parts, which Spark commits as a whole; one that exists is refused.
@@ -274,8 +290,10 @@ def write_spark_predictions(
     `out` ends with .parquet, .csv or .csv.gz. A URL is one that this Spark writes to.
     """
     begun, target = time.monotonic(), check_out(out)
-    found = asked(spark, bundle, store, graph, rows=rows, each_class=each_class)
-    frame = found.frame if each_class else found.frame.drop("probabilities")
+    decision = decision.settled(bundle)
+    found = asked(spark, bundle, store, graph, rows=rows, each_class=each_class, decision=decision)
+    frame, count = _counted(found.frame, bundle, decision)
+    frame = frame if each_class else frame.drop("probabilities")
     try:
         with spark_failure_as_error(), status(spark, "predict", found.tasks, progress):
             _write(frame, target, bundle.multi_label)
@@ -283,7 +301,33 @@ def write_spark_predictions(
         _forget(target)
         raise
     progress("predict", found.tasks, found.tasks, "blocks")
-    return Written(target.local or Path(target.url), found.rows, time.monotonic() - begun)
+    decided = count()
+    return Written(
+        target.local or Path(target.url), found.rows, time.monotonic() - begun,
+        decided.sentences(decision), decided.as_json(decision),
+    )  # fmt: skip
+
+
+def _counted(frame: Any, bundle: Bundle, decision: Decision) -> tuple[Any, Callable[[], Decided]]:
+    """The frame, and what tells how many rows got what a decision is about, once the frame was written."""
+    if decision == LIKELIEST:
+        return frame, Decided
+    from pyspark.sql import Observation, functions
+
+    label, is_positive = functions.col("label"), functions.lit(False)
+    if decision.positive is not None:
+        values = arrow_classes(bundle.classes, bundle.class_type)  # in the type that the label has
+        is_positive = label == functions.lit(values[bundle.classes.index(decision.positive)].as_py())
+    labels = functions.size(label) if bundle.multi_label else functions.lit(0)
+    sums = {
+        "positives": functions.when(is_positive, 1).otherwise(0),
+        "abstained": functions.when(label.isNull(), 1).otherwise(0),
+        "labels": labels,
+    }
+    seen = Observation()
+    counted = [functions.sum(value).alias(name) for name, value in sums.items()]
+    watched = frame.observe(seen, functions.count(functions.lit(1)).alias("rows"), *counted)
+    return watched, lambda: Decided(**{name: int(value or 0) for name, value in seen.get.items()})
 
 
 def check_out(out: str | Path | Place) -> Place:

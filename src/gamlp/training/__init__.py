@@ -7,6 +7,9 @@ from gamlp.training.batches import Batch, Batches, HopRows, read_batches, target
 
 # A trained model as it is saved
 from gamlp.training.bundle import Bundle, best_seed, make_model
+
+# Probabilities that mean what they say
+from gamlp.training.calibration import Calibration, calibrate, fit_temperature
 from gamlp.training.checkpoint import TrainingState
 
 # What fits together and what does not
@@ -51,6 +54,9 @@ from gamlp.training.ranks.launch import LOOK, RETRIES, Follower, Result, clear, 
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
 
+# What was said and what came true
+from gamlp.training.reliability import Reliability, calibration_error, reliability_of, said_and_true
+
 # What a recipe reads of a store
 from gamlp.training.rows import (
     Prepared,
@@ -71,6 +77,7 @@ from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder, writ
 
 # Scores of rows
 from gamlp.training.scores import (
+    MOST_KEPT,
     ScoreCounts,
     Watch,
     full_report,
@@ -86,6 +93,9 @@ from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_prepared, m
 
 # TensorBoard and MLflow
 from gamlp.training.trackers import trackers_for
+
+# The same answer for every node
+from gamlp.training.trivial import class_counts, trivial_scores
 from gamlp.training.typed import expected_shape, prepare_graph, reduced_from, resolve_relations, with_features
 
 # Weights to start from
@@ -97,11 +107,13 @@ __all__ = [
     "LOOK",
     "LOOPBACK",
     "METHOD_RUN",
+    "MOST_KEPT",
     "RETRIES",
     "About",
     "Batch",
     "Batches",
     "Bundle",
+    "Calibration",
     "Fitted",
     "Follower",
     "HopRows",
@@ -111,6 +123,7 @@ __all__ = [
     "Observe",
     "Origin",
     "Prepared",
+    "Reliability",
     "Result",
     "RunFolder",
     "ScoreCounts",
@@ -126,6 +139,8 @@ __all__ = [
     "better",
     "bundle_of",
     "by_time",
+    "calibrate",
+    "calibration_error",
     "check_fits",
     "check_made",
     "check_same_width",
@@ -135,11 +150,13 @@ __all__ = [
     "check_warm",
     "check_width",
     "choose_device",
+    "class_counts",
     "clear",
     "died",
     "expected_shape",
     "fit",
     "fit_prepared",
+    "fit_temperature",
     "fitted_of",
     "from_store",
     "full_report",
@@ -161,6 +178,7 @@ __all__ = [
     "read_batches",
     "read_result",
     "reduced_from",
+    "reliability_of",
     "report_of",
     "resolve_as_of",
     "resolve_metric",
@@ -169,6 +187,7 @@ __all__ = [
     "role_rows",
     "rows_of",
     "run_job",
+    "said_and_true",
     "score_of",
     "shape_of",
     "shared_job",
@@ -179,6 +198,7 @@ __all__ = [
     "to_train_on",
     "trackers_for",
     "train_seeds",
+    "trivial_scores",
     "unpacked",
     "valid_rows",
     "warm_bundle",

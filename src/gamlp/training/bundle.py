@@ -21,6 +21,7 @@ from gamlp.io import Trust, Untrusted
 from gamlp.models import Part, Shape, model_of
 from gamlp.propagation import Statistics
 from gamlp.recipe import Recipe
+from gamlp.training.calibration import with_temperature
 from gamlp.training.checkpoint import Weights, save_tensors, with_digest, without_digest
 from gamlp.training.metrics import best_of
 
@@ -76,6 +77,8 @@ class _Content(BaseModel):
     report: dict[str, Any]
     columns: dict[str, list[FeatureColumn]] = {}
     class_type: ClassType = "string"
+    temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    positive: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ class Bundle:
 
     `statistics`, mean and deviation of training features by node type, are there with `standard` scaling. `columns`
     are names and types of feature columns, of node types whose features came from tables. `class_type` says what the
-    classes are that have these names.
+    classes are that have these names. Logits are divided by `temperature`. `positive` is that of two classes which
+    fewer training rows have.
     """
 
     recipe: Recipe
@@ -97,9 +101,17 @@ class Bundle:
     columns: Mapping[str, FeatureSchema] = field(default_factory=dict)
     class_type: ClassType = "string"
     made_with: str = field(default_factory=lambda: version("gamlp"))
+    temperature: float = 1.0
+    positive: str | None = None
+
+    @property
+    def valid(self) -> dict[str, float]:
+        """Validation scores of the model as it predicts; training itself went by `report["valid"]`."""
+        found, calibration = self.report.get("valid", {}), self.report.get("calibration")
+        return {**found, "loss": calibration["loss"]} if found and calibration else dict(found)
 
     def model(self) -> nn.Module:
-        """The network, ready to predict."""
+        """The network, ready to predict: its logits are divided by the temperature."""
         with torch.random.fork_rng(devices=[]):  # first weights are drawn, and overwritten at once
             model = make_model(self.recipe, self.shape)
         try:
@@ -109,7 +121,7 @@ class Bundle:
                 "the bundle's weights do not fit its recipe",
                 hint="it was changed, or made by another gamlp: train again",
             ) from error
-        return model.eval()
+        return with_temperature(model.eval(), self.temperature)
 
     def save(self, path: str | Path) -> Path:
         """Write the file."""
@@ -128,6 +140,8 @@ class Bundle:
             "report": self.report,
             "columns": {name: [one.model_dump() for one in columns] for name, columns in self.columns.items()},
             "class_type": self.class_type,
+            "temperature": self.temperature,
+            "positive": self.positive,
         }
         text = json.dumps(content, sort_keys=True)
         save_tensors(Path(path), tensors, with_digest(text, tensors))
@@ -149,6 +163,7 @@ class Bundle:
             raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again") from error
         known = content.format == FORMAT and content.version == _VERSION
         fit = len(content.classes) == content.shape.classes and fits_type(content.classes, content.class_type)
+        fit = fit and (content.positive is None or (content.positive in content.classes and len(content.classes) == 2))
         if not (known and fit):
             raise GamlpError("is no bundle that this gamlp can read", file=path, hint="train again")
         shape = content.shape.made()
@@ -165,6 +180,8 @@ class Bundle:
             {node_type: tuple(columns) for node_type, columns in content.columns.items()},
             content.class_type,
             content.gamlp,
+            content.temperature,
+            content.positive,
         )
 
 

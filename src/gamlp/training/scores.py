@@ -17,6 +17,7 @@ from gamlp.io import keep_freed_memory
 from gamlp.training.batches import Batch, Passes
 from gamlp.training.metrics import Measure, mean_over_classes, roc_auc
 from gamlp.training.ranks.world import ALONE, World
+from gamlp.training.reliability import calibration_error, reliability_of, said_and_true
 
 
 class Loss(Protocol):
@@ -129,10 +130,10 @@ Watch = Callable[[Array, Array, Array], None]  # rows, probabilities, labels of 
 
 
 def full_report(model: nn.Module, batches: Passes, watch: Watch | None = None) -> dict[str, float]:
-    """Score, loss, macro-F1 (over classes that occur or were chosen) and ROC-AUC; `watch` is shown every batch.
+    """Score, loss, macro-F1 (over classes that occur or were chosen), ROC-AUC, calibration error; `watch` sees batches.
 
     ROC-AUC is of the second of two classes, or the mean over classes; with more than MOST_KEPT probabilities it is
-    left out, since it needs all of them at once.
+    left out, since it needs all of them at once; of so many rows the expected calibration error too.
     """
     target = batches.target.cpu().numpy()
 
@@ -157,14 +158,20 @@ def report_of(probabilities: Array, target: Array) -> dict[str, float]:
 def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, float]:
     counts = ScoreCounts(target.ndim == 2)
     kept: list[Array] = []
+    said: list[tuple[Array, Array]] = []
     for probabilities, true_labels in parts:
         counts.add(probabilities, true_labels)
+        if target.size <= MOST_KEPT:
+            said.append(said_and_true(probabilities, true_labels))
         own = probabilities[:, 1:] if probabilities.shape[1] == 2 and not counts.multi_label else probabilities
         if len(target) * own.shape[1] <= MOST_KEPT:
             kept.append(own)
     report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
     if kept and not math.isnan(area := _area(np.concatenate(kept), target)):
         report["roc_auc"] = area
+    if said:
+        given, true = (np.concatenate(part) for part in zip(*said))
+        report["ece"] = calibration_error(reliability_of(given, true))
     return report
 
 
@@ -215,6 +222,16 @@ class ScoreCounts:
         """F1 of every class, 0 of one that neither occurs nor was chosen."""
         found: Array = 2 * self.right / np.maximum(2 * self.right + self.wrong + self.missed, 1)
         return found
+
+    def class_table(self, classes: Sequence[str]) -> list[dict[str, Any]]:
+        """Precision, recall, F1 and rows of every class; 0 where there is nothing to divide by."""
+        precision = self.right / np.maximum(self.right + self.wrong, 1)
+        recall = self.right / np.maximum(self.right + self.missed, 1)
+        columns = (precision, recall, self.by_class(), self.right + self.missed)
+        return [
+            {"class": name, "precision": part[0], "recall": part[1], "f1": part[2], "rows": part[3]}
+            for name, part in zip(classes, zip(*(column.tolist() for column in columns)))
+        ]
 
 
 def summary(reports: Sequence[Mapping[str, float]]) -> dict[str, Any]:

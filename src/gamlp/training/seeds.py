@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.training.bundle import Bundle, best_seed
+from gamlp.training.calibration import calibrate
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
-from gamlp.training.metrics import resolve_metric
+from gamlp.training.metrics import rarer_class, resolve_metric
 from gamlp.training.rows import Prepared
+from gamlp.training.trivial import class_counts, trivial_scores
 from gamlp.training.warm import first_model
 
 
@@ -117,27 +119,37 @@ def fit_prepared(
 
 
 def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
-    """A fitted model as it is saved."""
-    report = {
+    """A fitted model as it is saved, calibrated by its validation rows."""
+    train, valid = prepared.train.targets, prepared.valid
+    counts = class_counts(train, len(prepared.classes))
+    report: dict[str, Any] = {
         "seed": seed,
         "epoch": fitted.epoch,
         "epochs": fitted.epochs,
-        "valid": fitted.valid if prepared.valid is not None else {},
+        "valid": fitted.valid if valid is not None else {},
         "metric": metric_of(prepared)[0],
         "stopped": fitted.stopped,
         "train_rows": len(prepared.train),
-        "valid_rows": 0 if prepared.valid is None else len(prepared.valid),
+        "valid_rows": 0 if valid is None else len(valid),
+        "class_counts": counts.tolist(),
+        "base": {} if valid is None else trivial_scores(counts, len(train), valid.targets),
     }
+    temperature = 1.0
+    if valid is not None and len(valid) and prepared.recipe.training.calibrate:
+        calibration = calibrate(fitted.model, valid)
+        if calibration is not None:
+            report["calibration"], temperature = asdict(calibration), calibration.temperature
     if fitted.solved:
         report["solved"] = fitted.solved
     if prepared.shape.parts:  # what is made where features are missing means something on this graph alone
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:
         report["reduced_from"] = prepared.reduced_from
-    labels = prepared.train.store.labels
+    labels, two = prepared.train.store.labels, len(prepared.classes) == 2 and not prepared.multi_label
     return Bundle(
         prepared.recipe, prepared.shape, prepared.classes, prepared.multi_label, fitted.weights, report,
         prepared.statistics, prepared.columns, "string" if labels is None else labels.class_type,
+        temperature=temperature, positive=prepared.classes[rarer_class(train)] if two else None,
     )  # fmt: skip
 
 

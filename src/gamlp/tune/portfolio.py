@@ -23,7 +23,7 @@ from gamlp.tune.halving import halve
 from gamlp.tune.leaderboard import LeaderboardRow
 from gamlp.tune.repeated import FEW, MORE, can_repeat, prepared_splits
 from gamlp.tune.uncertainty import Said, Validated, told
-from gamlp.tune.verdict import Decision, Finalist, decide
+from gamlp.tune.verdict import Finalist, Ruling, decide
 
 FOLDER = "portfolio"  # of a run: a folder for each candidate
 TIMES = 3.0  # of one whole training: what a portfolio may take
@@ -238,7 +238,7 @@ class Portfolio:
         if finalist is not None:
             self._measured[one.name, len(self.splits)] = finalist
 
-    def decide(self) -> Decision:
+    def decide(self) -> Ruling:
         """The candidate to return."""
         return decide(self.finalists)
 

@@ -21,7 +21,7 @@ class Finalist:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Ruling:
     """The candidate that is returned. `surely`: it is better than the simple answers beyond its uncertainty."""
 
     chosen: Candidate
@@ -29,15 +29,15 @@ class Decision:
     surely: bool
 
 
-def decide(finalists: Sequence[Finalist]) -> Decision:
+def decide(finalists: Sequence[Finalist]) -> Ruling:
     """The best by validation; a simple answer in its place, the simplest, where the difference is within its error."""
     order = sorted(finalists, key=lambda one: one.candidate.order)
     best = max(order, key=lambda one: one.validated.gain)  # of equals the simplest
     simple = [one for one in order if one.candidate.role == "simple"]
     for one in simple:
         if one is best or _ahead(best, one) <= best.validated.error_against(one.validated):
-            return Decision(one.candidate, _simple_sentence(one, best, simple), surely=False)
-    return Decision(best.candidate, _sentence(best, simple), surely=True)
+            return Ruling(one.candidate, _simple_sentence(one, best, simple), surely=False)
+    return Ruling(best.candidate, _sentence(best, simple), surely=True)
 
 
 def _ahead(one: Finalist, other: Finalist) -> float:

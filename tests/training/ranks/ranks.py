@@ -138,6 +138,11 @@ def main(folder: Path, out: Path) -> None:
         fit_prepared(half, 0, machine)
         torch.manual_seed(99)  # whatever the ranks drew meanwhile
         keep(out / f"resumed.{world.rank}", fit_prepared(prepared, 0, machine))
+        # What rank 0 is told holds for all.
+        often = replace(machine, checkpoint=out / "often", pause=lambda state: world.rank == 0 and state.epoch % 2 == 0)
+        while (paused := fit_prepared(prepared, 0, often)).epochs < recipe.training.epochs:
+            pass
+        keep(out / f"paused.{world.rank}", paused)
         if world.size > 2:  # real data once: there the cost is in the epochs
             return
         if world.rank == 0:

@@ -54,6 +54,21 @@ def train_in(folder: Path, prepared: Prepared, resources: Resources, observe: An
 # The same as one process
 
 
+def test_a_model_that_is_solved_is_solved_by_one_of_them(tmp_path: Path) -> None:
+    """Its weights have a size that the others cannot know."""
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed: gamlp[boost]")
+    options = {"num_iterations": 20, "min_data_in_leaf": 2}
+    recipe = Recipe.of({"propagation": {"hops": 1}, "model": {"name": "lightgbm", "beta": 0.0, "options": options}})
+    prepared = prepared_in(tmp_path / "hops", make_graph(), recipe)
+    lines: list[dict[str, Any]] = []
+    one = train_in(tmp_path / "one", prepared, ONE_THREAD)
+    two = train_in(tmp_path / "two", prepared, TWO, lines.append)
+    mine, theirs = Bundle.load(one.bundle_path), Bundle.load(two.bundle_path)
+    assert mine.report["solved"] == theirs.report["solved"] and [line["epoch"] for line in lines] == [1]
+    assert mine.report["valid"] == pytest.approx(theirs.report["valid"], abs=1e-6)
+    assert all(torch.equal(value, theirs.weights[name]) for name, value in mine.weights.items())
+
+
 @pytest.mark.parametrize("setting", ["inductive", pytest.param("two graphs", marks=pytest.mark.long)])
 def test_two_processes_make_the_run_of_one(tmp_path: Path, setting: str) -> None:
     recipe = RECIPE.changed({**OWN, "propagation.folds": 2}, trust=OWN["model.name"])

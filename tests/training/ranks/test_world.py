@@ -100,12 +100,14 @@ def test_cases_are_no_empty_ones(one: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_run_of_several_ranks_goes_on_from_a_checkpoint_as_if_unbroken(several: tuple[int, Path]) -> None:
-    """With dropout, whose streams differ by rank and are all kept."""
+    """Or paused and gone on with. With dropout, whose streams differ by rank and are all kept."""
     ranks, out = several
     expected, weights = read(out / "unbroken.0")
     for rank in range(ranks):
         found, resumed = read(out / f"resumed.{rank}")
         assert same_weights(resumed, weights) and found == expected
+        found, paused = read(out / f"paused.{rank}")
+        assert same_weights(paused, weights) and found == expected
     streams = [value for name, value in read_tensors(out / "checkpoint")[2].items() if name.startswith("random")]
     assert len(streams) == ranks and len({bytes(value.numpy()) for value in streams}) == ranks
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from gamlp.explanation import WeightsByDegree
     from gamlp.run import Trained
 
-_NAMES = {"macro_f1": "macro-F1", "roc_auc": "ROC-AUC", "loss": "loss"}
+_NAMES = {"macro_f1": "macro-F1", "roc_auc": "ROC-AUC", "loss": "loss", "ece": "calibration error"}
+_MOST_CLASSES = 20  # that are shown one by one
 
 
 def score_name(multi_label: bool) -> str:
@@ -25,19 +26,47 @@ def spread(report: dict[str, Any], name: str, count: int) -> str:
     return f"{mean} ± {factor * report['deviation'][name]:.{digits}f}" if count > 1 else mean
 
 
+def base_name(multi_label: bool) -> str:
+    """What the base rate is of."""
+    return "the same most frequent labels for all" if multi_label else "the most frequent class alone"
+
+
 def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int) -> None:
-    """A table with a row for every metric and a column for every part: validation, test."""
+    """A table with a row for every metric and a column for every part: validation, test; base rates in brackets."""
     names = [name for name in ("score", *_NAMES) if any(name in part["mean"] for part in parts.values())]
     titles = {"score": score_name(multi_label), **_NAMES}
     rows = [
         (
             titles[name] + ("" if name == "loss" else ", %"),
-            *(spread(part, name, seeds) if name in part["mean"] else "" for part in parts.values()),
+            *(_with_base(part, name, seeds) if name in part["mean"] else "" for part in parts.values()),
         )
         for name in names
     ]
     over = f"mean ± deviation of {seeds} seeds" if seeds > 1 else ""
     display.table(over, *parts, rows=rows)
+    if any(part.get("base") for part in parts.values()):
+        display.say(f"in brackets: {base_name(multi_label)}")
+
+
+def _with_base(part: dict[str, Any], name: str, seeds: int) -> str:
+    """`83.10 (61.20)`: the score, and what a constant answer gets."""
+    base, shown = part.get("base", {}).get(name), spread(part, name, seeds)
+    return shown if base is None else f"{shown} ({base:.4f})" if name == "loss" else f"{shown} ({100 * base:.2f})"
+
+
+def show_classes(report: dict[str, Any]) -> None:
+    """Precision, recall and F1 of every class, or of the largest."""
+    found = sorted(report.get("classes", []), key=lambda one: -one["rows"])
+    if not found:
+        return
+    rows = [
+        (one["class"], *(f"{100 * one[name]:.2f}" for name in ("precision", "recall", "f1")), one["rows"])
+        for one in found[:_MOST_CLASSES]
+    ]
+    display.say("")
+    display.table("class", "precision, %", "recall, %", "F1, %", "rows", rows=rows)
+    if len(found) > len(rows):
+        display.say(f"the {len(rows)} largest of {len(found)} classes")
 
 
 def show_training(trained: Trained) -> None:
@@ -57,15 +86,23 @@ def show_training(trained: Trained) -> None:
     rows: list[tuple[Any, ...]] = []
     for seed, bundle in bundles.items():
         report = bundle.report
-        one = {"mean": report["valid"]}
+        one = {"mean": bundle.valid}
         shown = [spread(one, name, 1) if report["valid"] else "none" for name in names]
-        rows.append((seed, *shown, report["epoch"], report["epochs"]))
+        epochs = ("", "") if "solved" in report else (report["epoch"], report["epochs"])
+        rows.append((seed, *shown, *epochs))
     if len(rows) > 1 and trained.valid is not None:
         rows.append(("mean", *(spread(trained.valid, name, len(bundles)) for name in names), "", ""))
     first, *others = names.values()
     display.table("seed", f"validation {first}", *others, "best epoch", "epochs", rows=rows)
     if trained.valid is None:
         display.say("no validation rows: the weights of the last epoch are kept.")
+        return
+    if base := trained.valid.get("base"):
+        display.say(f"{base_name(multi_label)}: {100 * base['score']:.2f} %")
+    hot = [bundle.temperature for bundle in bundles.values() if bundle.temperature != 1]
+    if hot:
+        told = f"{min(hot):.2f}" if len(hot) == 1 else f"{min(hot):.2f} to {max(hot):.2f}"
+        display.say(f"probabilities are calibrated by validation rows: temperature {told}")
 
 
 def show_weights(weights: WeightsByDegree) -> None:
@@ -73,11 +110,8 @@ def show_weights(weights: WeightsByDegree) -> None:
     from gamlp.explanation import SIGNALS, grouped_hops
 
     for name, first in zip(SIGNALS, (0, weights.first_label_hop)):
-        if getattr(weights.ranges[0], name) is None:
-            continue
-        if (said := weights.flat(name)) is not None:
-            display.say(f"\nHow far the model listens: {said}")
-            continue
+        if getattr(weights.ranges[0], name) is None or weights.flat(name) is not None:
+            continue  # flat ones are said in words, of a run and of an explanation
         columns = [grouped_hops(getattr(part, name), first) for part in weights.ranges]
         rows = [
             (part.text, part.rows, *(f"{weight:.2f}" for _, weight in shown))

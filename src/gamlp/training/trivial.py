@@ -1,0 +1,56 @@
+"""What needs no model: the same answer for every node, by how often training rows have each class."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gamlp.arrays import Array
+
+
+def class_counts(targets: Array, classes: int) -> Array:
+    """How many rows have each class, of labels `[n]` or `[n, classes]`."""
+    found: Array = (targets > 0.5).sum(0) if targets.ndim == 2 else np.bincount(targets, minlength=classes)
+    return found.astype(np.int64)
+
+
+def trivial_scores(counts: Array, rows: int, target: Array) -> dict[str, float]:
+    """Scores that constant answers get on labels `target`, from `counts` of each class among `rows` training rows.
+
+    One label a node: the most frequent class, with every class's share as its probability. Many: the most frequent
+    labels, as many as have the best micro-F1 on training rows.
+    """
+    if not len(target):
+        return {}
+    occurs = class_counts(target, len(counts))
+    if target.ndim == 1:
+        return _one_label(counts, occurs, len(target))
+    shares = counts / max(1, rows)
+    order = np.argsort(-counts, kind="stable")
+    right = np.cumsum(counts[order])
+    chosen = order[: 1 + int((2 * right / np.maximum(np.arange(1, len(order) + 1) * rows + right[-1], 1)).argmax())]
+    true = occurs[chosen]
+    by_class = np.zeros(len(counts))
+    by_class[chosen] = 2 * true / np.maximum(len(target) + true, 1)
+    without = len(target) - occurs
+    lost = -(occurs * np.log(np.maximum(shares, _LEAST)) + without * np.log(np.maximum(1 - shares, _LEAST))).mean()
+    return {
+        "score": float(2 * true.sum() / max(1, len(chosen) * len(target) + occurs.sum())),
+        "loss": float(lost / len(target)),
+        "macro_f1": float(by_class.mean()),
+        "roc_auc": 0.5,
+    }
+
+
+_LEAST = float(np.finfo(np.float32).tiny)  # of a probability, as in ScoreCounts
+
+
+def _one_label(counts: Array, occurs: Array, rows: int) -> dict[str, float]:
+    shares = np.maximum(counts / max(1, counts.sum()), _LEAST)
+    most = int(counts.argmax())
+    seen = np.count_nonzero(occurs) + (occurs[most] == 0)
+    return {
+        "score": float(occurs[most] / rows),
+        "loss": float(-(occurs * np.log(shares)).sum() / rows),
+        "macro_f1": float(2 * occurs[most] / (rows + occurs[most]) / seen),
+        "roc_auc": 0.5,
+    }

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gamlp.graph import Graph
 from gamlp.recipe import Recipe, load_yaml
+from gamlp.tune.pace import ONE_BATCH, training_rows
 from gamlp.tune.scaling import scaling_for
 
 SHARED = "shared.yaml"  # what all candidates have in common, so that one store of hops serves them all
@@ -78,6 +79,7 @@ def facts_of(graph: Graph) -> frozenset[str]:
             "wide" if wide else "narrow",
             "directed" if directed else "undirected",
             "words" if scaling_for(graph) == "l2" else "columns",
+            "few" if training_rows(graph) <= ONE_BATCH else "many",
         }
     )
 

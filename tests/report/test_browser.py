@@ -261,8 +261,9 @@ LOST = """
     return lost"""
 
 
-def test_a_phone_shows_every_column_of_every_table(browser: Any, page: Path) -> None:
-    show(browser, page, PHONE)
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_every_column_of_every_table_is_seen(browser: Any, page: Path, width: int) -> None:
+    show(browser, page, width)
     assert browser.execute_script("return document.querySelectorAll('table').length") >= 6
     assert browser.execute_script(LOST) == []
     named = browser.execute_script(

@@ -154,7 +154,7 @@ def test_long_trainings_are_thinned_but_keep_their_ends() -> None:
 
 def test_a_run_tells_its_scores_weights_times_and_memory(tmp_path: Path) -> None:
     graph = make_graph()
-    recipe = SMALL.changed({"training.seeds": [0, 1]})
+    recipe = SMALL.changed({"training.seeds": [0, 1], "training.metric": "balanced_accuracy"})
     trained = train(Source("small", None, graph), recipe, tmp_path / "run", resources=ONE_THREAD)
     report = evaluate(trained.run, own=graph, resources=ONE_THREAD)
     text = (tmp_path / "run" / "report.html").read_text()
@@ -163,6 +163,8 @@ def test_a_run_tells_its_scores_weights_times_and_memory(tmp_path: Path) -> None
     assert content["scores"]["test"]["score"]["mean"] == pytest.approx(report["mean"]["score"], abs=1e-5)
     counts = np.array(content["confusion"]["counts"])
     assert np.trace(counts) / counts.sum() == pytest.approx(report["seeds"][content["best"]]["score"], abs=1e-6)
+    assert content["metric_name"] == "balanced accuracy" and content["scores"]["valid"]["metric"]["mean"] > 0
+    assert all(len(one["valid_metric"]) == 6 for one in content["curves"]["seeds"])
     assert {one["seed"]: len(one["epoch"]) for one in content["curves"]["seeds"]} == {0: 6, 1: 6}
     for part in ("preparation", "training", "evaluation", "peak_memory"):
         assert content["timings"][part] is not None and content["timings"][part] >= 0

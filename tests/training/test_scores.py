@@ -19,6 +19,7 @@ from gamlp.graph import Graph, Labels, Split
 from gamlp.propagation import FeatureSignal, LocalPropagator, Plan
 from gamlp.run.evaluation import evaluate_rows
 from gamlp.training.batches import Batches, HopRows
+from gamlp.training.metrics import metric_value
 from gamlp.training.scores import ScoreCounts, evaluate, full_report, loss_of, to_probabilities
 from gamlp.training.seeds import bundle_of
 from tests.training.small import ONE_THREAD, make_graph, prepared_in, rows_of_role, trained
@@ -103,6 +104,11 @@ def test_scores_of_one_label_a_node_are_scikit_learns(tmp_path: Path, classes: i
         target, probabilities[:, 1] if classes == 2 else probabilities, multi_class="ovr", average="macro"
     )
     assert report["roc_auc"] == pytest.approx(expected)
+    for name in ("average_precision", "balanced_accuracy"):  # as validation has them
+        assert report[name] == pytest.approx(metric_value(name, probabilities, target))
+    other = full_report(Given(), batches, positive=0)
+    if classes == 2:
+        assert other["average_precision"] == pytest.approx(metric_value("average_precision", probabilities, target, 0))
 
 
 @pytest.mark.parametrize("memory", [0, None], ids=["streamed", "resident"])
@@ -123,6 +129,8 @@ def test_scores_of_many_labels_a_node_are_scikit_learns(
     varied = [column for column in range(4) if 0 < target[:, column].mean() < 1]
     if varied:
         assert report["roc_auc"] == pytest.approx(roc_auc_score(target[:, varied], logits[:, varied], average="macro"))
+        for name in ("average_precision", "balanced_accuracy"):
+            assert report[name] == pytest.approx(metric_value(name, 1 / (1 + np.exp(-logits)), target))
     else:
         assert "roc_auc" not in report
 

@@ -19,7 +19,7 @@ from gamlp.cli.options.recipe import (
     trusted,
 )
 from gamlp.cli.show import display
-from gamlp.cli.show.scores import show_classes, show_scores
+from gamlp.cli.show.scores import show_classes, show_scores, show_words
 from gamlp.errors import GamlpError
 
 
@@ -81,8 +81,9 @@ def _evaluate(
         display.say(f"note: {note}.")
     part = report.get("part", "test")
     parts = {"validation": report["valid"]} if report.get("valid") else {}
-    show_scores(parts | {part: report}, report["many"], len(report["seeds"]))
+    show_scores(parts | {part: report}, report["many"], len(report["seeds"]), report.get("metric", ""))
     show_classes(report)
     where = f"of graph '{report['graph']}'" if graph is not None else f"; written to {opened.evaluation_path}"
     display.say(f"{report['rows']:,} {part} rows {where}".replace(" ;", ";"))
+    show_words(report["words"])
     display.say(f"{report['report']}: scores, curves, mistakes and weights to look at in a browser")

@@ -166,7 +166,7 @@ def run(task: Task | Graph, recipe: Recipe, seed: int, workspace: Workspace | No
     >>> from gamlp.graph.datasets.loading import load
     >>> quick = recipe_for("sgc").changed({"training.epochs": 5})
     >>> sorted(run(load("karate"), quick, seed=0).test)
-    ['loss', 'macro_f1', 'roc_auc', 'score']
+    ['average_precision', 'balanced_accuracy', 'ece', 'loss', 'macro_f1', 'roc_auc', 'score']
     """
     if workspace is None:
         with TemporaryDirectory() as folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class Single:
     probabilities: Array
     predictions: Written
     multi_label: bool = False
+    words: list[str] = field(default_factory=list)  # whether to trust it
 
     def scores(self, part: str) -> dict[str, Any]:
         """Mean and deviation over seeds of `valid` or `test`."""
@@ -89,13 +90,14 @@ def _run_method(graph: Graph, recipe: Recipe, out: Path, resources: Resources, p
     )
     single = Single(out, known.name, reports, best, probabilities, written, labels.multi_label)
     scores = {"seeds": {seed: report.as_json() for seed, report in reports.items()}, **single.scores("test")}
-    write_json(out / "evaluation.json", {**scores, "valid": single.scores("valid"), "many": labels.multi_label})
-    _write_page(single, graph, recipe)
-    return single
+    words = _write_page(single, graph, recipe)
+    about = {**scores, "valid": single.scores("valid"), "many": labels.multi_label, "words": words}
+    write_json(out / "evaluation.json", about)
+    return replace(single, words=words)
 
 
-def _write_page(single: Single, graph: Graph, recipe: Recipe) -> None:
-    """The same report.html that a run of GAMLP gets, without what only a model on hops can tell."""
+def _write_page(single: Single, graph: Graph, recipe: Recipe) -> list[str]:
+    """The same report.html that a run of GAMLP gets, without what only a model on hops can tell; its words."""
     reports = single.reports
     seeds = [
         SeedScores(seed, one.valid, one.test, one.epoch, one.epochs, one.seconds.training, one.stopped)
@@ -114,6 +116,7 @@ def _write_page(single: Single, graph: Graph, recipe: Recipe) -> None:
         lines=lines, timings=times, parameters=reports[single.best].parameters,
     )  # fmt: skip
     write_page(content, single.path / "report.html")
+    return [*content["words"]["said"], *content["words"]["doubts"]]
 
 
 def _claim(graph: Graph, recipe: Recipe, out: Path) -> bool:

@@ -31,7 +31,17 @@ from gamlp.report.parts import (
 )
 from gamlp.report.unlabelled import LEVELS, unlabelled_of
 from gamlp.report.words import Facts, Score, Words, score_name, words_of
-from gamlp.training import MOST_KEPT, Bundle, RunFolder, best_seed, reliability_of, rows_of, said_and_true, summary
+from gamlp.training import (
+    MOST_KEPT,
+    Bundle,
+    RunFolder,
+    best_seed,
+    metric_words,
+    reliability_of,
+    rows_of,
+    said_and_true,
+    summary,
+)
 
 _PREDICTIONS = "predictions.parquet"  # of a run, all rows whose hops it has
 _CHUNK = 10_000  # rows of probabilities counted at a time
@@ -127,9 +137,9 @@ def content_of_run(
         recipe=recipe, frame=observed.frame, tallies=observed.tallies, weights=weights,
         nodes=listed_nodes(nodes, graph, observed.degrees, found),
         curves=curves_of(lines), timings=timings, notes=notes,
-        parameters=sum(value.numel() for value in bundle.weights.values()),
+        parameters=sum(value.numel() for value in bundle.weights.values() if value.is_floating_point()) or None,
         words=words_of(facts), judged=judged, board=board, unlabelled=unlabelled, agreement=agreement,
-        evaluation=given,
+        evaluation=given, metric_name=_metric_name(bundle),
     )  # fmt: skip
 
 
@@ -204,6 +214,12 @@ def _reliability(frame: Frame | None, probabilities: Array | None, rows: Array, 
     return {"reliability": found, "positive": frame.classes[positive] if two else None}
 
 
+def _metric_name(bundle: Bundle) -> str | None:
+    """What validation went by, where it is neither the score nor the loss."""
+    name = bundle.report.get("metric")
+    return metric_words(name) if name and name != "log_loss" and "metric" in bundle.report["valid"] else None
+
+
 def _told_score(seeds: Sequence[SeedScores], part: str, rows: int, multi_label: bool) -> Score | None:
     """Of a method that tells its scores and no probabilities."""
     values = [one.test["score"] for one in seeds if "score" in one.test]
@@ -236,6 +252,7 @@ def _content(
     board: Content | None = None,
     unlabelled: Content | None = None,
     evaluation: Mapping[str, Any] | None = None,
+    metric_name: str | None = None,
 ) -> Content:
     evaluation = evaluation or {}
     by_class, left_out = by_class_of(frame, tallies, best)
@@ -248,6 +265,7 @@ def _content(
         "graph": _graph(graph, recipe, classes),
         "many": multi_label,
         "score_name": score_name(multi_label),
+        "metric_name": metric_name,
         "part": part,
         "rows": 0 if frame is None else frame.rows,
         "scores": {"valid": _spread([one.valid for one in seeds]), part: _spread([one.test for one in seeds])},

@@ -20,11 +20,11 @@ MOST_ON_PAGE = 12_000  # of all seeds together
 MOST_CLASS_BARS = 300
 MOST_LETTERS = 80  # of an id or a class: a page is no place for a whole document
 MOST_HOPS = 16  # columns of weights; far hops are added together
-_LINES = ("loss", "valid_loss", "valid_score")
+_LINES = ("loss", "valid_loss", "valid_score", "valid_metric")
 
 
 def curves_of(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """{epoch, loss, valid_loss, valid_score} by seed; of long trainings every `step`-th epoch, and the last."""
+    """Numbers of epochs by seed, those of _LINES; of long trainings every `step`-th epoch, and the last."""
     by_seed: dict[int, list[Mapping[str, Any]]] = {}
     for line in lines:
         if "loss" in line:  # a model that is solved has none

@@ -1,6 +1,6 @@
 // The sections of the page, each from its part of the data; where there is nothing to show, a sentence says why.
 
-const METRICS = { score: null, macro_f1: "macro-F1", roc_auc: "ROC-AUC", loss: "loss", ece: "calibration error" };
+const METRICS = { score: null, macro_f1: "macro-F1", roc_auc: "ROC-AUC", loss: "loss", ece: "calibration error", metric: "metric" };
 const PARTS = { valid: "validation" };
 
 function told(name, value, digits = 2) {
@@ -14,12 +14,12 @@ function scoresSection(data) {
     const scores = data.scores[part];
     if (!scores || (part === "valid" && data.part === "valid" && cards.length)) continue;
     for (const [name, title] of Object.entries(METRICS)) {
-      if (!scores[name] || (part === "valid" && data.part !== "valid" && name !== "score")) continue;
+      if (!scores[name] || (part === "valid" && data.part !== "valid" && !["score", "metric"].includes(name))) continue;
       const { mean, deviation } = scores[name];
       const value = name === "loss" ? small(mean) : (100 * mean).toFixed(2);
       const spread = name === "loss" ? Number(deviation.toPrecision(2)) : (100 * deviation).toFixed(2);
       cards.push(el("div", { class: cards.length ? "card" : "card first" },
-        el("div", { class: "quiet" }, titled(`${PARTS[part] || part} ${title || data.score_name}`)),
+        el("div", { class: "quiet" }, titled(`${PARTS[part] || part} ${name === "metric" ? data.metric_name : title || data.score_name}`)),
         el("div", { class: "figure" }, value, name === "loss" ? "" : el("small", {}, " %")),
         several && el("div", { class: "quiet" }, `± ${spread}`)));
     }
@@ -51,13 +51,13 @@ function curvesSection(data) {
   } } }, "Logarithmic loss");
   function draw() {
     const loss = lines({ loss: ["training loss", false], valid_loss: ["validation loss", true] });
-    const score = lines({ valid_score: [`validation ${data.score_name}`, false] });
+    const score = lines({ valid_score: [`validation ${data.score_name}`, false], ...(data.metric_name ? { valid_metric: [`validation ${data.metric_name}`, true] } : {}) });
     const none = empty("All seeds are hidden.");
     holders.replaceChildren(
       figure("Loss", loss.length ? lineChart({ lines: loss, xTitle: "epoch", yTitle: "loss", label: "Loss by epoch", format: small, logarithmic }) : none,
         el("div", { class: "legend" }, el("span", {}, el("i", { class: "stroke", css: { "border-color": one ? colour(0) : "currentcolor" } }), "training"),
           el("span", {}, el("i", { class: "stroke dashed", css: { "border-color": one ? colour(1) : "currentcolor" } }), "validation"))),
-      figure(`Validation ${data.score_name}`, score.length
+      figure(`Validation ${data.score_name}${data.metric_name ? ` and ${data.metric_name} (dashed), which chose` : ""}`, score.length
         ? lineChart({ lines: score, xTitle: "epoch", yTitle: data.score_name, label: `Validation ${data.score_name} by epoch`, format: (value) => percent(value, 2), tickFormat: roundPercent, bounded: true })
         : hidden.size ? none.cloneNode(true) : empty("No validation rows.")));
   }

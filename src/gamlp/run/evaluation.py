@@ -161,6 +161,7 @@ def evaluate_run(run: RunFolder, *, resources: Resources = LOCAL, watching: Watc
             "the graph has no labelled test rows", file=store.folder, hint="evaluate on another: --graph GRAPH"
         )
     report = evaluate_rows(bundles, store, rows, resources, watching)
+    report["metric"] = first.report.get("metric", "")
     report["valid"] = summary([bundle.valid for bundle in bundles.values()]) if first.valid else {}
     if first.valid and first.report.get("base"):
         report["valid"]["base"] = first.report["base"]
@@ -189,7 +190,7 @@ def evaluate_rows(
         read = rows_of(store, bundle.recipe, rows)
         batches = Batches(read, bundle.recipe.training.batch_size, device, memory=0)
         looking = [one for one in (watches.get(seed), closer.add if seed == best else None) if one is not None]
-        seeds[seed] = full_report(bundle.model().to(device), batches, _all_of(looking))
+        seeds[seed] = full_report(bundle.model().to(device), batches, _all_of(looking), bundle.positive_number)
     assert store.labels is not None
     base = _trivial(first, store.labels.values[rows])
     return {
@@ -219,7 +220,7 @@ class _Closer:
 
     def __init__(self, bundle: Bundle, rows: int) -> None:
         self.bundle, self.counts = bundle, ScoreCounts(bundle.multi_label, len(bundle.classes))
-        self.positive = 1 if bundle.positive is None else bundle.classes.index(bundle.positive)
+        self.positive = 1 if bundle.positive_number is None else bundle.positive_number
         # Reliability ranks probabilities, so it must hold them.
         self.keeps = rows * (len(bundle.classes) if bundle.multi_label else 1) <= MOST_KEPT
         self.kept: list[tuple[Array, Array]] = []

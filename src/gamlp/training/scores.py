@@ -15,7 +15,7 @@ from torch.nn import functional
 from gamlp.arrays import Array
 from gamlp.io import keep_freed_memory
 from gamlp.training.batches import Batch, Passes
-from gamlp.training.metrics import Measure, mean_over_classes, roc_auc
+from gamlp.training.metrics import Measure, average_precision, mean_over_classes, rarer_class, roc_auc
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.reliability import calibration_error, reliability_of, said_and_true
 
@@ -129,11 +129,14 @@ MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold the
 Watch = Callable[[Array, Array, Array], None]  # rows, probabilities, labels of a batch
 
 
-def full_report(model: nn.Module, batches: Passes, watch: Watch | None = None) -> dict[str, float]:
-    """Score, loss, macro-F1 (over classes that occur or were chosen), ROC-AUC, calibration error; `watch` sees batches.
+def full_report(
+    model: nn.Module, batches: Passes, watch: Watch | None = None, positive: int | None = None
+) -> dict[str, float]:
+    """Score, loss and every other metric that validation may go by, calibration error; `watch` sees batches.
 
-    ROC-AUC is of the second of two classes, or the mean over classes; with more than MOST_KEPT probabilities it is
-    left out, since it needs all of them at once; of so many rows the expected calibration error too.
+    ROC-AUC and average precision are means over classes; of two classes, ROC-AUC is of the second, average precision of
+    `positive`, by default the rarer. With more than MOST_KEPT probabilities they are left out, since they need all of
+    them at once; of so many rows the expected calibration error too.
     """
     target = batches.target.cpu().numpy()
 
@@ -147,7 +150,7 @@ def full_report(model: nn.Module, batches: Passes, watch: Watch | None = None) -
                 watch(batch.rows, probabilities, true_labels)
             yield probabilities, true_labels
 
-    return _report(parts(), target)
+    return _report(parts(), target, positive)
 
 
 def report_of(probabilities: Array, target: Array) -> dict[str, float]:
@@ -155,7 +158,7 @@ def report_of(probabilities: Array, target: Array) -> dict[str, float]:
     return _report([(probabilities, target)], target)
 
 
-def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, float]:
+def _report(parts: Iterable[tuple[Array, Array]], target: Array, positive: int | None = None) -> dict[str, float]:
     counts = ScoreCounts(target.ndim == 2)
     kept: list[Array] = []
     said: list[tuple[Array, Array]] = []
@@ -167,8 +170,10 @@ def _report(parts: Iterable[tuple[Array, Array]], target: Array) -> dict[str, fl
         if len(target) * own.shape[1] <= MOST_KEPT:
             kept.append(own)
     report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
-    if kept and not math.isnan(area := _area(np.concatenate(kept), target)):
-        report["roc_auc"] = area
+    report["balanced_accuracy"] = counts.balanced_accuracy
+    if kept:
+        report |= _rankings(np.concatenate(kept), target, positive)
+    report = {name: value for name, value in report.items() if not math.isnan(value)}
     if said:
         given, true = (np.concatenate(part) for part in zip(*said))
         report["ece"] = calibration_error(reliability_of(given, true))
@@ -218,6 +223,16 @@ class ScoreCounts:
         found = self.by_class() if self.multi_label else self.by_class()[2 * self.right + self.wrong + self.missed > 0]
         return float(found.mean()) if len(found) else 0.0
 
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean share of a class's rows that were found; of many labels a node, with that of the others. NaN: none."""
+        true = self.right + self.missed
+        if not self.multi_label:
+            return float((self.right[true > 0] / true[true > 0]).mean()) if self.rows else math.nan
+        varied = (true > 0) & (true < self.rows)
+        found = self.right[varied] / true[varied] + 1 - self.wrong[varied] / (self.rows - true[varied])
+        return float(found.mean() / 2) if varied.any() else math.nan
+
     def by_class(self) -> Array:
         """F1 of every class, 0 of one that neither occurs nor was chosen."""
         found: Array = 2 * self.right / np.maximum(2 * self.right + self.wrong + self.missed, 1)
@@ -244,8 +259,12 @@ def summary(reports: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     }
 
 
-def _area(probabilities: Array, target: Array) -> float:
-    """ROC-AUC, of the second class where its column stands alone; NaN where no class has both."""
-    if target.ndim == 1 and probabilities.shape[1] == 1:
-        return roc_auc(probabilities[:, 0], target == 1)
-    return mean_over_classes(roc_auc, probabilities, target)
+def _rankings(probabilities: Array, target: Array, positive: int | None) -> dict[str, float]:
+    """ROC-AUC and average precision, also where the second class's column stands alone; NaN where no class has both."""
+    if target.ndim == 2 or probabilities.shape[1] > 1:
+        measures = {"roc_auc": roc_auc, "average_precision": average_precision}
+        return {name: mean_over_classes(measure, probabilities, target) for name, measure in measures.items()}
+    second = probabilities[:, 0]
+    positive = rarer_class(target) if positive is None else positive
+    precision = average_precision(second if positive else -second, target == positive)
+    return {"roc_auc": roc_auc(second, target == 1), "average_precision": precision}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gamlp.cli.show import display
 from gamlp.cli.show.columns import show_columns
-from gamlp.cli.show.scores import show_scores
+from gamlp.cli.show.scores import show_scores, show_words
 
 if TYPE_CHECKING:
     from gamlp.graph.ingest import ColumnUse
@@ -27,6 +27,7 @@ def show_single(single: Single, name: str, seconds: float, as_json: bool, column
                 "recipe": name,
                 "valid": parts["validation"],
                 "test": parts["test"],
+                "words": single.words,
                 "seeds": {seed: report.as_json() for seed, report in single.reports.items()},
                 "predictions": str(single.predictions.path),
                 "report": str(single.path / "report.html"),
@@ -47,5 +48,6 @@ def show_single(single: Single, name: str, seconds: float, as_json: bool, column
     ]  # fmt: skip
     display.say(f"\nof seed {single.best}, the best by validation:")
     display.table("preparation, s", "training, s", "inference, s", "peak memory, MiB", "parameters", rows=rows)
+    show_words(single.words)
     display.say(f"\n{single.path}: report.html, recipe.yaml, evaluation.json, seeds/ (recipe: {name}; {seconds:.1f} s)")
     display.say(f"{single.predictions.path}: labels and probabilities of {single.predictions.rows:,} nodes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gamlp.cli.show import display
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from gamlp.run import Trained
 
 _NAMES = {"macro_f1": "macro-F1", "roc_auc": "ROC-AUC", "loss": "loss", "ece": "calibration error"}
+_SPREAD = ("mean", "deviation")
 _MOST_CLASSES = 20  # that are shown one by one
 
 
@@ -31,10 +33,18 @@ def base_name(multi_label: bool) -> str:
     return "the same most frequent labels for all" if multi_label else "the most frequent class alone"
 
 
-def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int) -> None:
-    """A table with a row for every metric and a column for every part: validation, test; base rates in brackets."""
-    names = [name for name in ("score", *_NAMES) if any(name in part["mean"] for part in parts.values())]
+def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int, metric: str = "") -> None:
+    """A table with a row for every metric and a column for every part: validation, test; base rates in brackets.
+
+    `metric` is what validation went by: it comes first.
+    """
+    from gamlp.training import metric_words
+
     titles = {"score": score_name(multi_label), **_NAMES}
+    if metric and any("metric" in part["mean"] for part in parts.values()) and metric != "log_loss":
+        parts = {title: _by_name(part, metric) for title, part in parts.items()}
+        titles = {metric: metric_words(metric), **titles}
+    names = [name for name in titles if any(name in part["mean"] for part in parts.values())]
     rows = [
         (
             titles[name] + ("" if name == "loss" else ", %"),
@@ -46,6 +56,12 @@ def show_scores(parts: dict[str, dict[str, Any]], multi_label: bool, seeds: int)
     display.table(over, *parts, rows=rows)
     if any(part.get("base") for part in parts.values()):
         display.say(f"in brackets: {base_name(multi_label)}")
+
+
+def _by_name(part: dict[str, Any], metric: str) -> dict[str, Any]:
+    """With what validation went by under its own name, as the scores of other rows have it."""
+    both = {key: {metric if name == "metric" else name: value for name, value in part[key].items()} for key in _SPREAD}
+    return {**part, **both}
 
 
 def _with_base(part: dict[str, Any], name: str, seeds: int) -> str:
@@ -75,10 +91,7 @@ def show_training(trained: Trained) -> None:
 
     bundles = trained.bundles
     multi_label = next(iter(bundles.values())).multi_label
-    for note in trained.notes:
-        display.say(f"note: {note}.")
-    for sentence in trained.broken:
-        display.warn(sentence)
+    show_notes(trained)
     names = {"score": f"{score_name(multi_label)}, %", "loss": "loss"}
     report = next(iter(bundles.values())).report
     if "metric" in report["valid"] and report["metric"] != "log_loss":  # what validation goes by, first
@@ -105,6 +118,14 @@ def show_training(trained: Trained) -> None:
         display.say(f"probabilities are calibrated by validation rows: temperature {told}")
 
 
+def show_notes(trained: Trained) -> None:
+    """Sentences about the training of a run."""
+    for note in trained.notes:
+        display.say(f"note: {note}.")
+    for sentence in trained.broken:
+        display.warn(sentence)
+
+
 def show_weights(weights: WeightsByDegree) -> None:
     """A small table for features, and one for labels."""
     from gamlp.explanation import SIGNALS, grouped_hops
@@ -121,6 +142,14 @@ def show_weights(weights: WeightsByDegree) -> None:
         display.table("neighbours", "nodes", *(f"hop {hops}" for hops, _ in columns[0]), rows=rows)
     if weights.sampled:
         display.say(f"of {sum(part.rows for part in weights.ranges):,} nodes drawn at random")
+
+
+def show_words(words: Sequence[str]) -> None:
+    """Sentences that say whether to trust a result."""
+    if words:
+        display.say("\nWhether to trust it")
+    for sentence in words:
+        display.say(f"- {sentence}")
 
 
 def show_next(*commands: list[str]) -> None:

@@ -83,11 +83,11 @@ function confusionSection(data) {
   if (others) names.push(`${others} others`);
   const sums = counts.map((row) => row.reduce((a, b) => a + b, 0));
   const share = (r, c) => (sums[r] ? counts[r][c] / sums[r] : 0);
-  const digits = Math.max(...counts.flat().map((number) => String(number).length)); // every count is written whole
+  const least = Math.max(22, 4 + 7 * Math.max(...counts.flat().map((number) => String(number).length))); // every count is written whole
   const about = `${titled(PARTS[data.part] || data.part)} rows${data.seeds.length > 1 ? ` of seed ${data.best}` : ""}: each row is a true class, its colours are shares of that class.` +
     (others ? ` The ${names.length - 1} largest of ${data.classes.length} classes; the others are one row and one column.` : "");
   return section("confusion", title, about,
-    el("div", { class: "beside" }, el("div", {}, heatMap({ rows: names, columns: names, share, told: (r, c) => (counts[r][c] ? String(counts[r][c]) : ""), square: true, least: Math.max(22, 4 + 7 * digits), most: 56,
+    el("div", { class: names.length * least > 500 ? "beside broad" : "beside" }, el("div", {}, heatMap({ rows: names, columns: names, share, told: (r, c) => (counts[r][c] ? String(counts[r][c]) : ""), square: true, least, most: 56,
       rowTitle: "true class", columnTitle: "predicted class", label: "Confusion matrix: rows are true classes, columns predicted ones",
       tipFor: (r, c) => [`${count(counts[r][c])} of ${plural(sums[r], "row", "rows")} (${exact(share(r, c))})`, ["true", names[r]], ["predicted", names[c]]] }),
       heatLegend("0 %", "100 %", "share of the true class")), confusions(counts, sums, names, others)));

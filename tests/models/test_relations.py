@@ -224,3 +224,25 @@ def test_a_sample_of_views_is_told_to_models_that_mix_and_refused_by_others() ->
 def test_models_of_one_channel_refuse_several(name: str) -> None:
     with pytest.raises(GamlpError, match="reads one channel, not 6"):
         build(name, shape_of(APART), {"hidden": 8})
+
+
+@pytest.mark.parametrize("attention", ["recursive", "jk"])
+def test_norms_scaled_labels_and_a_uniform_start_hold_for_several_relations_and_a_sample_of_them(
+    attention: str,
+) -> None:
+    """Mixed hops are normed, so that a step that reads some subsets alone norms what they give."""
+    shape, options = shape_of(APART), {"attention": attention, "hidden": 8, "dropout": 0.0, "label_scale": "hop"}
+    model = GAMLP(shape, **options, input_norm=True, attention_start="uniform").train()
+    x, y = hops_of(shape, rows=20)
+    read: list[Tensor] = []
+    model.attention.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    some = [0, 2]
+    model(x[:, channels_of(shape, some)], y[:, some], some)
+    model(x, y)
+    for hops in read:
+        torch.testing.assert_close(hops.mean(0), torch.zeros_like(hops[0]), atol=1e-5, rtol=0)
+        torch.testing.assert_close(hops.var(0, correction=0), torch.ones_like(hops[0]), atol=1e-2, rtol=0)
+    told = model.hop_weights(x, y)
+    assert told.features is not None and told.labels is not None
+    torch.testing.assert_close(told.features, torch.full((20, HOPS + 1), 1 / (HOPS + 1)))
+    torch.testing.assert_close(model.eval()(x, y), model(x, 1000 * y))  # each view's rows are divided by their sums

@@ -1,6 +1,6 @@
 // The sections of the page, each from its part of the data; where there is nothing to show, a sentence says why.
 
-const METRICS = { score: null, macro_f1: "macro-F1", roc_auc: "ROC-AUC", loss: "loss", ece: "calibration error", metric: "metric" };
+const METRICS = { score: null, balanced_accuracy: "balanced accuracy", macro_f1: "macro-F1", roc_auc: "ROC-AUC", average_precision: "average precision", loss: "loss", ece: "calibration error", metric: "metric" };
 const PARTS = { valid: "validation" };
 
 function told(name, value, digits = 2) {
@@ -21,7 +21,8 @@ function scoresSection(data) {
       cards.push(el("div", { class: cards.length ? "card" : "card first" },
         el("div", { class: "quiet" }, titled(`${PARTS[part] || part} ${name === "metric" ? data.metric_name : title || data.score_name}`)),
         el("div", { class: "figure" }, value, name === "loss" ? "" : el("small", {}, " %")),
-        several && el("div", { class: "quiet" }, `± ${spread}`)));
+        several && el("div", { class: "quiet" }, `± ${spread}`),
+        part === data.part && known(data.base[name]) && el("div", { class: "quiet" }, `one answer for all: ${told(name, data.base[name])}`)));
     }
   }
   const names = Object.keys(METRICS).filter((name) => data.seeds.some((one) => known(one.test[name])));

@@ -29,6 +29,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "bench": ("bench run",),
     "cli/generate.py": ("generate communities", "generate short-video", "generate mag-like"),
     "cli/bench.py": ("bench run", "bench show"),
+    "cli/options/choice.py": ("run",),
     "cli/options/engine.py": SPARK,
     "cli/options/named.py": TABLES,
     "cli/options/recipe.py": ("run",),  # the only one that passes on --model
@@ -45,6 +46,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "io/files.py": WRITING,
     "io/locks.py": (*SPARK, "tune"),
     "io/trust.py": (*PROPAGATING, *TRAINED, "recipes"),
+    "models/blend.py": ("run",),
     "peers": ("run",),
     "peers/registry.py": PROPAGATING,
     "propagation/blocks": SPARK,
@@ -75,6 +77,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "training/trackers.py": ("train",),
     "training/warm.py": ("run",),
     "tune": ("tune",),
+    "tune/choosing.py": ("run",),
 }
 # cli/main.py looks at the options of the verb itself before it names one.
 OF_ANY_VERB = "cli/main.py"

@@ -113,7 +113,8 @@ _OPTIONS = {
     "info": ["--verify"],
     "generate": ["--seed", "--classes"],
     "recipes": ["--keys"],
-    "run": ["--edges", "--nodes", "--set", "--recipe", "--seeds", "--memory", "--threads", "--model"],
+    "run": ["--edges", "--nodes", "--set", "--recipe", "--seeds", "--memory", "--threads", "--model", "--preset",
+            "--time-limit", "--metric"],
 }  # fmt: skip
 
 

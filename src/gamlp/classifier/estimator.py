@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gamlp.arrays import Array
+from gamlp.classifier.choosing import asked_of, chosen_run, leaderboard_frame
 from gamlp.classifier.given import Given, check_names, is_tables, predicting, without_drawn_split
 from gamlp.classifier.matrices import WrongInput, is_matrix
 from gamlp.classifier.page import classifier_html
@@ -28,6 +29,7 @@ from gamlp.graph.ingest import states_schema
 from gamlp.io import parse_size
 from gamlp.models import HopWeights
 from gamlp.progress import Progress, silent
+from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, prepare
 from gamlp.training import (
@@ -40,13 +42,18 @@ from gamlp.training import (
     train_seeds,
     with_classes,
 )
+from gamlp.tune import AskedChoice, Leaderboard
 
 FRACTIONS = (0.6, 0.2, 0.2)  # train, valid, test where a graph has no split: as ingest does
 _PYTHON = "python"  # where a bundle's report keeps what only this file asks for
 
 
 class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """GAMLP with scikit-learn's manners: the constructor stores, `fit` trains, results end with an underscore.
+    """Classify nodes, with scikit-learn's manners: the constructor stores, `fit` trains, results end with underscores.
+
+    Without a recipe, `fit` tries several models and keeps the best by validation rows: `preset` is 'fast' (one model),
+    'default' or 'best' (with a search, until `time_limit`: seconds, '30m', '2h'), `metric` what is best ('roc_auc' …).
+    `leaderboard()` shows them. With a recipe, that model is trained and nothing is chosen.
 
     `seed` draws the split of a graph that has none, and trains where the recipe names no seeds. `memory` is bytes or
     '4GiB'. Hops go to `folder`, or to a temporary one that lives as long as the estimator. `trust` names the model of
@@ -59,11 +66,15 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     _own: ScoredHops | None  # of the graph trained on
+    leaderboard_: Leaderboard | None  # None where there was one model and no choice
 
     def __init__(
         self,
         recipe: Recipe | str | Path | dict[str, Any] | None = None,
         *,
+        preset: str | None = None,
+        time_limit: float | str | None = None,
+        metric: str | None = None,
         seed: int = 0,
         memory: int | str | None = None,
         threads: int | None = None,
@@ -73,6 +84,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         progress: Progress | None = None,
     ) -> None:
         self.recipe = recipe
+        self.preset = preset
+        self.time_limit = time_limit
+        self.metric = metric
         self.seed = seed
         self.memory = memory
         self.threads = threads
@@ -99,8 +113,11 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `valid` and `test` (row numbers or masks) replace the split. Several seeds: the best by validation stays.
         """
         given, names = Given.of(graph, y, edges).checked(self, fitting=True), check_names(columns)
+        asked = asked_of(self.recipe, self.preset, self.time_limit, self.metric)
         recipe = Recipe.of(self.recipe, trust=self.trust)
         check_one_model(recipe)
+        if self.metric is not None:
+            recipe = recipe.changed({"training.metric": self.metric})
         if "seeds" not in recipe.training.model_fields_set:
             recipe = recipe.changed({"training.seeds": [self.seed]})
         if given.matrix and given.edges is None and "beta" not in recipe.model.model_fields_set:
@@ -120,7 +137,10 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kept["numbers"] = number_type(given.raw_labels(), graph.nodes.labels.classes)
         place, end = self._place()
         try:
-            self._train(graph, recipe, place, kept)
+            if asked is None:
+                self._train(graph, recipe, place, kept)
+            else:
+                self._choose(graph, asked, place, kept)
         except BaseException:
             if end is not None:
                 end()
@@ -135,15 +155,42 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         prepared = prepare(graph, recipe, place, resources=resources, progress=progress)
         with closing(resources.open_engine()) as engine:
             bundles, chosen = train_seeds(prepared, engine.fit, progress=progress)
-        best = bundles[chosen]
-        self._adopt(replace(best, report={**best.report, _PYTHON: kept}))
-        self.reports_ = {seed: bundle.report for seed, bundle in bundles.items()}
+        self._keep(bundles, chosen, prepared.store, graph, kept)
+
+    def _choose(self, graph: Graph, asked: AskedChoice, place: Path, kept: dict[str, Any]) -> None:
+        """Several models, of which the best by validation rows stays."""
+        choose_device(self.device)
+        chosen = chosen_run(graph, asked, place, self.seed, self._resources(), self.progress or silent)
+        for note in chosen.notes:
+            warnings.warn(note, UserWarning, stacklevel=4)
+        self._keep(chosen.bundles, chosen.best, chosen.store, graph, kept)
+        self.leaderboard_ = chosen.leaderboard
+
+    def _keep(
+        self, bundles: Mapping[int, Bundle], best: int, store: HopStore, graph: Graph, kept: dict[str, Any]
+    ) -> None:
+        """The best seed's bundle, what it is asked with, and every seed's report."""
+        bundle = bundles[best]
+        self._adopt(replace(bundle, report={**bundle.report, _PYTHON: kept}))
+        self.reports_ = {seed: one.report for seed, one in bundles.items()}
         self.split_ = graph.nodes.split
-        self._own = ScoredHops(prepared.store, graph)
+        self._own = ScoredHops(store, graph)
         self._own_nodes = fingerprint.inputs(graph), fingerprint.training_labels(graph)
+
+    def leaderboard(self) -> Any:
+        """The models that `fit` tried, best first: a frame of pandas, or a list of dicts where pandas is missing.
+
+        Columns: name, title, valid with its error, test, seconds, parameters, bytes, state, simple, why, chosen.
+        """
+        check_is_fitted(self)
+        if self.leaderboard_ is None:
+            what = "one model was trained, and none was compared with it"
+            raise GamlpError(what, hint="fit without a recipe, by another preset than 'fast'")
+        return leaderboard_frame(self.leaderboard_)
 
     def _adopt(self, bundle: Bundle) -> None:
         self.bundle_ = bundle
+        self.leaderboard_ = None
         numbers = bundle.report.get(_PYTHON, {}).get("numbers")
         self.classes_ = np.array(bundle.classes)
         if numbers is not None:
@@ -222,6 +269,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bundle = Bundle.load(path / "bundle.safetensors" if path.is_dir() else path, trust)
         loaded = cls(bundle.recipe)
         loaded._adopt(bundle)
+        loaded.leaderboard_ = Leaderboard.read(path) if path.is_dir() else None
         return loaded
 
     def _repr_html_(self) -> str:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gamlp.cli.options import named
+from gamlp.cli.options.choice import PresetOption, TimeLimitOption, asked_for
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
     JsonOption,
     MemoryOption,
+    MetricOption,
     ModelOption,
     ProcessesOption,
     RecipeOption,
@@ -32,13 +34,15 @@ from gamlp.cli.options.recipe import (
 from gamlp.cli.options.tables import TableOptions, with_table_options
 from gamlp.cli.show import display
 from gamlp.cli.show.columns import show_columns, show_delimiters
+from gamlp.cli.show.leaderboard import show_leaderboard
 from gamlp.cli.show.peers import show_single
-from gamlp.cli.show.scores import show_next, show_scores, show_training, show_weights, show_words
+from gamlp.cli.show.scores import show_next, show_notes, show_scores, show_training, show_weights, show_words
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
     from gamlp.graph.ingest import ColumnUse
     from gamlp.run import Outcome, Tables
+    from gamlp.tune import Chosen
 
 
 def register(app: typer.Typer) -> None:
@@ -77,6 +81,9 @@ def _run(
     out: Annotated[
         Path | None, typer.Option(help="Run folder. (default: runs/<name>)", metavar="RUN", show_default=False)
     ] = None,
+    preset: PresetOption = None,
+    time_limit: TimeLimitOption = None,
+    metric: MetricOption = None,
     model: ModelOption = None,
     recipe: RecipeOption = None,
     changes: SetOption = None,
@@ -100,7 +107,7 @@ def _run(
     blocks: BlocksOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Do all of it: ingest, propagate, train, score test rows, show how far the model listens.
+    """Do all of it: ingest, propagate, try several models, keep the best by validation rows, score test rows once.
 
     On bundled data:
 
@@ -119,8 +126,10 @@ def _run(
 
       gamlp run graph --warm runs/graph --out runs/today
 
-    With a peer of GAMLP (gamlp recipes lists them):
+    One model in a moment; the best that half an hour finds, judged by its ranking; a model that you name:
 
+      gamlp run digits --preset fast
+      gamlp run digits --preset best --time-limit 30m --metric roc_auc
       gamlp run digits --model sign
 
     On tables whose columns have other names:
@@ -132,10 +141,14 @@ def _run(
 
       gamlp run --edges edges.parquet --nodes nodes.parquet --out RUN --engine spark --master spark://host:7077
     """
+    from gamlp.models import is_solved
     from gamlp.peers import peer_of, run_method
     from gamlp.run import from_tables, open_source, run_path
     from gamlp.training import writing_run
+    from gamlp.tune import choose
 
+    naming = {"--recipe": recipe, "--model": model, "--set": changes, "--seeds": seeds, "--warm": warm}
+    asked = asked_for(preset, time_limit, metric, naming)
     tables = _tables(graph, edges, nodes, reading, seed)
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
@@ -151,7 +164,22 @@ def _run(
             opened = open_source(graph or "digits", data_dir, seed, progress)
         columns = [] if opened.ingested is None else opened.ingested.columns
         delimiters = {} if opened.ingested is None else opened.ingested.delimiters
-        made, name = recipe_of(opened, recipe, changes, seeds, model, trust)
+        choice, notes = None, []
+        if asked is not None:
+            limit = asked.left(time.monotonic() - begun)
+            choice = choose(
+                opened, place, preset=asked.preset, time_limit=limit, metric=asked.metric, seed=seed,
+                resources=resources, progress=progress,
+            )  # fmt: skip
+            made, notes = choice.recipe, choice.notes
+            name = "preset fast" if choice.leaderboard is None else choice.leaderboard.winner.name
+        else:
+            made, name = recipe_of(opened, recipe, changes, seeds, model, trust, warm, metric)
+            if warm is not None and recipe is None and model is None and is_solved(made):
+                notes = [
+                    f"'{made.model.name}' of '{warm}' is solved anew, from no weights: it needs none to start from"
+                ]
+                warm = None
         if not peer_of(made).leaves_bundle:
             if warm is not None:
                 raise GamlpError(f"'{made.model.name}' has no weights to start from", hint="leave out --warm")
@@ -163,13 +191,21 @@ def _run(
         outcome = run_path(opened, made, place, warm=warm, resources=resources, progress=progress)
     seconds = time.monotonic() - begun
     if as_json:
-        _print(outcome, place, name, seconds, columns)
+        _print(outcome, choice, notes, place, name, seconds, columns)
         return
     if columns:
         show_columns(columns)
         show_delimiters(delimiters)
-    show_training(outcome.trained)
-    _show(outcome, place, name, seconds)
+    for note in notes:
+        if note not in outcome.trained.notes:
+            display.say(f"note: {note}.")
+    if choice is None or choice.leaderboard is None:
+        show_training(outcome.trained)
+    else:
+        show_notes(outcome.trained)
+        show_leaderboard(choice.leaderboard)
+    said = choice.leaderboard.sentence if choice is not None and choice.leaderboard is not None else ""
+    _show(outcome, place, name, seconds, said)
 
 
 def _tables(
@@ -201,7 +237,8 @@ def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:
     return tables.how.target or next(iter(tables.nodes))
 
 
-def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
+def _show(outcome: Outcome, place: Path, name: str, seconds: float, said: str) -> None:
+    """`said`: the sentence of the leaderboard, which is printed below it."""
     trained = outcome.trained
     parts = {"validation": trained.valid} if trained.valid else {}
     parts |= {"test": outcome.test} if outcome.test else {}
@@ -211,7 +248,7 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
         show_scores(parts, first.multi_label, len(trained.bundles), first.report.get("metric", ""))
     if outcome.weights is not None:
         show_weights(outcome.weights)
-    show_words(outcome.words)
+    show_words([sentence for sentence in outcome.words if sentence != said])
     display.say(f"\n{place}: bundle.safetensors, recipe.yaml, metrics.jsonl, hops/ (recipe: {name}; {seconds:.1f} s)")
     display.say(f"{outcome.report}: scores, curves, mistakes and weights to look at in a browser")
     if outcome.predictions is not None:
@@ -222,9 +259,18 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float) -> None:
     )
 
 
-def _print(outcome: Outcome, place: Path, name: str, seconds: float, columns: Sequence[ColumnUse]) -> None:
+def _print(
+    outcome: Outcome,
+    choice: Chosen | None,
+    notes: Sequence[str],
+    place: Path,
+    name: str,
+    seconds: float,
+    columns: Sequence[ColumnUse],
+) -> None:
     for sentence in outcome.trained.broken:
         display.warn(sentence)
+    board = None if choice is None else choice.leaderboard
     display.print_json(
         {
             "run": str(place),
@@ -236,7 +282,8 @@ def _print(outcome: Outcome, place: Path, name: str, seconds: float, columns: Se
             "predictions": None if outcome.predictions is None else str(outcome.predictions.path),
             "report": str(outcome.report),
             "columns": [asdict(use) for use in columns],
-            "notes": outcome.trained.notes,
+            "leaderboard": None if board is None else board.model_dump(mode="json"),
+            "notes": list(dict.fromkeys([*notes, *outcome.trained.notes])),
             "seconds": round(seconds, 3),
         }
     )

@@ -7,7 +7,16 @@ from gamlp.models.blend import Blend, blend_recipe
 from gamlp.models.gamlp import GAMLP
 
 # Models by name or import path: made, whether a name is one, and what the model of a recipe reads
-from gamlp.models.registry import MODELS, build, check_labels, check_operators, is_model, labels_used, model_of
+from gamlp.models.registry import (
+    MODELS,
+    build,
+    check_labels,
+    check_operators,
+    is_model,
+    is_solved,
+    labels_used,
+    model_of,
+)
 
 # What a model is built for (one `Part` a channel), what it is, and what it tells of itself
 from gamlp.models.shape import Branches, HopWeights, Model, Part, Shape
@@ -32,6 +41,7 @@ __all__ = [
     "check_labels",
     "check_operators",
     "is_model",
+    "is_solved",
     "labels_used",
     "model_of",
 ]

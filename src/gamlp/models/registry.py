@@ -61,6 +61,11 @@ def labels_used(recipe: Recipe) -> bool:
     return recipe.model.beta > 0 and some and _reads(recipe, "labels")
 
 
+def is_solved(recipe: Recipe) -> bool:
+    """Whether the model finds its weights at once, from its rows alone: none to start from would change them."""
+    return is_model(recipe.model.name) and hasattr(_class_of(recipe.model.name), "solve")
+
+
 def check_operators(recipe: Recipe) -> None:
     """Refuse further operators, or other directions, for a model that would leave all but the first aside."""
     if recipe.propagation.also_r and not _reads(recipe, "operators"):

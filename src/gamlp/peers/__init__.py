@@ -3,6 +3,9 @@
 # What a peer is asked and what it answers; labelled rows of a split's parts
 from gamlp.peers.contract import Peer, Report, Seconds, Task, Workspace, labelled
 
+# Shipped recipes that fit a graph, and why
+from gamlp.peers.fitting import FittingRecipe, recipes_for
+
 # Hops that a task's runs share
 from gamlp.peers.hops import INFERENCE_BATCH, features_key, features_store, prepare_task
 
@@ -15,6 +18,7 @@ from gamlp.peers.single import Single, run_method
 __all__ = [
     "INFERENCE_BATCH",
     "METHODS",
+    "FittingRecipe",
     "Peer",
     "Report",
     "Seconds",
@@ -30,6 +34,7 @@ __all__ = [
     "recipe_for",
     "recipe_name",
     "recipe_named",
+    "recipes_for",
     "run",
     "run_method",
 ]

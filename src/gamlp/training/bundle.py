@@ -220,7 +220,7 @@ def _check_widths(
     widths: dict[str | None, int] = {part.node_type: part.width for part in shape.parts}
     for node_type, known in statistics.items():
         wanted = widths.get(node_type, widths.get(None)) if widths else shape.features
-        if len(known.mean) != wanted:
+        if wanted is not None and len(known.mean) != wanted:  # None: of a type that hops reach and this model does not
             raise _foreign(path, f"its scaling statistics are of {len(known.mean)} features, not of {wanted}")
     for found in columns.values() if not widths else ():
         if len(columns) > 1 or total_width(found) != shape.features:

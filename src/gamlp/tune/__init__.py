@@ -1,5 +1,8 @@
 """Recipes chosen by validation rows alone: from a portfolio that every graph is tried with, or by a search."""
 
+# What a person asks of the choice, checked
+from gamlp.tune.asked import AskedChoice, seconds_of
+
 # The recipe of a run from the portfolio, trained; how much of it is asked for
 from gamlp.tune.choosing import PRESETS, Chosen, Preset, choose
 
@@ -9,4 +12,15 @@ from gamlp.tune.leaderboard import Leaderboard, LeaderboardRow
 # Trials in a given space, the best few again with more seeds
 from gamlp.tune.search import Found, Search
 
-__all__ = ["PRESETS", "Chosen", "Found", "Leaderboard", "LeaderboardRow", "Preset", "Search", "choose"]
+__all__ = [
+    "PRESETS",
+    "AskedChoice",
+    "Chosen",
+    "Found",
+    "Leaderboard",
+    "LeaderboardRow",
+    "Preset",
+    "Search",
+    "choose",
+    "seconds_of",
+]

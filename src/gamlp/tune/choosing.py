@@ -91,7 +91,16 @@ def _candidates(source: Source, metric: str | None, seed: int) -> list[Candidate
     if source.store is not None:
         return [one.changed(changes) for one in load_candidates()]
     changes["propagation.scaling"] = scaling_for(source.opened)
-    return [one.changed(changes) for one in fitting(facts_of(source.opened), load_candidates())]
+    found = [one.changed(changes) for one in fitting(facts_of(source.opened), load_candidates())]
+    most = _most_folds(source.opened)
+    return [one.changed({"propagation.folds": most}) if one.recipe.propagation.folds > most else one for one in found]
+
+
+def _most_folds(graph: Graph) -> int:
+    """Folds that its training rows have room for, two rows in each; further splits may have a few rows less."""
+    labels, split = graph.nodes.labels, graph.nodes.split
+    rows = 0 if labels is None or split is None else int(labels.known()[split.train].sum())
+    return rows // 2 if rows >= 4 else 0
 
 
 def _of_store(recipe: Recipe) -> Recipe:

@@ -125,9 +125,10 @@ def recipe_of(
     seeds: str | None,
     model: str | None = None,
     trust: list[str] | None = None,
+    warm: Path | None = None,
     metric: str | None = None,
 ) -> tuple[Recipe, str]:
-    """The recipe that was asked for, and what to call it."""
+    """The recipe that was asked for, and what to call it; where none is named, that of the weights to start from."""
     from gamlp.recipe import Recipe, parse_changes
     from gamlp.run import default_recipe
 
@@ -145,6 +146,10 @@ def recipe_of(
     if seeds is not None:
         values["training.seeds"] = _seeds(seeds)
     trust = trusted(trust, values)
+    if warm is not None and recipe is None and model is None:
+        from gamlp.training import warm_bundle
+
+        return warm_bundle(warm, trust).recipe.changed(values, trust=trust), f"that of {warm}"
     return Recipe.of(None if name == "defaults" else name, trust=trust).changed(values, trust=trust), name or "defaults"
 
 

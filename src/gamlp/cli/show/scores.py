@@ -91,10 +91,7 @@ def show_training(trained: Trained) -> None:
 
     bundles = trained.bundles
     multi_label = next(iter(bundles.values())).multi_label
-    for note in trained.notes:
-        display.say(f"note: {note}.")
-    for sentence in trained.broken:
-        display.warn(sentence)
+    show_notes(trained)
     names = {"score": f"{score_name(multi_label)}, %", "loss": "loss"}
     report = next(iter(bundles.values())).report
     if "metric" in report["valid"] and report["metric"] != "log_loss":  # what validation goes by, first
@@ -119,6 +116,14 @@ def show_training(trained: Trained) -> None:
     if hot:
         told = f"{min(hot):.2f}" if len(hot) == 1 else f"{min(hot):.2f} to {max(hot):.2f}"
         display.say(f"probabilities are calibrated by validation rows: temperature {told}")
+
+
+def show_notes(trained: Trained) -> None:
+    """Sentences about the training of a run."""
+    for note in trained.notes:
+        display.say(f"note: {note}.")
+    for sentence in trained.broken:
+        display.warn(sentence)
 
 
 def show_weights(weights: WeightsByDegree) -> None:

@@ -67,6 +67,7 @@ def test_of_many_labels_each_has_the_threshold() -> None:
         (Decision(threshold=0.5, positive="q"), "xy", False, "no class 'q'; --positive is 'x' or 'y'"),
         (Decision(threshold=0.5), "xy", False, "which of its two classes is the rarer; .*--positive y"),
         (Decision(abstain_below=0.5), "xy", True, "none to abstain from; --threshold P"),
+        (Decision(0.3, "x", abstain_below=0.6), "xy", False, "below 0.5 says .* less likely .*; give --threshold or"),
         (Decision(threshold=0.5, positive="x"), "xy", True, "for every one of them; leave out --positive"),
     ],
 )
@@ -76,19 +77,22 @@ def test_what_makes_no_sense_is_refused(decision: Decision, classes: str, multi_
 
 
 def test_tables_have_empty_cells_where_no_label_is_said(store: HopStore, tmp_path: Path) -> None:
-    bundle = replace(two(), class_type="string")
+    bundle = two()
     probabilities = np.concatenate([part for _, part in batch_probabilities(bundle, store, range(90))])
-    edge = float(np.sort(probabilities[:, 1])[60])
-    sure = float(np.quantile(probabilities.max(1), 0.4))
+    likely = int(probabilities.mean(0).argmax())  # an untrained model: its likelier class reaches the threshold
+    bundle = replace(bundle, positive=bundle.classes[likely])
+    edge = max(0.5, float(np.sort(probabilities[:, likely])[60]))
+    yes = probabilities[:, likely] >= np.float32(edge)
+    own = np.where(yes, probabilities[:, likely], probabilities[:, 1 - likely])
+    sure = float(np.sort(own)[30])
     decision = Decision(threshold=edge, abstain_below=sure)
-    yes = probabilities[:, 1] >= np.float32(edge)
-    own = np.where(yes, probabilities[:, 1], probabilities[:, 0])
     expected = [
-        None if value < np.float32(sure) else "yes" if said else "no" for value, said in zip(own.tolist(), yes.tolist())
+        None if value < np.float32(sure) else bundle.classes[likely if said else 1 - likely]
+        for value, said in zip(own, yes.tolist())
     ]
     written = write_predictions(bundle, store, Ids(90), tmp_path / "p.parquet", decision=decision, batch_size=32)
     table = pyarrow.parquet.read_table(tmp_path / "p.parquet")
-    assert table["label"].to_pylist() == expected and None in expected and "yes" in expected
+    assert table["label"].to_pylist() == expected and None in expected and bundle.positive in expected
     said = [place for place, label in enumerate(expected) if label is not None]
     assert np.array_equal(table["probability"].to_numpy()[said], own[said])
     write_predictions(bundle, store, Ids(90), tmp_path / "p.csv", decision=decision)
@@ -96,8 +100,8 @@ def test_tables_have_empty_cells_where_no_label_is_said(store: HopStore, tmp_pat
         tmp_path / "p.csv", convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True)
     )
     assert text["label"].to_pylist() == expected
-    counts = {"positives": expected.count("yes"), "abstained": expected.count(None)}
-    assert written.decided == {"threshold": edge, "positive": "yes", "abstain_below": sure, **counts}
+    counts = {"positives": expected.count(bundle.positive), "abstained": expected.count(None)}
+    assert written.decided == {"threshold": edge, "positive": bundle.positive, "abstain_below": sure, **counts}
     assert any(f"{counts['abstained']} of 90 rows have no label" in note for note in written.notes)
     assert any(f"likely: {counts['positives']} of 90 rows" in note for note in written.notes)
 

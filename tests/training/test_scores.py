@@ -10,7 +10,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall_fscore_support, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
+    f1_score,
+    log_loss,
+    precision_recall_fscore_support,
+    roc_auc_score,
+)
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor, nn
 from torch.nn import functional
@@ -104,6 +112,12 @@ def test_scores_of_one_label_a_node_are_scikit_learns(tmp_path: Path, classes: i
         target, probabilities[:, 1] if classes == 2 else probabilities, multi_class="ovr", average="macro"
     )
     assert report["roc_auc"] == pytest.approx(expected)
+    assert report["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(target, logits.argmax(1)))
+    rare = int(np.bincount(target).argmin())
+    each = [average_precision_score(target == one, probabilities[:, one]) for one in range(classes)]
+    assert report["average_precision"] == pytest.approx(each[rare] if classes == 2 else np.mean(each))
+    other = full_report(Given(), batches, positive=1 - rare) if classes == 2 else report
+    assert other["average_precision"] == pytest.approx(each[1 - rare] if classes == 2 else np.mean(each))
     for name in ("average_precision", "balanced_accuracy"):  # as validation has them
         assert report[name] == pytest.approx(metric_value(name, probabilities, target))
     other = full_report(Given(), batches, positive=0)
@@ -133,6 +147,8 @@ def test_scores_of_many_labels_a_node_are_scikit_learns(
             assert report[name] == pytest.approx(metric_value(name, 1 / (1 + np.exp(-logits)), target))
     else:
         assert "roc_auc" not in report
+    sums = [balanced_accuracy_score(target[:, one], logits[:, one] > 0) for one in varied]
+    assert report.get("balanced_accuracy") == (pytest.approx(np.mean(sums)) if varied else None)
 
 
 @pytest.mark.parametrize("multi_label", [False, True])

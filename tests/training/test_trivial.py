@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
-from sklearn.metrics import accuracy_score, f1_score, log_loss
+from sklearn.metrics import accuracy_score, average_precision_score, balanced_accuracy_score, f1_score, log_loss
 
 from gamlp.training.trivial import class_counts, trivial_scores
 
@@ -23,6 +23,12 @@ def test_one_label_a_node(classes: int, seed: int) -> None:
     assert found["score"] == accuracy_score(target, dummy.predict(given))
     assert found["loss"] == pytest.approx(log_loss(target, dummy.predict_proba(given), labels=np.arange(classes)))
     assert found["macro_f1"] == pytest.approx(f1_score(target, dummy.predict(given), average="macro"))
+    assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(target, dummy.predict(given)))
+    one = dummy.predict_proba(given)
+    rare = int(np.bincount(train).argmin())
+    classes_asked = [rare] if classes == 2 else [c for c in range(classes) if 0 < (target == c).mean() < 1]
+    expected = np.mean([average_precision_score(target == c, one[:, c]) for c in classes_asked])
+    assert found["average_precision"] == pytest.approx(expected) and found["roc_auc"] == 0.5
 
 
 def test_the_most_frequent_class_of_training_may_not_occur() -> None:

@@ -63,6 +63,11 @@ class Decision:
         if self.positive is not None and self.positive not in known.classes:
             first, second = known.classes
             raise GamlpError(f"the model has no class '{self.positive}'", hint=f"--positive is '{first}' or '{second}'")
+        if self.threshold < 0.5 and self.abstain_below is not None:
+            raise GamlpError(
+                "a threshold below 0.5 says a class that is less likely than the other, so no label of it is sure",
+                hint="give --threshold or --abstain-below, or a threshold of at least 0.5",
+            )
         return replace(self, positive=self.positive or known.positive)
 
     def _of_many(self) -> Decision:

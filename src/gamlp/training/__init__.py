@@ -10,7 +10,9 @@ from gamlp.training.bundle import Bundle, best_seed, make_model
 
 # Probabilities that mean what they say
 from gamlp.training.calibration import Calibration, calibrate, fit_temperature
-from gamlp.training.checkpoint import TrainingState
+
+# A copy of all weights and buffers of a model
+from gamlp.training.checkpoint import TrainingState, weights_of
 
 # What fits together and what does not
 from gamlp.training.checks import (
@@ -202,6 +204,7 @@ __all__ = [
     "unpacked",
     "valid_rows",
     "warm_bundle",
+    "weights_of",
     "width_of",
     "with_classes",
     "with_columns",

@@ -37,7 +37,8 @@ def trivial_scores(counts: Array, rows: int, target: Array) -> dict[str, float]:
         "score": float(2 * true.sum() / max(1, len(chosen) * len(target) + occurs.sum())),
         "loss": float(lost / len(target)),
         "macro_f1": float(by_class.mean()),
-        "roc_auc": 0.5,
+        "balanced_accuracy": 0.5,
+        **_ranked(occurs, len(target)),
     }
 
 
@@ -52,5 +53,15 @@ def _one_label(counts: Array, occurs: Array, rows: int) -> dict[str, float]:
         "score": float(occurs[most] / rows),
         "loss": float(-(occurs * np.log(shares)).sum() / rows),
         "macro_f1": float(2 * occurs[most] / (rows + occurs[most]) / seen),
-        "roc_auc": 0.5,
+        "balanced_accuracy": float(occurs[most] > 0) / int(np.count_nonzero(occurs)),
+        **_ranked(occurs, rows, None if len(counts) != 2 else 0 if counts[0] < counts[1] else 1),
     }
+
+
+def _ranked(occurs: Array, rows: int, positive: int | None = None) -> dict[str, float]:
+    """What one probability for all rows gets where rows are ranked by it, if some have a class and some have not."""
+    varied = (occurs > 0) & (occurs < rows)
+    if not varied.any():
+        return {}
+    shares = occurs[varied] if positive is None else occurs[positive]
+    return {"roc_auc": 0.5, "average_precision": float(np.mean(shares) / rows)}

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from gamlp.models import blend_recipe
 from gamlp.recipe import Choice, Recipe, Space, load_space, starting_point, suggest
-from gamlp.training import Fitted, bundle_of, report_of
+from gamlp.training import Bundle, Fitted, Prepared, bundle_of, make_model, report_of, weights_of
 from gamlp.tune.candidates import Candidate
 from gamlp.tune.portfolio import Portfolio
 from gamlp.tune.study import check_study, complete, finished, load_optuna, run_trial, study_at, wait_again
@@ -64,7 +65,7 @@ class _OutOfTime(Exception):
 def _trained(work: Portfolio) -> list[Candidate]:
     """Finalists that were trained in epochs and listen to neighbours, the best first."""
     in_epochs = {one.name for one in work.contenders if not one.solved}
-    ranked = sorted(work.finalists, key=lambda one: -one.validated.gain)
+    ranked = sorted(work.finalists, key=lambda one: one.validated.rank, reverse=True)
     return [
         one.candidate for one in ranked if one.candidate.name in in_epochs and one.candidate.recipe.propagation.hops > 0
     ]
@@ -125,7 +126,7 @@ def more_seeds(work: Portfolio) -> None:
 
 def blend(work: Portfolio) -> None:
     """Models whose mean validates best, each as often as it was picked; one that is picked alone is no blend."""
-    ranked = sorted(work.finalists, key=lambda one: (-one.validated.gain, one.candidate.order))[:_MEMBERS]
+    ranked = sorted(work.finalists, key=lambda one: one.validated.rank, reverse=True)[:_MEMBERS]
     picked = picks([one.validated for one in ranked])
     members = sorted(set(picked))
     if len(members) < 2:
@@ -136,32 +137,42 @@ def blend(work: Portfolio) -> None:
     bundles = [one.bundle for one in chosen]
     recipe = blend_recipe(
         [one.recipe for one in bundles], shares, multi_label=work.prepared.multi_label,
-        temperatures=[getattr(one, "temperature", 1.0) for one in bundles],
+        temperatures=[one.temperature for one in bundles],
     )  # fmt: skip
     recipe = recipe.changed({"training.seeds": [work.seed]})
     candidate = Candidate("blend", f"Blend of {len(members)} models", 10_000, "other", (), recipe)
     made = work.contender(candidate)
     finalist = Finalist(made.candidate, mixed([ranked[index].validated for index in members], shares))
-    weights: dict[str, Any] = {}
-    for index, one in enumerate(bundles):
-        weights |= {f"members.{index}.{name}": value for name, value in one.weights.items()}
     said = finalist.validated.said[0]
     valid = report_of(said.probabilities, said.targets)
-    fitted = Fitted(bundles[0].model(), weights, 0, 0, {"loss": valid["loss"], "score": valid["score"]})
+    fitted = Fitted(
+        model := _joined(made.prepared, bundles), weights_of(model), 0, 0,
+        {"loss": valid["loss"], "score": valid["score"]},
+    )  # fmt: skip
     made.run.keep(made.seed, bundle_of(made.prepared, fitted, made.seed))
     work.let_in(made, finalist)
 
 
+def _joined(prepared: Prepared, members: Sequence[Bundle]) -> nn.Module:
+    """The blend with the weights that its members learned."""
+    model = make_model(prepared.recipe, prepared.shape)
+    weights: dict[str, Any] = {}
+    for index, one in enumerate(members):
+        weights |= {f"members.{index}.{name}": value for name, value in one.weights.items()}
+    model.load_state_dict(weights)
+    return model.eval()
+
+
 def picks(validated: Sequence[Validated]) -> list[int]:
     """Greedy selection with replacement, begun with the best: numbers of members, as far as the mean grew better."""
-    found, so_far, best, length = [0], validated[0], validated[0].gain, 1
+    found, so_far, best, length = [0], validated[0], validated[0].rank, 1
     for count in range(1, _ROUNDS):
         shares = (count / (count + 1), 1 / (count + 1))
         tried = [mixed((so_far, other), shares) for other in validated]
-        found.append(int(np.argmax([one.gain for one in tried])))
+        found.append(max(range(len(tried)), key=lambda index: tried[index].rank))
         so_far = tried[found[-1]]
-        if so_far.gain > best:
-            best, length = so_far.gain, len(found)
+        if so_far.rank > best:
+            best, length = so_far.rank, len(found)
     return found[:length]
 
 

@@ -29,6 +29,8 @@ def halve(contenders: Sequence[Contender], expected: int, allowed: float, clock:
             spent += one.epoch_seconds * max(0, min(rung, one.epochs) - at)
         left = sorted((one for one in left if not one.failed), key=lambda one: -one.standing(rung))  # stable
         left = left[: math.ceil(len(left) / 2)]
+        while len(left) > 1 and spent + _least(left, rung, expected) > allowed:
+            left.pop()  # so many cannot be compared once more and the best be trained to its end
         at, rung = rung, 2 * rung
     for one in left:
         if clock.over:
@@ -52,6 +54,12 @@ def first_rung(contenders: Sequence[Contender], expected: int, allowed: float) -
     rounds = math.ceil(math.log2(max(2, len(contenders))))
     rest = allowed - expected * each / len(contenders)
     return max(_FIRST, min(expected, int(rest / (each * (1 + rounds / 2)))))
+
+
+def _least(left: Sequence[Contender], rung: int, expected: int) -> float:
+    """What another round of these takes, and then the rest of one whole training."""
+    each = sum(one.epoch_seconds for one in left)
+    return rung * each + max(0, expected - 2 * rung) * each / len(left)
 
 
 def _most(one: Contender, expected: int) -> int:

@@ -210,7 +210,7 @@ class Portfolio:
         """Where the metric asks for rare classes: the best candidate again, rare classes weighing more in its loss."""
         if self.metric not in _WEIGHED or self.clock.over:
             return
-        best = max(self.finalists, key=lambda one: one.validated.gain).candidate
+        best = max(self.finalists, key=lambda one: one.validated.rank).candidate
         if best.recipe.training.class_weights == "balanced":
             return
         other = replace(
@@ -258,8 +258,8 @@ class Portfolio:
                 own = {"valid": validated.value, "error": validated.error, "bytes": size}
                 row = row.model_copy(update=own)
             found.append(row)
-        gains = {name: validated.gain for name, validated in judged.items()}
-        found.sort(key=lambda row: -gains.get(row.name, float("-inf")))
+        nothing = (-math.inf, -math.inf)
+        found.sort(key=lambda row: judged[row.name].rank if row.name in judged else nothing, reverse=True)
         return [*found, *self.left_out]
 
 

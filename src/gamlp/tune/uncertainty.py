@@ -37,6 +37,12 @@ class Validated:
         """The mean over splits."""
         return float(np.mean([self._gain(one.probabilities, one.targets) for one in self.said]))
 
+    @cached_property
+    def rank(self) -> tuple[float, float]:
+        """What models are ordered by: higher is better. Where gains are equal, the log-loss tells."""
+        losses = [metric_value("log_loss", one.probabilities, one.targets) for one in self.said]
+        return self.gain, -float(np.mean(losses))
+
     @property
     def value(self) -> float:
         """As people read it."""

@@ -32,7 +32,7 @@ class Ruling:
 def decide(finalists: Sequence[Finalist]) -> Ruling:
     """The best by validation; a simple answer in its place, the simplest, where the difference is within its error."""
     order = sorted(finalists, key=lambda one: one.candidate.order)
-    best = max(order, key=lambda one: one.validated.gain)  # of equals the simplest
+    best = max(order, key=lambda one: one.validated.rank)  # of equals the simplest
     simple = [one for one in order if one.candidate.role == "simple"]
     for one in simple:
         if one is best or _ahead(best, one) <= best.validated.error_against(one.validated):

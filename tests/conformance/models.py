@@ -42,7 +42,7 @@ TYPED_NAMES = ["gamlp", "nars", "sign", "sign-xl", *SOLVED, "blend", OWN]
 def settings_of(name: str, shape: Shape) -> dict[str, Any]:
     """Small ones, and what a model cannot do without."""
     if name == "lightgbm":
-        return {"num_iterations": 5, "min_data_in_leaf": 1}
+        return {"num_iterations": 30, "min_data_in_leaf": 1}
     if name == "blend":
         depth = {"hops": shape.hops, "label_hops": shape.label_hops}
         members: list[dict[str, Any]] = [

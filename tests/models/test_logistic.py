@@ -54,7 +54,7 @@ def test_probabilities_are_those_of_scikit_learn(classes: int, rows: int, c: flo
     """More rows than columns (18), and fewer, where the weights are sought in the span of the rows."""
     shape = Shape(features=9 if rows > 20 else 40, classes=classes, hops=1)
     train, other = planted(rows, shape), planted(50, shape, seed=1)
-    model = Logistic(shape, C=c, standardise=False)
+    model = Logistic(shape, C=c, scale="none")
     solved(model, train)
     known = of_sklearn(train.x.flatten(1).double().numpy(), train.target.numpy(), c)
     told = torch.softmax(model(other.x), 1).detach().numpy()
@@ -67,7 +67,7 @@ def test_balanced_classes_and_standardised_columns_are_those_of_scikit_learn() -
     train.x[:, 0, 1, 2] = 7.0  # a column that tells nothing
     train.x[:, 0, 0] += 1000.0
     other.x[:, 0, 0] += 1000.0
-    model = Logistic(shape, C=0.1, standardise=True)
+    model = Logistic(shape, C=0.1, scale="columns")
     solved(model, train, TrainingSettings(class_weights="balanced"))
     table = train.x.flatten(1).double().numpy()
     mean, scale = table.mean(0), np.where(table.std(0) > 0, table.std(0), 1)
@@ -76,10 +76,28 @@ def test_balanced_classes_and_standardised_columns_are_those_of_scikit_learn() -
     np.testing.assert_allclose(torch.softmax(model(other.x), 1).detach().numpy(), wanted, atol=1e-4)
 
 
+def test_a_hop_is_scaled_as_a_whole() -> None:
+    """A hop that is a hundred times smaller weighs as much; within a hop columns keep their proportions."""
+    shape = Shape(features=5, classes=3, hops=1)
+    train, other = planted(200, shape), planted(50, shape, seed=1)
+    small = [KnownRows(rows.x * torch.tensor([1.0, 0.01])[:, None], None, rows.target) for rows in (train, other)]
+    told = []
+    for learned, asked in ((train, other), small):
+        model = Logistic(shape, C=0.01, scale="hops")
+        solved(model, learned)
+        told.append(model(asked.x))
+    torch.testing.assert_close(told[0], told[1], atol=1e-4, rtol=0)
+    table = train.x.double().numpy()
+    scale = np.sqrt(table.reshape(200, 2, 5).var(0).mean(1))[None, :, None]
+    known = of_sklearn((table[:, 0] / scale).reshape(200, -1), train.target.numpy(), 0.01)
+    wanted = known.predict_proba((other.x.double().numpy()[:, 0] / scale).reshape(50, -1))
+    np.testing.assert_allclose(torch.softmax(told[0], 1).detach().numpy(), wanted, atol=1e-4)
+
+
 def test_many_labels_are_a_regression_a_class() -> None:
     shape = Shape(features=6, classes=3, hops=1)
     train, other = planted(120, shape, many=True), planted(40, shape, seed=1)
-    model = Logistic(shape, C=2.0, standardise=False)
+    model = Logistic(shape, C=2.0, scale="none")
     solved(model, train)
     table, told = train.x.flatten(1).double().numpy(), torch.sigmoid(model(other.x)).detach().numpy()
     for column in range(3):
@@ -93,7 +111,7 @@ def test_the_slope_of_the_penalised_loss_is_zero(rows: int, features: int) -> No
     """∇ of mean loss + ‖W‖² / (2 C n), also where float32 and a diagonal curvature must do."""
     shape = Shape(features=features, classes=3, hops=1)
     train = planted(rows, shape)
-    model = Logistic(shape, C=0.3, standardise=False)
+    model = Logistic(shape, C=0.3, scale="none")
     solved(model, train)
     weight = model.linear.weight.detach().double().requires_grad_()
     bias = model.linear.bias.detach().double().requires_grad_()
@@ -149,15 +167,15 @@ def test_awkward_tables_have_finite_answers(rows: int) -> None:
     x = torch.ones(rows, 1, 2, 5)
     x[:, 0, 1] = 0
     target = torch.arange(rows) % 2
-    for standardise in (True, False):
-        model = Logistic(shape, standardise=standardise)
+    for scale in ("hops", "columns", "none"):
+        model = Logistic(shape, scale=scale)
         solved(model, KnownRows(x, None, target), valid=KnownRows(x, None, target))
         assert bool(model(x).isfinite().all())
 
 
-@pytest.mark.parametrize("options", [{"C": 0}, {"C": "many"}, {"C": -1.0}, {"standardise": "often"}])
+@pytest.mark.parametrize("options", [{"C": 0}, {"C": "many"}, {"C": -1.0}, {"scale": "often"}])
 def test_options_that_cannot_be_are_told(options: dict[str, Any]) -> None:
-    with pytest.raises(GamlpError, match=r"model 'logistic' cannot be made: (C|standardise) "):
+    with pytest.raises(GamlpError, match=r"model 'logistic' cannot be made: (C|scale) "):
         build("logistic", Shape(3, 2, 1), options)
 
 
@@ -187,7 +205,7 @@ def test_hops_of_labels_are_shares_and_their_sum_and_nothing_heard_is_zero() -> 
     random = torch.Generator().manual_seed(5)
     heard = [torch.rand(rows, 1, 3, 3, generator=random) for rows in (200, 40)]
     heard[1][3, 0, 1] = 0  # a node that hears of no label
-    model = LogisticLabels(shape, C=1.0, standardise=False)
+    model = LogisticLabels(shape, C=1.0, scale="none")
     solved(model, KnownRows(train.x, heard[0], train.target))
 
     def by_hand(x: Tensor, y: Tensor) -> Array:

@@ -240,6 +240,10 @@ def test_a_phone_scrolls_the_page_down_only(browser: Any, page: Path, tmp_path: 
         page.write_text(render(content))
     for width in (PHONE, DESK):
         show(browser, page, width)
+        moved = browser.find_elements("css selector", "#confusion .aside")
+        assert [one.text for one in moved] == (
+            ["25 columns: move sideways →"] if kind == "many classes" and width == PHONE else []
+        )
         assert browser.execute_script("return document.documentElement.scrollWidth") == width
         assert browser.get_log("browser") == []
 

@@ -92,6 +92,8 @@ def test_many_labels_have_f1_by_class_and_micro_f1_by_degree() -> None:
     content = content_of(graph, seeds=1)
     chosen, true = probabilities_of(graph)[split.test] > 0.5, labels.values[split.test] > 0
     assert content["confusion"] is None and content["score_name"] == "micro-F1"
+    assert "The same most frequent labels for every node would have" in content["words"]["said"][1]
+    assert 0 < content["base"]["score"] < 1 and content["reliability"]
     for bar in content["by_class"]:
         own, said = true[:, bar["class"]], chosen[:, bar["class"]]
         precision, recall = (own & said).sum() / said.sum(), (own & said).sum() / own.sum()

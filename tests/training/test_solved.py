@@ -47,7 +47,7 @@ def test_a_bundle_says_what_the_model_says(name: str, many: bool, tmp_path: Path
     assert loaded.report["solved"] == fitted.solved and prepared.valid is not None
     rows = known_rows(prepared.valid)
     with torch.no_grad():
-        assert torch.equal(loaded.model()(rows.x, rows.y), fitted.model(rows.x, rows.y))
+        assert torch.equal(loaded.model()(rows.x, rows.y), fitted.model(rows.x, rows.y) / loaded.temperature)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_test_labels_none(name: str, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_the_metric_of_the_recipe_chooses(tmp_path: Path) -> None:
 
 def test_it_is_scikit_learns_regression_on_hops_side_by_side(tmp_path: Path) -> None:
     prepared = made("logistic", tmp_path)
-    recipe = prepared.recipe.changed({"model.options": {"C": 0.5, "standardise": False}})
+    recipe = prepared.recipe.changed({"model.options": {"C": 0.5, "scale": "none"}})
     fitted = trained(replace(prepared, recipe=recipe))
     rows, valid = known_rows(prepared.train), known_rows(prepared.valid)  # type: ignore[arg-type]
     known = LogisticRegression(C=0.5, tol=1e-8, max_iter=5000).fit(rows.x.flatten(1).numpy(), rows.target.numpy())

@@ -22,6 +22,7 @@ class HopColumns:
         self.shape, self.labels = shape, labels and shape.label_hops > 0
         place: list[int] = []
         hop: list[int] = []
+        block: list[int] = []
         of_type = [part.node_type for part in shape.parts] or [None] * shape.channels
         widths = [part.width for part in shape.parts] or [shape.features] * shape.channels
         for channel, (node_type, width) in enumerate(zip(of_type, widths)):
@@ -29,8 +30,10 @@ class HopColumns:
                 first = (channel * (shape.hops + 1) + number) * shape.features
                 place += range(first, first + width)
                 hop += [number] * width
+                block += [block[-1] + 1 if block else 0] * width
         self.features = len(place)
         self.hop = torch.tensor(hop, dtype=torch.int64)  # of every column of features
+        self.block = torch.tensor(block, dtype=torch.int64)  # the same number for columns of one hop and channel
         every = len(place) == shape.channels * (shape.hops + 1) * shape.features
         self._place = None if every else torch.tensor(place, dtype=torch.int64)
         self._views = max(1, len(shape.label_views))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 import torch
@@ -17,15 +16,17 @@ from gamlp.models.solving import KnownRows, Rank, class_weights
 from gamlp.progress import Progress
 from gamlp.recipe import TrainingSettings
 
-STRENGTHS = tuple(10.0**power for power in range(-3, 4))  # C, ascending: the more, the less the weights are held back
+STRENGTHS = tuple(10.0**power for power in range(-4, 4))  # C, ascending: the more, the less the weights are held back
 _USUAL = 1.0  # C where no validation rows choose
 # Length of the gradient, in units of the curvature: half its square is about how much the loss may still fall.
-_LOOSE, _EXACT = 1e-2, {torch.float64: 1e-7, torch.float32: 1e-3}  # on the way, and of the weights that stay
+_LOOSE, _EXACT = 1e-2, {torch.float64: 1e-6, torch.float32: 1e-3}  # on the way, and of the weights that stay
 _MOST_STEPS = 500
+_CHOICES = ("hops", "columns")
 _WORSE = 2  # strengths in a row that validation rows do not like better, before weaker ones are left out
 _DOUBLE = 1 << 22  # numbers in a table that is solved in float64
 _WIDEST = 3000  # columns of a problem whose curvature is factorised
 _SAMPLE = 10_000  # rows that the curvature is estimated from
+_CHEAP = 1 << 28  # products of a curvature that is taken anew for every C
 _PIECE = 4096  # columns that are widened to float64 at a time
 
 
@@ -34,8 +35,9 @@ class Logistic(Model):
 
         min over W, b:  Σ_i loss(x_i W + b, y_i) + ‖W‖² / (2 C)
 
-    `C` None: the best of 10^-3 … 10^3 on validation rows. `standardise`: columns of deviation one before; auto: as
-    validation rows choose.
+    `C` None: the best of 10^-4 … 10^3 on validation rows. `scale`: before that, every hop as a whole is brought to
+    the same variance (`hops`: far hops are smaller, and would be held back more), or every column (`columns`), or they
+    stay as they are (`none`); `auto`: hops or columns, as validation rows choose.
 
     >>> Logistic(Shape(features=4, classes=3, hops=2))(torch.zeros(5, 1, 3, 4)).shape
     torch.Size([5, 3])
@@ -44,13 +46,13 @@ class Logistic(Model):
     reads_operators = True
     _reads_labels = False
 
-    def __init__(self, shape: Shape, *, C: float | None = None, standardise: bool | Literal["auto"] = "auto") -> None:
+    def __init__(self, shape: Shape, *, C: float | None = None, scale: str = "auto") -> None:
         super().__init__()
         if C is not None and not (isinstance(C, int | float) and 0 < C < math.inf):
             raise ValueError(f"C of logistic regression is a number above 0, not {C!r}")
-        if standardise not in (True, False, "auto"):
-            raise ValueError(f"standardise is true, false or auto, not {standardise!r}")
-        self.shape, self.strength, self.standardise = shape, C, standardise
+        if scale not in ("auto", "hops", "columns", "none"):
+            raise ValueError(f"scale of logistic regression is auto, hops, columns or none, not {scale!r}")
+        self.shape, self.strength, self.scale = shape, C, scale
         self.columns = HopColumns(shape, labels=self._reads_labels)
         self.linear = nn.Linear(self.columns.count, shape.classes)
         self.mean: Tensor
@@ -73,18 +75,20 @@ class Logistic(Model):
     ) -> dict[str, float]:
         """The optimum of the best C (and scaling): one convex problem each, begun where the last one ended."""
         table = self.columns.of(train.x, train.y)
-        scalings = [False, True] if self.standardise == "auto" else [bool(self.standardise)]
+        scales = _CHOICES if self.scale == "auto" else (self.scale,)
         strengths = STRENGTHS if self.strength is None else (self.strength,)
         if valid is None:
-            scalings, strengths = scalings[-1:], strengths if len(strengths) == 1 else (_USUAL,)
-        best: tuple[tuple[float, ...], bool, float, Array] | None = None
-        steps, all_of_them = 0, len(scalings) * len(strengths)
-        for scaled in scalings:
-            own: tuple[float, ...] | None = None  # the best of this scaling
+            scales, strengths = scales[-1:], strengths if len(strengths) == 1 else (_USUAL,)
+        best: tuple[tuple[float, ...], str, float, Array] | None = None
+        steps, all_of_them = 0, len(scales) * len(strengths)
+        for scale in scales:
+            own: tuple[float, ...] | None = None  # the best of this scale
             worse = 0
-            problem = _Problem(table, train.target, settings, self.shape, scaled)
+            problem = _Problem(table, train.target, settings, self.shape, self._blocks(scale))
             start: Array | None = None
             for strength in strengths:
+                if start is not None and problem.small:
+                    problem.look_around(start)
                 start, took = problem.solved(strength, start, _LOOSE)
                 steps += took
                 self._take(problem, start)
@@ -93,18 +97,25 @@ class Logistic(Model):
                 if own is None or rank > own:
                     own, worse = rank, 0
                 if best is None or rank > best[0]:
-                    best = rank, scaled, strength, start
-                done = scalings.index(scaled) * len(strengths) + strengths.index(strength) + 1
+                    best = rank, scale, strength, start
+                done = scales.index(scale) * len(strengths) + strengths.index(strength) + 1
                 progress("solving", done, all_of_them, "problems", f"C {strength:g}")
                 if worse > _WORSE:  # the weaker the penalty, the longer it takes
                     break
         assert best is not None
-        _, scaled, strength, start = best
-        if scaled != scalings[-1]:
-            problem = _Problem(table, train.target, settings, self.shape, scaled)
+        _, scale, strength, start = best
+        if scale != scales[-1]:
+            problem = _Problem(table, train.target, settings, self.shape, self._blocks(scale))
+        problem.look_around(start)
         found, took = problem.solved(strength, start, _EXACT[problem.z.dtype])
         self._take(problem, found)
-        return {"C": strength, "standardised": float(scaled), "steps": float(steps + took)}
+        return {"C": strength, "scaled_columns": float(scale == "columns"), "steps": float(steps + took)}
+
+    def _blocks(self, scale: str) -> Tensor | None:
+        """Of every column the number of the block that is scaled as a whole; None: nothing is."""
+        if scale == "none":
+            return None
+        return self.columns.block if scale == "hops" else torch.arange(self.columns.count)
 
     @torch.no_grad()
     def _take(self, problem: _Problem, found: Array) -> None:
@@ -169,18 +180,24 @@ class _Problem:
 
     Of fewer rows than columns the weights lie in the span of the rows: the table is replaced by the Cholesky factor of
     its Gram matrix, rows × rows, which is exact. L-BFGS ends in some tens of steps in θ = Fᵀ W, where
-    F Fᵀ = κ Zᵀ Z / n + I / (C n) is about the curvature.
+    F Fᵀ = Zᵀ diag(κ) Z / n + I / (C n) is about the curvature.
     """
 
-    def __init__(self, table: Tensor, target: Tensor, settings: TrainingSettings, shape: Shape, scaled: bool) -> None:
+    def __init__(
+        self, table: Tensor, target: Tensor, settings: TrainingSettings, shape: Shape, blocks: Tensor | None
+    ) -> None:
         rows, columns = table.shape
         self.mean = table.sum(0, dtype=torch.float64) / rows
         wide = table.double() if table.numel() <= _DOUBLE else table
         self._table = wide - self.mean.to(wide.dtype)
         self._scale = torch.ones(columns, dtype=torch.float64)
-        if scaled:
-            deviation = torch.linalg.vector_norm(self._table, dim=0, dtype=torch.float64) / math.sqrt(rows)
-            self._scale = torch.where(deviation > 1e-7 * self.mean.abs() + 1e-30, deviation, self._scale)
+        if blocks is not None and columns:
+            size: Tensor = torch.linalg.vector_norm(self._table, dim=0, dtype=torch.float64)
+            constant = size <= 1e-7 * math.sqrt(rows) * self.mean.abs() + 1e-30  # but for rounding
+            count = int(blocks.max()) + 1
+            variance = torch.zeros(count, dtype=torch.float64).index_add(0, blocks, (size.square() / rows) * ~constant)
+            mean = (variance / torch.bincount(blocks, minlength=count))[blocks]
+            self._scale = torch.where(mean > 0, mean.sqrt(), self._scale)
             self._table /= self._scale.to(wide.dtype)
         self._gram: Tensor | None = None  # its factor, where rows stand for columns
         self.z = self._table
@@ -191,9 +208,7 @@ class _Problem:
         self._outputs = 1 if self._two_classes else shape.classes
         self._label(target, settings, shape)
         share = 1 / shape.classes
-        self._curvature = share * (1 - share)  # of a softmax that knows nothing yet
-        self._normal = self._normal_matrix()
-        self._factors: dict[float, Tensor] = {}
+        self._set_curvature(torch.full((rows,), share * (1 - share), dtype=self.z.dtype))  # where nothing is known yet
 
     def _label(self, target: Tensor, settings: TrainingSettings, shape: Shape) -> None:
         has, has_not = class_weights(target, shape.classes)
@@ -211,25 +226,36 @@ class _Problem:
         one = torch.ones(1, dtype=kind)
         self._has, self._has_not = (one, one) if even else (has.to(kind), has_not.to(kind))
 
-    def _normal_matrix(self) -> Tensor:
-        """κ Zᵀ Z / n, of a sample of rows where they are many; its diagonal alone where columns are too many."""
+    @property
+    def small(self) -> bool:
+        """Whether the curvature costs less than the steps that it saves."""
         rows, width = self.z.shape
+        return min(rows, _SAMPLE) * width**2 <= _CHEAP
+
+    def _set_curvature(self, of_rows: Tensor) -> None:
+        """Zᵀ diag(κ) Z / n, of a sample of rows where they are many; its diagonal alone where columns are too many."""
+        rows, width = self.z.shape
+        self._mean_curvature = float(of_rows.mean())
         if width > _WIDEST:
             size: Tensor = torch.linalg.vector_norm(self.z, dim=0, dtype=torch.float64)
-            return self._curvature / rows * size.square()
-        some = self.z[:: max(1, rows // _SAMPLE)]
-        return self._curvature / len(some) * (some.T @ some).double()
+            self._normal = self._mean_curvature / rows * size.square()
+            return
+        step = max(1, rows // _SAMPLE)
+        some = self.z[::step] * of_rows[::step, None].sqrt()
+        self._normal = (some.T @ some).double() / len(some)
+
+    def look_around(self, found: Array) -> None:
+        """Take the curvature where a solution is: of rows that are sure it is much less than at the start."""
+        weight, bias = torch.from_numpy(found[:-1]), torch.from_numpy(found[-1])
+        logits = functional.linear(self.z, weight.T.to(self.z.dtype).contiguous(), bias.to(self.z.dtype))
+        chance = torch.softmax(logits, 1) if self.softmax else torch.sigmoid(logits)
+        self._set_curvature((chance * (1 - chance)).mean(1).clamp_min(1e-6))
 
     def _factor_for(self, decay: float) -> Tensor:
         """F, lower triangular, or the diagonal of it."""
-        if decay not in self._factors:
-            self._factors.clear()
-            normal = self._normal
-            if normal.ndim == 1:
-                self._factors[decay] = (normal + decay).sqrt()
-            else:
-                self._factors[decay] = _factor(normal + decay * torch.eye(len(normal), dtype=torch.float64))
-        return self._factors[decay]
+        if self._normal.ndim == 1:
+            return (self._normal + decay).sqrt()
+        return _factor(self._normal + decay * torch.eye(len(self._normal), dtype=torch.float64))
 
     def solved(self, strength: float, start: Array | None, tolerance: float) -> tuple[Array, int]:
         """The optimum `[width + 1, outputs]`, intercepts last, and how many steps it took."""
@@ -241,16 +267,16 @@ class _Problem:
         begin = torch.zeros(width + 1, self._outputs, dtype=torch.float64)
         if start is not None:
             begin = torch.from_numpy(start)
-        begin = torch.cat([_times(factor, begin[:-1]), begin[-1:] * math.sqrt(self._curvature)])
+        begin = torch.cat([_times(factor, begin[:-1]), begin[-1:] * math.sqrt(self._mean_curvature)])
 
         def value(flat: Array) -> tuple[float, Array]:
             theta = torch.from_numpy(flat).view(width + 1, self._outputs)
             weight = _over(factor, theta[:-1], transposed=True)
-            loss, slope = self._loss(weight, theta[-1] / math.sqrt(self._curvature))
+            loss, slope = self._loss(weight, theta[-1] / math.sqrt(self._mean_curvature))
             total = loss + 0.5 * decay * float(weight.square().sum())
             # (Sᵀ Z)ᵀ, and `linear` below: many times faster than Zᵀ S and Z W where S and W are narrow.
             down = _over(factor, (slope.T @ self.z).T.double() + decay * weight)
-            intercept = slope.sum(0, dtype=torch.float64) / math.sqrt(self._curvature)
+            intercept = slope.sum(0, dtype=torch.float64) / math.sqrt(self._mean_curvature)
             return total, torch.cat([down, intercept[None]]).flatten().numpy()
 
         largest = tolerance / math.sqrt(begin.numel())
@@ -265,7 +291,7 @@ class _Problem:
         found = minimize(value, begin.flatten().numpy(), jac=True, method="L-BFGS-B", options=options)
         theta = torch.from_numpy(np.asarray(found.x)).view(width + 1, self._outputs)
         weight = _over(factor, theta[:-1], transposed=True)
-        return torch.cat([weight, theta[-1:] / math.sqrt(self._curvature)]).numpy(), int(found.nit)
+        return torch.cat([weight, theta[-1:] / math.sqrt(self._mean_curvature)]).numpy(), int(found.nit)
 
     def _loss(self, weight: Tensor, bias: Tensor) -> tuple[float, Tensor]:
         """Mean loss of rows, and its slope by their logits."""

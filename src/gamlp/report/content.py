@@ -41,6 +41,7 @@ from gamlp.training import (
     rows_of,
     said_and_true,
     summary,
+    trivial_scores,
 )
 
 _PREDICTIONS = "predictions.parquet"  # of a run, all rows whose hops it has
@@ -180,10 +181,11 @@ def content_of_probabilities(
     nodes = tallies[best].nodes() if tallies else {}
     train = np.zeros(0, np.int64) if split is None else split.train
     agreement = edge_homophily(graph, train) if len(train) else None
-    judged = None
+    judged, base = None, {}
     if frame is not None:
         counts = counts_of_rows(labels, train)
-        judged = Judged(frame, tallies, best, tallies[best].ranking.curves(), part, counts)
+        base = {} if counts is None else trivial_scores(counts, int(labels.known()[train].sum()), labels.values[rows])
+        judged = Judged(frame, tallies, best, tallies[best].ranking.curves(), part, counts, base.get("score"))
     lines = list(lines)
     facts = Facts(
         len(labels.classes), labels.multi_label,
@@ -200,7 +202,7 @@ def content_of_probabilities(
         nodes=listed_nodes(nodes, graph, degrees), curves=curves_of(lines), timings=timings or Timings(),
         notes=list(notes), parameters=parameters,
         words=words_of(facts), judged=judged, agreement=agreement,
-        evaluation=_reliability(frame, probabilities.get(best), rows, labels.values),
+        evaluation={**_reliability(frame, probabilities.get(best), rows, labels.values), "base": base},
     )  # fmt: skip
 
 
@@ -288,6 +290,7 @@ def _content(
         "ranking": {} if judged is None else {number: curve.content() for number, curve in judged.curves.items()},
         "reliability": evaluation.get("reliability"),
         "positive": evaluation.get("positive"),
+        "base": evaluation.get("base") or {},
         "unlabelled": unlabelled and {**unlabelled, "levels": LEVELS},
         "agreement": agreement and vars(agreement),
     }

@@ -63,7 +63,8 @@ function heatMap({ rows, columns, share, told, tipFor, rowTitle, columnTitle, la
         tip.show(tipFor(r, c), px ?? rect.right, py ?? rect.top);
       },
     });
-    return chart;
+    // What is wider than a page is moved sideways: nobody should take its first columns for all of them.
+    return full > width ? el("div", {}, el("p", { class: "quiet aside" }, `${count(columns.length)} columns: move sideways →`), chart) : chart;
   }, { class: "chart scroll" });
 }
 

@@ -1,6 +1,6 @@
 // The sections of the page, each from its part of the data; where there is nothing to show, a sentence says why.
 
-const METRICS = { score: null, macro_f1: "macro-F1", roc_auc: "ROC-AUC", loss: "loss", ece: "calibration error", metric: "metric" };
+const METRICS = { score: null, balanced_accuracy: "balanced accuracy", macro_f1: "macro-F1", roc_auc: "ROC-AUC", average_precision: "average precision", loss: "loss", ece: "calibration error", metric: "metric" };
 const PARTS = { valid: "validation" };
 
 function told(name, value, digits = 2) {
@@ -21,7 +21,8 @@ function scoresSection(data) {
       cards.push(el("div", { class: cards.length ? "card" : "card first" },
         el("div", { class: "quiet" }, titled(`${PARTS[part] || part} ${name === "metric" ? data.metric_name : title || data.score_name}`)),
         el("div", { class: "figure" }, value, name === "loss" ? "" : el("small", {}, " %")),
-        several && el("div", { class: "quiet" }, `± ${spread}`)));
+        several && el("div", { class: "quiet" }, `± ${spread}`),
+        part === data.part && known(data.base[name]) && el("div", { class: "quiet" }, `one answer for all: ${told(name, data.base[name])}`)));
     }
   }
   const names = Object.keys(METRICS).filter((name) => data.seeds.some((one) => known(one.test[name])));
@@ -83,11 +84,11 @@ function confusionSection(data) {
   if (others) names.push(`${others} others`);
   const sums = counts.map((row) => row.reduce((a, b) => a + b, 0));
   const share = (r, c) => (sums[r] ? counts[r][c] / sums[r] : 0);
-  const digits = Math.max(...counts.flat().map((number) => String(number).length)); // every count is written whole
+  const least = Math.max(22, 4 + 7 * Math.max(...counts.flat().map((number) => String(number).length))); // every count is written whole
   const about = `${titled(PARTS[data.part] || data.part)} rows${data.seeds.length > 1 ? ` of seed ${data.best}` : ""}: each row is a true class, its colours are shares of that class.` +
     (others ? ` The ${names.length - 1} largest of ${data.classes.length} classes; the others are one row and one column.` : "");
   return section("confusion", title, about,
-    el("div", { class: "beside" }, el("div", {}, heatMap({ rows: names, columns: names, share, told: (r, c) => (counts[r][c] ? String(counts[r][c]) : ""), square: true, least: Math.max(22, 4 + 7 * digits), most: 56,
+    el("div", { class: names.length * least > 500 ? "beside broad" : "beside" }, el("div", {}, heatMap({ rows: names, columns: names, share, told: (r, c) => (counts[r][c] ? String(counts[r][c]) : ""), square: true, least, most: 56,
       rowTitle: "true class", columnTitle: "predicted class", label: "Confusion matrix: rows are true classes, columns predicted ones",
       tipFor: (r, c) => [`${count(counts[r][c])} of ${plural(sums[r], "row", "rows")} (${exact(share(r, c))})`, ["true", names[r]], ["predicted", names[c]]] }),
       heatLegend("0 %", "100 %", "share of the true class")), confusions(counts, sums, names, others)));

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gamlp.graph import Graph
 from gamlp.recipe import Recipe, load_yaml
+from gamlp.tune.pace import ONE_BATCH, training_rows
+from gamlp.tune.scaling import scaling_for
 
 SHARED = "shared.yaml"  # what all candidates have in common, so that one store of hops serves them all
 SPARSE = 4.0  # neighbours a node: below it, hops must go far to hear of a labelled node
@@ -76,6 +78,8 @@ def facts_of(graph: Graph) -> frozenset[str]:
             "multi_label" if labels is not None and labels.multi_label else "one_label",
             "wide" if wide else "narrow",
             "directed" if directed else "undirected",
+            "words" if scaling_for(graph) == "l2" else "columns",
+            "few" if training_rows(graph) <= ONE_BATCH else "many",
         }
     )
 

@@ -26,6 +26,7 @@ from gamlp.tune.candidates import Candidate, facts_of, fitting, load_candidates
 from gamlp.tune.contender import MOST_KEPT, probabilities_of
 from gamlp.tune.effort import Clock
 from gamlp.tune.leaderboard import Leaderboard
+from gamlp.tune.pace import pace_for, training_rows
 from gamlp.tune.portfolio import FOLDER, Portfolio
 from gamlp.tune.scaling import scaling_for
 from gamlp.tune.study import load_optuna
@@ -91,6 +92,7 @@ def _candidates(source: Source, metric: str | None, seed: int) -> list[Candidate
     if source.store is not None:
         return [one.changed(changes) for one in load_candidates()]
     changes["propagation.scaling"] = scaling_for(source.opened)
+    changes |= pace_for(source.opened)
     found = [one.changed(changes) for one in fitting(facts_of(source.opened), load_candidates())]
     most = _most_folds(source.opened)
     return [one.changed({"propagation.folds": most}) if one.recipe.propagation.folds > most else one for one in found]
@@ -98,8 +100,7 @@ def _candidates(source: Source, metric: str | None, seed: int) -> list[Candidate
 
 def _most_folds(graph: Graph) -> int:
     """Folds that its training rows have room for, two rows in each; further splits may have a few rows less."""
-    labels, split = graph.nodes.labels, graph.nodes.split
-    rows = 0 if labels is None or split is None else int(labels.known()[split.train].sum())
+    rows = training_rows(graph)
     return rows // 2 if rows >= 4 else 0
 
 

@@ -51,7 +51,7 @@ def main() -> None:
     for what in ("sets", "contestants"):
         listed = [name for name, about in PLAN[what].items() if about.get("listed", True)]
         parser.add_argument(f"--{what}", nargs="+", default=listed, choices=PLAN[what], metavar="NAME")
-    parser.add_argument("--seeds", type=int, default=3, help="Seeds, or splits where the set draws them.")
+    parser.add_argument("--seeds", type=int, default=defaults_page.RUNS, help="Or splits, where a set draws them.")
     parser.add_argument("--time-limit", default="5m", help="Of the contestant `best`.")
     parser.add_argument("--again", action="store_true", help="Measure anew what is in the record.")
     parser.add_argument("--page-only", action="store_true", help="Measure nothing: write the page of the record.")
@@ -94,14 +94,13 @@ def wanted(given: argparse.Namespace, name: str) -> Iterator[tuple[int, list[str
     A contestant without chance answers the same for all seeds of a given split: once is enough.
     """
     about = PLAN["sets"][name]
-    fixed = not (about.get("drawn") or "per_class" in about or "thinned" in about)
     known = set() if given.again else {(line["set"], line["contestant"], line["seed"]) for line in read(given.record)}
     for seed in range(given.seeds):
         found = [
             one
             for one in given.contestants
             if (name, one, seed) not in known
-            and not (fixed and seed and not PLAN["contestants"][one].get("by_chance", True))
+            and (seed == 0 or defaults_page.has_chance(about, PLAN["contestants"][one]))
             and not (one == "shipped" and "shipped" not in about)
         ]
         if found:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Line = dict[str, Any]
+RUNS = 3  # seeds or splits of a finished measurement
 ROUNDED = 1e-9  # a difference that is none
 _HEAD = """
 Every answer is a line of [the record](defaults.jsonl), and this page is made of it.
@@ -62,6 +63,7 @@ class Result:
     seconds: list[float]
     chosen: list[str]
     commits: list[str]
+    wanted: int  # runs
 
     @property
     def mean(self) -> float:
@@ -96,9 +98,16 @@ def collected(record: list[Line], plan: dict[str, Any]) -> Results:
             if lines:
                 values = {key: [line[key] for line in lines] for key in ("score", "seconds", "chosen", "commit")}
                 scores = [100 * score for score in values["score"]]
-                result = Result(scores, values["seconds"], values["chosen"], values["commit"])
+                runs = RUNS if has_chance(plan["sets"][name], plan["contestants"][contestant]) else 1
+                result = Result(scores, values["seconds"], values["chosen"], values["commit"], runs)
                 found.setdefault(name, {})[contestant] = result
     return found
+
+
+def has_chance(about_set: dict[str, Any], about_contestant: dict[str, Any]) -> bool:
+    """Whether another seed gives another answer: a contestant's own chance, or a split that the set draws."""
+    drawn = any(key in about_set for key in ("drawn", "per_class", "thinned"))
+    return bool(drawn or about_contestant.get("by_chance", True))
 
 
 def best_simple(found: dict[str, Result], plan: dict[str, Any]) -> tuple[str, Result] | None:
@@ -237,4 +246,6 @@ def _seconds(results: Results, plan: dict[str, Any]) -> list[str]:
 
 
 def _told(result: Result) -> str:
-    return f"{result.mean:.1f} ± {result.deviation:.1f}" if len(result.scores) > 1 else f"{result.mean:.1f}"
+    runs = len(result.scores)
+    told = f"{result.mean:.1f} ± {result.deviation:.1f}" if runs > 1 else f"{result.mean:.1f}"
+    return told if runs >= result.wanted else f"{told} ({runs} of {result.wanted} runs)"

@@ -61,6 +61,16 @@ def test_simple_contestants_are_measured_once_and_the_page_shows_them(
     assert "LightGBM on hops" in page and "`default` has not been measured yet." in page
 
 
+@pytest.mark.slow
+def test_a_preset_is_measured_by_its_command(
+    defaults: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arguments = ["--sets", "karate", "--contestants", "fast", "--seeds", "1"]
+    (line,) = measured(defaults, monkeypatch, tmp_path, *arguments)
+    assert 0.25 < line["score"] <= 1 and line["seconds"] > 0
+    assert "| karate |" in (tmp_path / "page.md").read_text()
+
+
 def test_a_line_that_a_kill_has_cut_is_measured_again(defaults: ModuleType, tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     first, second = lines_of("cora", "lr-x", 60.0, 61.0)
@@ -124,9 +134,9 @@ def lines_of(name: str, contestant: str, *scores: float) -> list[dict[str, Any]]
 @pytest.mark.parametrize(
     ("ours", "words"),
     [
-        ((82.0, 84.0), "yes, 3.0 above"),
-        ((78.0, 81.0), "yes, 0.5 below, within the deviation of 2.1"),
-        ((75.0, 75.2), "**no**, 4.9 below, deviation 0.1"),
+        ((82.0, 84.0, 83.0), "yes, 3.0 above"),
+        ((78.0, 81.0, 79.5), "yes, 0.5 below, within the deviation of 1.5"),
+        ((75.0, 75.2, 75.1), "**no**, 4.9 below, deviation 0.1"),
     ],
 )
 def test_the_requirement_is_judged_against_the_best_simple_one(
@@ -140,11 +150,11 @@ def test_the_requirement_is_judged_against_the_best_simple_one(
 
 
 def test_a_loss_of_more_than_a_point_to_a_shipped_recipe_is_told(pages: ModuleType) -> None:
-    record = lines_of("cora", "default", 80.0) + lines_of("cora", "shipped", 81.1)
-    record += lines_of("photo", "default", 90.0) + lines_of("photo", "shipped", 90.9)
+    record = lines_of("cora", "default", 80.0, 80.0, 80.0) + lines_of("cora", "shipped", 81.1)
+    record += lines_of("photo", "default", 90.0, 90.0, 90.0) + lines_of("photo", "shipped", 90.9, 90.9, 90.9)
     page = pages.page(record, PLAN)
-    assert "| Cora | cora-jk | 81.1 | 80.0 | -1.1 | **no** |" in page
-    assert "| Photo | amazon-photo-jk | 90.9 | 90.0 | -0.9 | yes |" in page
+    assert "| Cora | cora-jk | 81.1 (1 of 3 runs) | 80.0 ± 0.0 | -1.1 | **no** |" in page
+    assert "| Photo | amazon-photo-jk | 90.9 ± 0.0 | 90.0 ± 0.0 | -0.9 | yes |" in page
 
 
 def test_the_page_is_made_of_the_record_that_lies_beside_it(pages: ModuleType) -> None:

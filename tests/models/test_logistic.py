@@ -223,3 +223,14 @@ def test_hops_of_labels_are_shares_and_their_sum_and_nothing_heard_is_zero() -> 
     weights = model.hop_weights(other.x, heard[1])
     assert weights.labels is not None and weights.labels.shape == (40, 2)
     torch.testing.assert_close(weights.labels.sum(1), torch.ones(40))
+
+
+@pytest.mark.parametrize("scale", ["none", "hops", "columns", "auto"])
+def test_labels_are_scaled_with_every_scale(scale: str) -> None:
+    shape = Shape(features=4, classes=3, hops=1, label_hops=2)
+    train = planted(60, shape)
+    known = KnownRows(train.x, torch.rand(60, 1, 3, 3, generator=torch.Generator().manual_seed(2)), train.target)
+    model = LogisticLabels(shape, C=None if scale == "auto" else 1.0, scale=scale)
+    solved(model, known, valid=known)
+    assert len(model.columns.block) == model.columns.count == 2 * 4 + 2 * 4
+    assert (model(known.x, known.y).argmax(1) == known.target).float().mean() > 0.5

@@ -68,7 +68,7 @@ def test_words_reach_the_folder_the_page_and_who_asked(tmp_path: Path) -> None:
     outcome = run_path(Source("small", None, graph), recipe, tmp_path / "run", resources=ONE_THREAD)
     assert outcome.words[0] == "One of 3 classes was predicted for 300 nodes."
     assert outcome.words[1].startswith("Accuracy of 75 test rows is ") and "points (± " in outcome.words[2]
-    assert not any("Neighbours " in one for one in outcome.words)
+    assert not any("eighbours" in one for one in outcome.words)
     content = json.loads(outcome.report.read_text().split('id="data">')[1].split("</script>")[0])
     assert content["words"]["better"] is True
     assert [*content["words"]["said"], *content["words"]["doubts"]] == outcome.words
@@ -84,7 +84,7 @@ def test_a_run_on_noise_is_not_to_be_trusted(tmp_path: Path) -> None:
     outcome = run_path(Source("noise", None, graph), RECIPE, tmp_path / "run", resources=ONE_THREAD)
     said = " ".join(outcome.words)
     assert "No better than the answer 'often' for every node" in said and "should not be trusted" in said
-    assert "Neighbours tell little" in said or "Neighbours disagree" in said
+    assert "Labels of neighbours tell little" in said or "Neighbours disagree" in said
 
 
 def test_labels_of_test_rows_do_not_change_what_is_said_of_neighbours(tmp_path: Path) -> None:

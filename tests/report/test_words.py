@@ -92,6 +92,9 @@ def test_simple_answers_stand_beside_the_chosen_one() -> None:
         "ROC-AUC on test rows: GAMLP 90.0 %; simple answers: MAJORITY 30.0 %, LOGISTIC 80.0 %.",
         "Gamlp is better beyond chance.",
     )
+    rows[2]["title"] = "Logistic regression"
+    assert "LOGISTIC" not in words_of(replace(GOOD, board=board)).said[-2]
+    assert "MAJORITY 30.0 %, logistic regression 80.0 %" in words_of(replace(GOOD, board=board)).said[-2]
     rows[1]["test"] = None  # where test rows were not read, validation tells
     assert "ROC-AUC on validation rows: GAMLP 50.0 %" in " ".join(words_of(replace(GOOD, board=board)).said)
     alone = {**board, "chosen": "majority", "rows": rows[1:2], "sentence": ""}
@@ -124,7 +127,7 @@ def test_classes_that_are_hardly_found_are_named_with_their_rows() -> None:
 
 def test_neighbours_that_disagree_beside_what_chance_gives() -> None:
     assert (
-        "Neighbours tell little: 22.0 % of edges between training nodes join equal labels, hardly more often"
+        "Labels of neighbours tell little: 22.0 % of edges between training nodes join equal labels, hardly more often"
         in doubts(agreement=(0.22, 0.2, 5000))
     )
     assert (

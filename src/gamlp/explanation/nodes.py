@@ -98,7 +98,13 @@ class LabelBranch:
 
 
 def label_branch(
-    bundle: Bundle, store: HopStore, rows: Array, *, most: int = 2000, seed: int = 0, device: torch.device | None = None
+    bundle: Bundle,
+    store: HopStore,
+    rows: range | Array,
+    *,
+    most: int = 2000,
+    seed: int = 0,
+    device: torch.device | None = None,
 ) -> LabelBranch | None:
     """What known labels around nodes add to their predictions, of rows or `most` of them; None without such a branch.
 
@@ -106,7 +112,7 @@ def label_branch(
     True
     """
     model = bundle.model().to(device or torch.device("cpu"))
-    chosen = np.asarray(rows, np.int64)[drawn(len(rows), most, seed)]
+    chosen = np.array([rows[place] for place in drawn(len(rows), most, seed)], np.int64)
     changed, sizes = 0, np.zeros(2)
     for _, x, y in read_batches(rows_of(store, bundle.recipe, chosen), size=_BATCH, device=device):
         parts = branches_of(model, x, y)

@@ -33,12 +33,16 @@ class HopColumns:
                 block += [block[-1] + 1 if block else 0] * width
         self.features = len(place)
         self.hop = torch.tensor(hop, dtype=torch.int64)  # of every column of features
-        self.block = torch.tensor(block, dtype=torch.int64)  # the same number for columns of one hop and channel
         every = len(place) == shape.channels * (shape.hops + 1) * shape.features
         self._place = None if every else torch.tensor(place, dtype=torch.int64)
         self._views = max(1, len(shape.label_views))
         hops = torch.arange(1, shape.label_hops + 1).repeat_interleave(shape.classes + 1)
         self.label_hop = hops.repeat(self._views) if self.labels else hops[:0]
+        if self.labels:  # shares of a hop, and their sum by itself
+            for _ in range(self._views * shape.label_hops):
+                first = block[-1] + 1 if block else 0
+                block += [first] * shape.classes + [first + 1]
+        self.block = torch.tensor(block, dtype=torch.int64)  # the same number for columns that are scaled together
 
     @property
     def count(self) -> int:

@@ -103,9 +103,9 @@ def facts_of_run(
     report = bundle.report
     valid = None
     if report["valid"] and not bundle.multi_label:
-        value, rows = report["valid"]["score"], report.get("valid_rows") or 0
-        valid = Score("valid", rows, "accuracy", value, _error(value, rows))
-    rows = np.arange(store.manifest.nodes) if store.kept is None else np.asarray(store.kept)
+        value, count = report["valid"]["score"], report.get("valid_rows") or 0
+        valid = Score("valid", count, "accuracy", value, _error(value, count))
+    rows: range | Array = range(store.manifest.nodes) if store.kept is None else np.asarray(store.kept)
     branch = label_branch(bundle, store, rows, device=device)
     stopped = {seed: one.report["stopped"] for seed, one in bundles.items()}
     return Facts(

@@ -19,7 +19,7 @@ function leaderboardSection(data) {
     known(one.valid) ? [value(one.valid), known(one.error) ? el("span", { class: "quiet" }, ` ± ${board.metric === "log_loss" ? small(one.error) : (100 * one.error).toFixed(2)}`) : ""] : DASH,
     value(one.test), seconds(one.seconds), one.parameters ? count(one.parameters) : DASH, one.bytes ? bytes(one.bytes) : DASH,
     [one.simple ? "simple answer" : "", one.state && one.state !== "finished" ? `${one.simple ? ", " : ""}${one.state}${one.why ? `: ${one.why}` : ""}` : ""]]]);
-  return section("leaderboard", "Leaderboard", `★ was chosen by validation rows alone; ± is one standard error. Test rows were read once, after the choice.`,
+  return section("leaderboard", "Leaderboard", `★ was chosen by validation rows alone; ± is one standard error. Test rows were read once, after the choice.${board.rows.some((one) => one.state === "dropped") ? " Dropped ones were not trained to the end: others were ahead." : ""}`,
     stackedTable("numbers board", heads, rows));
 }
 

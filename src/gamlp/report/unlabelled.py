@@ -26,18 +26,19 @@ def unlabelled_of(predictions: Path, bundle: Bundle, store: HopStore, graph: Gra
     "classes": [{class, rows, mean, levels}]}, where `levels[i]` counts answers between LEVELS[i - 1] and LEVELS[i].
     """
     kept, labels = store.kept, store.labels
-    rows = np.arange(store.manifest.nodes) if kept is None else np.asarray(kept)
+    count = store.manifest.nodes if kept is None else len(kept)
     tally = _UnlabelledCounts(bundle)
     at = 0
     for batch in _batches(predictions, bundle.multi_label):
-        some = rows[at : at + len(batch)]
+        end = min(at + len(batch), count)
+        some = np.arange(at, end) if kept is None else np.asarray(kept[at:end])
         at += len(batch)
         if len(some) < len(batch) or not _are_of(batch, some, graph):
             return None
         unknown = _unknown(labels, some)
         if unknown.any():
             tally.add(batch.filter(pa.array(unknown)))
-    return tally.content(at) if at and at == len(rows) else None
+    return tally.content(at) if at and at == count else None
 
 
 def _batches(path: Path, multi_label: bool) -> Iterator[pa.RecordBatch]:

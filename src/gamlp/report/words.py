@@ -248,11 +248,17 @@ def _simple(facts: Facts) -> list[str]:
     found = []
     if simple and board["chosen"] in named:
         chosen = named[board["chosen"]]
-        others = ", ".join(f"{row['title']} {measured(board['metric'], row[part])}" for row in simple)
+        others = ", ".join(f"{_inside(row['title'])} {measured(board['metric'], row[part])}" for row in simple)
         own = f"{chosen['title']} {measured(board['metric'], chosen[part])}"
         found.append(f"{titled(board['title'])} on {_rows(part)}: {own}; simple answers: {others}.")
     sentence = str(board.get("sentence") or "").strip()
     return [*found, titled(sentence).rstrip(".") + "."] if sentence else found
+
+
+def _inside(title: str) -> str:
+    """A title within a sentence: 'Logistic regression' is a word, 'LightGBM' a name."""
+    word = title.split(" ")[0]
+    return title[:1].lower() + title[1:] if word[1:].islower() else title
 
 
 def measured(name: str, value: float) -> str:
@@ -354,7 +360,7 @@ def _disagree(facts: Facts) -> str:
     if edges < _EDGES or (agree - chance) > _AGREES * (1 - chance):
         return ""
     drawn = " (rows drawn at random)" if facts.sampled else ""
-    first, how = "Neighbours tell little", "hardly more often than"
+    first, how = "Labels of neighbours tell little", "hardly more often than"
     if agree < chance - 0.02:
         first, how = "Neighbours disagree", "less often than"
     what = (

@@ -214,3 +214,18 @@ def test_a_label_branch_that_is_silent_is_told_from_one_that_speaks(tmp_path: Pa
     silent = label_branch(replace(made, weights=quiet), store, rows)
     assert silent is not None and (silent.changed, silent.size) == (0, 0.0) and silent.silent
     assert label_branch(bundle(multi_label, **{"model.beta": 0.0}), store, rows, most=5) is None
+
+
+@pytest.mark.parametrize("beta", [0.8, 0.0])
+def test_probabilities_have_the_temperature_of_predictions(tmp_path: Path, beta: float) -> None:
+    from gamlp.run.prediction_table import batch_probabilities
+
+    made, on, rows = replace(bundle(**{"model.beta": beta}), temperature=3.0), graph(), np.arange(0, COUNT, 7)
+    found = explained(made, on, tmp_path, rows)
+    _, expected = next(iter(batch_probabilities(made, stored(made, on, tmp_path), rows)))
+    for node, probabilities in zip(found, expected):
+        assert node.predicted.probability == pytest.approx(float(probabilities.max()), rel=1e-5)
+        parts = {part.name: part for part in node.classes}
+        assert all(part.probability == pytest.approx(probabilities[CLASSES.index(name)], rel=1e-5)
+                   for name, part in parts.items())  # fmt: skip
+        assert all(part.logit == pytest.approx(part.from_features + (part.from_labels or 0)) for part in parts.values())

@@ -28,6 +28,10 @@ def test_label_propagation_needs_no_features(bare: Graph, tmp_path: Path) -> Non
     whole = run_method(load("karate"), recipe_for("label-propagation"), tmp_path / "whole")
     assert np.array_equal(whole.probabilities, found.probabilities), "features change nothing"
     assert whole.scores("test") == found.scores("test")
+    labels, split = bare.nodes.labels, bare.nodes.split
+    assert labels is not None and split is not None
+    most = np.bincount(labels.values[split.train]).argmax()
+    assert found.scores("test")["base"]["score"] == pytest.approx((labels.values[split.test] == most).mean())
 
 
 @pytest.mark.parametrize("name", ["gcn", "r-gcn", "graphsage-sampled"])

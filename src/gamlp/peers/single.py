@@ -14,13 +14,13 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest, fingerprint
 from gamlp.io import LOCK, Place, atomic_file, save_array, write_json, write_text
-from gamlp.peers.contract import Report, Seconds, Task, Workspace
+from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
 from gamlp.peers.registry import method, run
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.report import SeedScores, Timings, content_of_probabilities, write_page
 from gamlp.run import LOCAL, Resources, Written, write_probabilities
-from gamlp.training import METHOD_RUN, best_of, by_time, summary, writing_run
+from gamlp.training import METHOD_RUN, best_of, by_time, class_counts, summary, trivial_scores, writing_run
 
 _ROWS = 100_000
 _BEFORE = {
@@ -45,10 +45,12 @@ class Single:
     predictions: Written
     multi_label: bool = False
     words: list[str] = field(default_factory=list)  # whether to trust it
+    base: dict[str, dict[str, float]] = field(default_factory=dict)  # what a constant answer gets, by part
 
     def scores(self, part: str) -> dict[str, Any]:
-        """Mean and deviation over seeds of `valid` or `test`."""
-        return summary([getattr(report, part) for report in self.reports.values()])
+        """Mean and deviation over seeds of `valid` or `test`, and what a constant answer gets."""
+        found = summary([getattr(report, part) for report in self.reports.values()])
+        return found | ({"base": self.base[part]} if self.base.get(part) else {})
 
 
 def run_method(
@@ -88,7 +90,10 @@ def _run_method(graph: Graph, recipe: Recipe, out: Path, resources: Resources, p
         out / "predictions.parquet",
         progress=progress,
     )
-    single = Single(out, known.name, reports, best, probabilities, written, labels.multi_label)
+    rows = {part: labels.values[labelled(graph, part)] for part in ("train", "valid", "test")}
+    counts = class_counts(rows["train"], len(labels.classes))
+    base = {part: trivial_scores(counts, len(rows["train"]), rows[part]) for part in ("valid", "test")}
+    single = Single(out, known.name, reports, best, probabilities, written, labels.multi_label, base=base)
     scores = {"seeds": {seed: report.as_json() for seed, report in reports.items()}, **single.scores("test")}
     words = _write_page(single, graph, recipe)
     about = {**scores, "valid": single.scores("valid"), "many": labels.multi_label, "words": words}

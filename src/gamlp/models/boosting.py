@@ -21,7 +21,8 @@ from gamlp.recipe import TrainingSettings
 
 _USUAL_ROUNDS = 100  # where no validation rows say when to stop
 _ALL_COLUMNS = 256  # that every tree may read; of more a share
-_FINE, _COARSE = 255, 63  # bins of a column, of few and of many columns
+_FINE, _COARSE = 255, 31  # bins of a column, of few and of many columns
+_LITTLE = 5e-4  # of log-loss: what falls by less in all those rounds has ended
 _TOLD = 5  # rounds between two lines of progress
 
 
@@ -144,7 +145,7 @@ class LightGBM(Model):
         parameters = self.settings | {
             **({"objective": "multiclass", "num_class": self.shape.classes} if several else {"objective": "binary"}),
             "min_data_in_leaf": self.leaf or max(2, min(20, rows // 50)),
-            "feature_fraction": self.share or min(1.0, max(0.1, _ALL_COLUMNS / columns)),
+            "feature_fraction": self.share or min(1.0, max(0.02, _ALL_COLUMNS / columns)),
             "max_bin": _FINE if columns <= _ALL_COLUMNS else _COARSE,
             "seed": seed % (1 << 31),
             "num_threads": torch.get_num_threads(),
@@ -160,7 +161,7 @@ class LightGBM(Model):
         seen = []
         if watched is not None:
             seen.append(lightgbm.Dataset(watched.table, watched.target, reference=data, params=parameters))
-            calls.append(lightgbm.early_stopping(self.patience, verbose=False))
+            calls.append(lightgbm.early_stopping(self.patience, verbose=False, min_delta=_LITTLE))
         rounds = min(self.rounds, _USUAL_ROUNDS) if watched is None else self.rounds
         try:
             return lightgbm.train(parameters, data, rounds, valid_sets=seen, callbacks=calls)

@@ -27,7 +27,7 @@ _DOUBLE = 1 << 22  # numbers in a table that is solved in float64
 _WIDEST = 3000  # columns of a problem whose curvature is factorised
 _SAMPLE = 10_000  # rows that the curvature is estimated from
 _CHEAP = 1 << 28  # products of a curvature that is taken anew for every C
-_PIECE = 4096  # columns that are widened to float64 at a time
+_PIECE = 4096  # columns that are multiplied, or widened to float64, at a time
 
 
 class Logistic(Model):
@@ -97,18 +97,16 @@ class Logistic(Model):
                 if own is None or rank > own:
                     own, worse = rank, 0
                 if best is None or rank > best[0]:
-                    best = rank, scale, strength, start
+                    best, kept = (rank, scale, strength, start), problem
                 done = scales.index(scale) * len(strengths) + strengths.index(strength) + 1
                 progress("solving", done, all_of_them, "problems", f"C {strength:g}")
                 if worse > _WORSE:  # the weaker the penalty, the longer it takes
                     break
         assert best is not None
         _, scale, strength, start = best
-        if scale != scales[-1]:
-            problem = _Problem(table, train.target, settings, self.shape, self._blocks(scale))
-        problem.look_around(start)
-        found, took = problem.solved(strength, start, _EXACT[problem.z.dtype])
-        self._take(problem, found)
+        kept.look_around(start)
+        found, took = kept.solved(strength, start, _EXACT[kept.z.dtype])
+        self._take(kept, found)
         return {"C": strength, "scaled_columns": float(scale == "columns"), "steps": float(steps + took)}
 
     def _blocks(self, scale: str) -> Tensor | None:
@@ -320,11 +318,10 @@ class _Problem:
 
 
 def _gram(table: Tensor) -> Tensor:
-    """Z Zᵀ in float64, some columns at a time."""
+    """Z Zᵀ, some columns at a time; their sums in float64."""
     found = torch.zeros(len(table), len(table), dtype=torch.float64)
     for part in torch.split(table, _PIECE, 1):
-        wide = part.double()
-        found.addmm_(wide, wide.T)
+        found += part @ part.T
     return found
 
 

@@ -37,7 +37,7 @@ RecipeOption = Annotated[
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        help="A peer of GAMLP with its own paper's recipe: mlp, sgc, sign, gcn, gat, label-propagation, …",
+        help="A peer of GAMLP with its own recipe: logistic, lightgbm, mlp, sgc, sign, gcn, gat, label-propagation, …",
         rich_help_panel=_RECIPE,
         metavar="METHOD",
         show_default=False,

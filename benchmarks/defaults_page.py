@@ -184,7 +184,7 @@ def _scores(results: Results, plan: dict[str, Any]) -> list[str]:
 
 
 def _required(results: Results, plan: dict[str, Any]) -> list[str]:
-    rows, met, judged = [], 0, 0
+    rows, met, judged, whole = [], 0, 0, 0
     for name, found in results.items():
         best = best_simple(found, plan)
         if best is None or "default" not in found:
@@ -192,18 +192,27 @@ def _required(results: Results, plan: dict[str, Any]) -> list[str]:
         ours, (rival, theirs) = found["default"], best
         verdict, fine = judged_against(ours, theirs)
         judged, met = judged + 1, met + fine
+        if is_whole(found, plan):
+            whole += 1
+        else:
+            verdict = f"so far {verdict}"
         rival_title = plan["contestants"][rival]["title"]
         commits = ", ".join(dict.fromkeys(ours.commits))
         rows.append([_set_title(name, plan), _told(ours), f"{rival_title}, {_told(theirs)}", verdict, commits])
     words = ["## Never worse than the simple thing", _REQUIRED]
     if not rows:
         return [*words, "`default` has not been measured yet.", ""]
-    return [
-        *words,
-        f"Met on {met} of {judged} sets.",
-        "",
-        *_table(["set", "`default`", "best simple one", "met"], rows),
-    ]
+    listed = [about for about in plan["sets"].values() if about.get("listed", True)]
+    told = f"Met on {met} of the {judged} sets that have an answer of `default`. Measured whole, with all runs of all"
+    told += f" simple contestants: {whole} of {len(listed)} sets; of the others a verdict is for what there is so far."
+    heads = ["set", "`default`", "best simple one", "met", "measured at"]
+    return [*words, told, "", *_table(heads, rows)]
+
+
+def is_whole(found: dict[str, Result], plan: dict[str, Any]) -> bool:
+    """Whether all runs of `default` and of every simple contestant are there."""
+    asked = ["default", *(name for name, about in plan["contestants"].items() if about["role"] == "simple")]
+    return all(name in found and len(found[name].scores) >= found[name].wanted for name in asked)
 
 
 def judged_against(ours: Result, theirs: Result) -> tuple[str, bool]:

@@ -86,6 +86,7 @@ def test_no_verb_listens_on_one_machine(tmp_path: Path) -> None:
     assert "bind" not in (tmp_path / "err").read_text()
 
 
+@pytest.mark.long
 def test_processes_that_train_together_listen_on_loopback_and_strangers_end_nothing(tmp_path: Path) -> None:
     """Whatever is sent to every port they open: they train to the weights that they train to undisturbed."""
     words = "train karate --out {} --processes 2 --set training.epochs=150 --set training.patience=0 --device cpu"

@@ -148,6 +148,7 @@ def test_a_curve_sweeps_the_recipe_or_the_graph(work: Work) -> None:
     assert run_table(curve, replace(work, seeds=1)) == {}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_processes_share_the_work(work: Work) -> None:
     assert run_in_processes(table(), work, 2, 1) == {}

@@ -28,6 +28,7 @@ def expected(graph, tmp_path_factory):
     return local_bytes(graph, tmp_path_factory.mktemp("local") / "store")
 
 
+@pytest.mark.long
 def test_local_cluster_writes_the_local_bytes_and_leaves_nothing(graph, expected, tmp_path):
     before = sorted(BIN.parent.iterdir())
     with driver(tmp_path, graph, tmp_path / "store", master="local-cluster[2,1,1024]") as run:
@@ -77,6 +78,7 @@ def connect(_spark_is_here, tmp_path_factory):
         server.process.wait(30)
 
 
+@pytest.mark.long
 def test_connect_writes_the_local_bytes(connect, graph, expected, tmp_path):
     with driver(tmp_path, graph, tmp_path / "store", master=connect) as run:
         run.ends_well()

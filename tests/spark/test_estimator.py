@@ -169,6 +169,7 @@ def test_columns_are_matched_by_name(spark: Any, tmp_path: Path) -> None:
     model.release()
 
 
+@pytest.mark.long
 def test_vectors_odd_names_many_labels_and_a_random_split(spark: Any, tmp_path: Path) -> None:
     from pyspark.ml.functions import array_to_vector
     from pyspark.sql import functions
@@ -201,6 +202,7 @@ def test_vectors_odd_names_many_labels_and_a_random_split(spark: Any, tmp_path: 
     assert not list((tmp_path / "work").iterdir())
 
 
+@pytest.mark.long
 def test_two_processes(fitted: Any, tmp_path: Path) -> None:
     one, nodes, edges = fitted
     two = classifier(tmp_path, numProcesses=2).fit(nodes, edges)
@@ -286,6 +288,7 @@ def test_what_is_refused(fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         GAMLPClassifier(recipe=RECIPE).fit(nodes, edges)
 
 
+@pytest.mark.long
 def test_work_behind_a_url(fitted: Any, results: list[Any], s3_bucket: str) -> None:
     _, nodes, edges = fitted
     model = GAMLPClassifier(recipe=RECIPE, workDir=f"{s3_bucket}/work").fit(nodes, edges)
@@ -295,6 +298,7 @@ def test_work_behind_a_url(fitted: Any, results: list[Any], s3_bucket: str) -> N
     assert GAMLPClassificationModel.load(f"{s3_bucket}/model").bundle.classes == model.classes
 
 
+@pytest.mark.long
 def test_cora_as_tables(spark: Any, data_dir: Path, tmp_path: Path) -> None:
     from gamlp.graph import ROLES
     from gamlp.graph.datasets.loading import open_or_load

@@ -82,6 +82,7 @@ def test_an_executor_and_a_python_worker_that_are_killed_in_a_hop_are_replaced(
         assert run.left() == []
 
 
+@pytest.mark.long
 def test_after_a_killed_driver_the_next_one_goes_on(cluster, graph, expected, tmp_path, gate):
     """Block 0 of hop 2 is done when the driver dies: hop 1 and that block are not computed again."""
     store = tmp_path / "store"
@@ -105,6 +106,7 @@ def test_after_a_killed_driver_the_next_one_goes_on(cluster, graph, expected, tm
 # Disks
 
 
+@pytest.mark.long
 def test_a_full_disk_is_told_and_after_room_is_made_the_run_goes_on(spark, graph, expected, tmp_path, capsys):
     with small_disk(tmp_path / "disk", "320k") as disk:
         with pytest.raises(GamlpError, match="no space left on the device"):

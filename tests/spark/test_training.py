@@ -115,6 +115,7 @@ def python_workers() -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.long
 def test_a_barrier_stage_trains_what_processes_train_quietly(
     spark: Any, prepared: Prepared, by_processes: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -279,6 +279,7 @@ run_in(folder / "run", prepared, hold)
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_kill_9_of_a_process_and_resume_end_with_the_same_bits(tmp_path: Path) -> None:
     def start(held: int = -1) -> subprocess.Popen[str]:

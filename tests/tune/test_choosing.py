@@ -93,6 +93,7 @@ def test_test_rows_are_not_read_before_the_choice_and_change_nothing(
         assert one.test != other.test
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_choice_that_was_interrupted_anywhere_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     some = [one.changed({"training.epochs": 6}) for one in portfolio() if one.name != "mlp"]

@@ -275,6 +275,7 @@ def test_a_rank_that_always_dies_is_told_after_bounded_restarts(own: Path, end: 
     assert [line["epoch"] for line in lines] == list(range(1, 19)) and (own / "0.checkpoint").exists()
 
 
+@pytest.mark.long
 def test_what_a_person_can_mend_is_told_as_itself_and_not_tried_again(own: Path) -> None:
     job = job_in(own, make_graph(), training__learning_rate=1e38)
     with pytest.raises(GamlpError, match=r"NaN or infinite in epoch 1, before any good weights; lower training\.lea"):

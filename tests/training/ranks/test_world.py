@@ -51,7 +51,7 @@ def one_of_digits(hops: Path) -> list[float]:
     return digits_scores(hops, ALONE)
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.long)])
 def several(request: pytest.FixtureRequest, hops: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path]:
     out = tmp_path_factory.mktemp("ranks")
     run_with(request.param, out, str(hops), str(out))

@@ -58,7 +58,19 @@ def test_the_constructor_stores_and_scikit_learn_can_copy_it() -> None:
     recipe = {"training": {"epochs": "many"}}  # wrong, and told only at fit
     model = NodeClassifier(recipe, seed=3, memory="1GiB")
     assert model.get_params()["recipe"] is recipe and model.get_params()["seed"] == 3
-    assert set(model.get_params()) == {"recipe", "seed", "memory", "threads", "device", "folder", "progress", "trust"}
+    assert set(model.get_params()) == {
+        "recipe",
+        "preset",
+        "time_limit",
+        "metric",
+        "seed",
+        "memory",
+        "threads",
+        "device",
+        "folder",
+        "progress",
+        "trust",
+    }
     other = clone(model).set_params(seed=4, recipe=Recipe())
     assert (other.seed, other.memory, model.seed) == (4, "1GiB", 3)
     assert "seed=3" in repr(model) and is_classifier(model)

@@ -37,7 +37,7 @@ def test_real_tables_go_from_csv_to_predictions(
 ) -> None:
     tables = data_dir / "Tables" / name
     files = [f"--{table}={tables / f'{table}.csv.gz'}" for table in ("edges", "nodes")]
-    done = forked.gamlp("run", *files, "--out", "run", folder=tmp_path)
+    done = forked.gamlp("run", *files, "--time-limit", "40s", "--out", "run", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = pq.read_table(tmp_path / "run/predictions.parquet").to_pandas().set_index("id")
     told = pa.csv.read_csv(tables / "nodes.csv.gz").to_pandas().set_index("id")

@@ -43,6 +43,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small portfolio instead of the shipped one."""
     monkeypatch.setattr("gamlp.tune.choosing.load_candidates", portfolio)
     monkeypatch.setattr("gamlp.tune.portfolio.LEAST", 1e6)  # a test is no matter of how fast the machine is
+    monkeypatch.setattr("gamlp.tune.choosing.pace_for", lambda graph: {})
 
 
 def planted(kind: str, nodes: int = 900, seed: int = 0, valid: float = 0.4) -> Graph:

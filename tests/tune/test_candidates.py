@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
-
 from gamlp.graph.datasets import load
 from gamlp.models import is_model, labels_used
-from gamlp.tune.candidates import facts_of, fitting, load_candidates
+from gamlp.tune.candidates import facts_of, fitting, load_candidates, views_of_relations
 from gamlp.tune.scaling import scaling_for
+from tests.training.typed_small import planted
 
 FACTS = (
     ("typed", "homogeneous"), ("sparse", "dense"), ("multi_label", "one_label"), ("wide", "narrow"),
-    ("directed", "undirected"),
+    ("directed", "undirected"), ("few_columns", "many_columns"), ("words", "columns"), ("few", "many"),
 )  # fmt: skip
 SHARED = ("r", "loops", "scaling", "dtype", "directions", "label_r", "fold_seed", "also_r", "rows")
 
@@ -27,11 +26,12 @@ def test_all_share_one_store() -> None:
     assert all(one.recipe.training.setting == "transductive" for one in found)
 
 
-@pytest.mark.parametrize("facts", list(product(*FACTS)), ids="-".join)
-def test_every_graph_has_the_simple_answers_and_one_reference(facts: tuple[str, ...]) -> None:
-    found = fitting(frozenset(facts), load_candidates())
-    assert [one.role for one in found].count("reference") == 1
-    assert [one.name for one in found if one.role == "simple"] == ["majority", "logistic-features", "logistic-hops"]
+def test_every_graph_has_the_simple_answers_and_one_reference() -> None:
+    for facts in product(*FACTS):
+        found = fitting(frozenset(facts), load_candidates())
+        assert [one.role for one in found].count("reference") == 1, facts
+        simple = [one.name for one in found if one.role == "simple"]
+        assert simple == ["majority", "logistic-features", "logistic-hops"], facts
     known = {fact for pair in FACTS for fact in pair}
     assert all(known.issuperset(one.when) for one in load_candidates()), "a condition that never holds"
 
@@ -40,3 +40,10 @@ def test_what_is_known_of_a_graph() -> None:
     digits = load("digits")
     assert {"homogeneous", "one_label", "narrow"} <= facts_of(digits)
     assert scaling_for(digits) in ("l2", "standard")
+    assert views_of_relations(digits) is None
+
+
+def test_relations_are_views_by_themselves_and_together() -> None:
+    graph = planted(48).graph()
+    names = list(graph.relation_pairs)
+    assert views_of_relations(graph) == [*([name] for name in names), names]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels, Split
 from gamlp.run import LOCAL, as_source, run_path
-from gamlp.training import HopRows
+from gamlp.training import Bundle, HopRows
 from gamlp.tune import Leaderboard, choose
+from tests.training import typed_small
 from tests.tune.planted import planted, portfolio, quick  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -181,3 +184,54 @@ def test_another_question_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(GamlpError, match="holds a run of a given recipe"):
         choose(graph, tmp_path / "fast")
     assert found.model.name == "gamlp"
+
+
+def test_a_graph_of_several_relations_is_chosen_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [one.changed({"training.epochs": 5}) for one in portfolio() if one.name != "logistic-hops"]
+    monkeypatch.setattr("gamlp.tune.choosing.load_candidates", lambda: tuple(some))
+    source = as_source(typed_small.planted(96).graph())
+    found = choose(source, tmp_path / "run")
+    assert found.leaderboard is not None
+    rows = {row.name: row for row in found.leaderboard.rows}
+    assert all(rows[name].valid is not None for name in ("mlp", "gamlp", "gamlp-labels", "sign"))
+    subsets = Bundle.load(tmp_path / "run/portfolio/gamlp/seeds/0.safetensors").recipe.relations.subsets
+    assert isinstance(subsets, tuple) and {1, 3} == set(map(len, subsets)), "each relation, and all together"
+    assert run_path(source, found.recipe, tmp_path / "run").trained.recipe == found.recipe
+
+
+def test_another_graph_validates_and_metrics_of_rare_classes_try_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [one.changed({"training.epochs": 5}) for one in portfolio() if one.name in ("majority", "gamlp", "sign")]
+    monkeypatch.setattr("gamlp.tune.choosing.load_candidates", lambda: tuple(some))
+    graph, other = planted("opposed", 600), planted("opposed", 500, seed=1)
+    found = choose(graph, tmp_path / "run", valid=other, metric="macro_f1")
+    board = found.leaderboard
+    assert board is not None and board.metric == "macro_f1" and other.nodes.split is not None
+    assert board.valid_rows == len(other.nodes.split.valid) and board.splits == 1
+    assert any(row.name.endswith("-balanced") for row in board.rows), "classes weighed, as one more candidate"
+
+
+@pytest.mark.long
+def test_a_choice_that_was_killed_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    graph = planted("opposed", 600).save(tmp_path / "graph")
+    script = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "import gamlp.tune.choosing as choosing, gamlp.tune.portfolio as portfolio\n"
+        "from tests.tune.planted import portfolio as few\n"
+        "choosing.load_candidates, choosing.pace_for, portfolio.LEAST = few, lambda graph: {}, 1e6\n"
+        f"choosing.choose({str(tmp_path / 'graph')!r}, {str(tmp_path / 'killed')!r})\n"
+    )
+    whole = choose(graph, tmp_path / "whole")
+    kills, done = 0, False
+    while not done:
+        process = subprocess.Popen([sys.executable, "-c", script])
+        try:
+            done = process.wait(timeout=5 + 2.5 * kills) == 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+    assert kills, "it was never killed"
+    found = choose(graph, tmp_path / "killed")
+    assert found.recipe == whole.recipe and bundles(tmp_path / "killed") == bundles(tmp_path / "whole")

@@ -126,7 +126,9 @@ def more_seeds(work: Portfolio) -> None:
 
 def blend(work: Portfolio) -> None:
     """Models whose mean validates best, each as often as it was picked; one that is picked alone is no blend."""
-    ranked = sorted(work.finalists, key=lambda one: one.validated.rank, reverse=True)[:_MEMBERS]
+    ranked = sorted(work.finalists, key=lambda one: one.validated.rank, reverse=True)
+    views = ranked[0].candidate.recipe.relations  # of a graph of several; what reads no hop has fewer
+    ranked = [one for one in ranked if one.candidate.recipe.relations == views][:_MEMBERS]
     picked = picks([one.validated for one in ranked])
     members = sorted(set(picked))
     if len(members) < 2:

@@ -18,6 +18,8 @@ SHARED = "shared.yaml"  # what all candidates have in common, so that one store 
 SPARSE = 4.0  # neighbours a node: below it, hops must go far to hear of a labelled node
 WIDE = 4 << 30  # bytes of eleven hops: above it, deep candidates cost too much disk and are left out
 _DEEP = 11
+COLUMNS = 10_000  # features of two hops side by side: with more, trees take longer than all others together
+_MOST_RELATIONS = 6  # that are each a view of its own
 
 Role = Literal["simple", "reference", "other"]
 
@@ -70,6 +72,8 @@ def facts_of(graph: Graph) -> frozenset[str]:
     labels, nodes = graph.nodes.labels, max(1, graph.nodes.count)
     widths = [each.features.width for each in graph.node_types.values() if each.features is not None]
     wide = nodes * sum(widths) * 4 * _DEEP > WIDE
+    channels = 1 if not graph.heterogeneous else 2 * len(graph.relation_pairs) + len(graph.node_types)
+    many = 3 * channels * max(widths, default=0) > COLUMNS
     directed = any(relation.directed for relation in graph.relations.values())
     return frozenset(
         {
@@ -77,11 +81,20 @@ def facts_of(graph: Graph) -> frozenset[str]:
             "sparse" if graph.degrees().sum() / nodes < SPARSE else "dense",
             "multi_label" if labels is not None and labels.multi_label else "one_label",
             "wide" if wide else "narrow",
+            "many_columns" if many else "few_columns",
             "directed" if directed else "undirected",
             "words" if scaling_for(graph) == "l2" else "columns",
             "few" if training_rows(graph) <= ONE_BATCH else "many",
         }
     )
+
+
+def views_of_relations(graph: Graph) -> list[list[str]] | None:
+    """Each relation by itself and all together: few views that tell most; None: leave it to the recipe."""
+    names = list(graph.relation_pairs)
+    if not graph.heterogeneous or not 1 < len(names) <= _MOST_RELATIONS:
+        return None
+    return [*([name] for name in names), names]
 
 
 def fitting(facts: frozenset[str], candidates: tuple[Candidate, ...]) -> list[Candidate]:

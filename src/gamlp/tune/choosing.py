@@ -22,7 +22,7 @@ from gamlp.recipe import Recipe
 from gamlp.run import LOCAL, Resources, Source, adopt_trained, as_source, check_start
 from gamlp.training import Bundle, RunFolder, choose_device, metric_value, rows_of, writing_run
 from gamlp.tune.best import improve
-from gamlp.tune.candidates import Candidate, facts_of, fitting, load_candidates
+from gamlp.tune.candidates import Candidate, facts_of, fitting, load_candidates, views_of_relations
 from gamlp.tune.contender import MOST_KEPT, probabilities_of
 from gamlp.tune.effort import Clock
 from gamlp.tune.leaderboard import Leaderboard
@@ -93,6 +93,8 @@ def _candidates(source: Source, metric: str | None, seed: int) -> list[Candidate
         return [one.changed(changes) for one in load_candidates()]
     changes["propagation.scaling"] = scaling_for(source.opened)
     changes |= pace_for(source.opened)
+    if (views := views_of_relations(source.opened)) is not None:
+        changes["relations.subsets"] = views
     found = [one.changed(changes) for one in fitting(facts_of(source.opened), load_candidates())]
     most = _most_folds(source.opened)
     return [one.changed({"propagation.folds": most}) if one.recipe.propagation.folds > most else one for one in found]

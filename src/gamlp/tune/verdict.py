@@ -9,7 +9,7 @@ from gamlp.training import metric_words
 from gamlp.tune.candidates import Candidate
 from gamlp.tune.uncertainty import Validated, told
 
-_IN_PERCENT = ("accuracy", "balanced_accuracy", "macro_f1", "micro_f1")
+_AS_IT_IS = ("log_loss",)  # others are shares and areas, told in per cent as all scores are
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,16 @@ def _value(one: Finalist) -> str:
 
 def _difference(one: Finalist, other: Finalist) -> str:
     metric, error = one.validated.metric, one.validated.error_against(other.validated)
-    unit = " points" if metric in _IN_PERCENT else ""
+    unit = "" if metric in _AS_IT_IS else " points"
     return f"{_scaled(metric, abs(_ahead(one, other)))} ± {_scaled(metric, error)}{unit}"
 
 
 def number(validated: Validated) -> str:
-    """As people read it: a share as percent, an area or a loss as it is."""
+    """As people read it: in per cent, a loss as it is."""
     metric = validated.metric
     value = _scaled(metric, told(metric, validated.gain))
-    return f"{value} %" if metric in _IN_PERCENT else value
+    return value if metric in _AS_IT_IS else f"{value} %"
 
 
 def _scaled(metric: str, value: float) -> str:
-    return f"{100 * value:.1f}" if metric in _IN_PERCENT else f"{value:.3f}"
+    return f"{value:.3f}" if metric in _AS_IT_IS else f"{100 * value:.1f}"

@@ -138,7 +138,7 @@ class Case:
 
     def measured(self, contestant: str) -> dict[str, Any]:
         """A line of the record. Seconds are of the processor: the machine may have other work."""
-        begun = _processor_seconds()
+        commit, begun = _commit(), _processor_seconds()
         tried: list[Any] = []  # of a portfolio: name, validation, test, state
         if PLAN["contestants"][contestant]["role"] == "ours":
             probabilities, chosen, tried = self._by_command(contestant)
@@ -155,7 +155,7 @@ class Case:
             **({"tried": tried} if tried else {}),
             "test": {name: round(value, 6) for name, value in test.items()},
             "date": time.strftime("%Y-%m-%d %H:%M"),
-            "commit": _commit(),
+            "commit": commit,
             "machine": describe(),
             "versions": ", ".join([versions(), *(f"{name} {version(name)}" for name in ("scikit-learn", "lightgbm"))]),
         }

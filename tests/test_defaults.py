@@ -144,9 +144,21 @@ def test_the_requirement_is_judged_against_the_best_simple_one(
 ) -> None:
     record = lines_of("cora", "lr-x", 60.0) + lines_of("cora", "lr-hops", 80.0) + lines_of("cora", "default", *ours)
     record += lines_of("cora", "shipped", 90.0, 90.0)  # no simple one
+    for other in ("lightgbm-x", "lightgbm-hops", "gcn", "graphsage"):
+        record += lines_of("cora", other, 50.0, 50.0, 50.0)
     page = pages.page(record, PLAN)
     assert f"| LR on hops, 80.0 | {words} | f00 |" in page
-    assert f"Met on {0 if 'no' in words else 1} of 1 sets." in page
+    assert f"Met on {0 if 'no' in words else 1} of the 1 sets" in page and ": 1 of 17 sets;" in page
+    assert "| set | `default` | best simple one | met | measured at |" in page
+
+
+def test_runs_of_the_same_splits_are_compared_while_some_are_missing(pages: ModuleType) -> None:
+    record = lines_of("photo", "lr-hops", 90.0, 60.0, 60.0) + lines_of("photo", "default", 80.0)
+    page = pages.page(record, PLAN)
+    assert (
+        "| Photo | 80.0 (1 of 3 runs) | LR on hops, 70.0 ± 17.3 | so far yes, 10.0 below, within the deviation" in page
+    )
+    assert "| LR on hops | 1 | 90.0 | 80.0 | -10.0 | **no** |" in page
 
 
 def test_a_loss_of_more_than_a_point_to_a_shipped_recipe_is_told(pages: ModuleType) -> None:

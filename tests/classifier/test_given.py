@@ -124,7 +124,13 @@ def test_what_cannot_be_meant_is_told(model: NodeClassifier, call: Any, sentence
         NodeClassifier(QUICK).fit(nodes(), edges(), lable="side")
 
 
-def test_a_classifier_and_an_explanation_show_themselves_and_nothing_runs(model: NodeClassifier) -> None:
+def test_a_classifier_and_an_explanation_show_themselves_and_nothing_runs(
+    model: NodeClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat = "weights over hops of features are flat"  # of so short a training: that is said, not painted
+    assert flat in model._repr_html_() and flat in model.explain(["p0"])._repr_html_()
+    assert "hop 2" not in model._repr_html_()
+    monkeypatch.setattr("gamlp.explanation.weights.FLAT", 0.0)  # no weights are flat
     evil = nodes().assign(side=nodes()["side"].replace("left", "<script>x</script>"))
     other = NodeClassifier({**QUICK, "training": {"epochs": 2}}).fit(evil, edges(), id="who", label="side")
     pages = [model._repr_html_(), model.explain(["p0"])._repr_html_(), other.explain(["p0"])._repr_html_()]

@@ -73,6 +73,9 @@ def test_a_folder_of_parts_is_read_in_their_order_and_other_tables_are_not(tmp_p
     for wrong in (table.slice(1), table.take(list(range(59, -1, -1))), table.drop_columns(["probability"])):
         pq.write_table(wrong, other)
         assert unlabelled_of(other, bundle, store, graph) is None
+    whole_bytes = (tmp_path / "run" / "predictions.parquet").read_bytes()
+    other.write_bytes(whole_bytes[:40] + bytes(len(whole_bytes) // 2) + whole_bytes[40 + len(whole_bytes) // 2 :])
+    assert unlabelled_of(other, bundle, store, graph) is None
     other.write_bytes(b"no table")
     assert unlabelled_of(other, bundle, store, graph) is None
     assert unlabelled_of(tmp_path / "nothing.parquet", bundle, store, graph) is None

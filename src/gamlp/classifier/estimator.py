@@ -162,7 +162,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         choose_device(self.device)
         chosen = chosen_run(graph, asked, place, self.seed, self._resources(), self.progress or silent)
         for note in chosen.notes:
-            warnings.warn(note, UserWarning, stacklevel=4)
+            warnings.warn(note, UserWarning, stacklevel=3)
         self._keep(chosen.bundles, chosen.best, chosen.store, graph, kept)
         self.leaderboard_ = chosen.leaderboard
 

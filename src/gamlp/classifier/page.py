@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gamlp import markup
 from gamlp.errors import GamlpError
+from gamlp.explanation import flat_weights
 from gamlp.graph import columns_html
 
 if TYPE_CHECKING:
@@ -53,5 +54,7 @@ def _hops(model: NodeClassifier) -> str:
         return ""
     if weights.features is None:
         return ""
+    if (said := flat_weights("features", weights.features.double().cpu().numpy())) is not None:
+        return markup.sentence(said)  # colours would make much of little
     means = weights.features.float().mean(0).tolist()
     return markup.heat(["", *(f"hop {hop}" for hop in range(len(means)))], ["features"], [means], "weights over hops")

@@ -180,8 +180,7 @@ class _Means:
                 into = self.sums.setdefault(name, np.zeros((len(self.counts), own.shape[1])))
                 np.add.at(into, groups, own[rows])
                 # Node by node: weights that differ from node to node may have means that do not.
-                moved = np.abs(own - 1 / own.shape[1]).sum(1) / 2
-                self._uneven[name] = self._uneven.get(name, 0) + int(np.count_nonzero(moved >= FLAT))
+                self._uneven[name] = self._uneven.get(name, 0) + _uneven(own)
                 self._nodes[name] = self._nodes.get(name, 0) + len(own)
         self.counts += np.bincount(groups, minlength=len(self.counts))
 
@@ -191,6 +190,22 @@ class _Means:
 
     def of(self, name: str, group: int) -> tuple[float, ...] | None:
         return tuple((self.sums[name][group] / self.counts[group]).tolist()) if name in self.sums else None
+
+
+def flat_weights(signal: str, weights: Array) -> str | None:
+    """What is said of every node's weights `[b, hops]` where they are nearly the same for every hop.
+
+    >>> flat_weights("features", np.full((9, 4), 0.25))
+    'weights over hops of features are equal, 25.0 % each: the model takes the mean of 4 hops'
+    """
+    if not len(weights):
+        return None
+    return _flat(signal, [tuple(weights.mean(0).tolist())], {signal: _uneven(weights) / len(weights)})
+
+
+def _uneven(weights: Array) -> int:
+    """Nodes of whose weight FLAT or more would have to move for all hops to weigh the same."""
+    return int(np.count_nonzero(np.abs(weights - 1 / weights.shape[1]).sum(1) / 2 >= FLAT))
 
 
 def _flat(signal: str, groups: list[tuple[float, ...] | None], uneven: dict[str, float]) -> str | None:

@@ -25,6 +25,13 @@ def unlabelled_of(predictions: Path, bundle: Bundle, store: HopStore, graph: Gra
     {"nodes": rows of the table, "rows": those without a known label, "nothing": of them without an answer,
     "classes": [{class, rows, mean, levels}]}, where `levels[i]` counts answers between LEVELS[i - 1] and LEVELS[i].
     """
+    try:
+        return _counted(predictions, bundle, store, graph)
+    except (OSError, pa.ArrowException):
+        return None  # damaged, or another table that happens to have these columns
+
+
+def _counted(predictions: Path, bundle: Bundle, store: HopStore, graph: Graph | None) -> dict[str, Any] | None:
     kept, labels = store.kept, store.labels
     count = store.manifest.nodes if kept is None else len(kept)
     tally = _UnlabelledCounts(bundle)
@@ -48,11 +55,7 @@ def _batches(path: Path, multi_label: bool) -> Iterator[pa.RecordBatch]:
     names = ["id", "label"] if multi_label else ["id", "label", "probability"]
     files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path] if path.exists() else []
     for file in files:
-        try:
-            opened = ParquetFile(file)
-        except (OSError, pa.ArrowException):
-            return
-        with opened:
+        with ParquetFile(file) as opened:
             if not set(names) <= set(opened.schema_arrow.names):
                 return
             yield from opened.iter_batches(_BATCH, columns=names)

@@ -28,12 +28,11 @@ _ROUNDS = 25
 
 
 def improve(work: Portfolio) -> None:
-    """All three, each for its share of the time that is given."""
+    """Both, each for its share of the time that is given."""
     work.clock.allow(_SEARCH)
     search(work)
     work.clock.allow(_SEEDS)
     more_seeds(work)
-    blend(work)
 
 
 def search(work: Portfolio) -> None:

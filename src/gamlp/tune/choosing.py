@@ -21,7 +21,7 @@ from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run import LOCAL, Resources, Source, adopt_trained, as_source, check_start
 from gamlp.training import Bundle, RunFolder, choose_device, metric_value, rows_of, writing_run
-from gamlp.tune.best import improve
+from gamlp.tune.best import blend, improve
 from gamlp.tune.candidates import Candidate, facts_of, fitting, load_candidates, views_of_relations
 from gamlp.tune.contender import MOST_KEPT, probabilities_of
 from gamlp.tune.effort import Clock
@@ -178,6 +178,7 @@ def _tried(work: Portfolio, preset: Preset) -> Leaderboard:
     work.weigh_classes()
     if preset == "best":
         improve(work)
+    blend(work)
     verdict = work.decide()
     assert work.prepared.valid is not None
     return Leaderboard(

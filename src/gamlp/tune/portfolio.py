@@ -170,10 +170,9 @@ class Portfolio:
         if not self.splits:  # all are compared on the graph's own
             return
         self.repeated = {one.name for one in kept}
-        self.notes.append(
-            f"validation rows are few ({rows}): candidates are compared on {1 + len(self.splits)} splits of training "
-            "and validation rows"
-        )
+        compared = f"candidates are compared on {1 + len(self.splits)} splits of training and validation rows"
+        luck = "the time was over before they were compared on further splits, and the choice may be luck"
+        self.notes.append(f"validation rows are few ({rows}): {compared if self.splits else luck}")
 
     def _on_split(self, one: Contender, split: Prepared, number: int) -> Contender:
         prepared = read_as(split, one.prepared.recipe)

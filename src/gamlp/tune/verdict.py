@@ -30,13 +30,18 @@ class Ruling:
 
 
 def decide(finalists: Sequence[Finalist]) -> Ruling:
-    """The best by validation; a simple answer in its place, the simplest, where the difference is within its error."""
+    """The best by validation; a simple answer in its place, the simplest, where the difference is within its error.
+
+    Whether it is, is asked of single models: a blend was fitted to the rows that would have to judge it.
+    """
     order = sorted(finalists, key=lambda one: one.candidate.order)
-    best = max(order, key=lambda one: one.validated.rank)  # of equals the simplest
+    single = [one for one in order if one.candidate.recipe.model.name != "blend"]
+    best = max(single, key=lambda one: one.validated.rank)  # of equals the simplest
     simple = [one for one in order if one.candidate.role == "simple"]
     for one in simple:
         if one is best or _ahead(best, one) <= best.validated.error_against(one.validated):
             return Ruling(one.candidate, _simple_sentence(one, best, simple), surely=False)
+    best = max(order, key=lambda one: one.validated.rank)
     return Ruling(best.candidate, _sentence(best, simple), surely=True)
 
 

@@ -141,7 +141,12 @@ class Portfolio:
         """Where validation rows are few, the best again on further splits of training and validation rows."""
         rows = 0 if self.prepared.valid is None else len(self.prepared.valid)
         finished = [one for one in self.contenders if one.finished]
-        if rows >= FEW or not finished or not can_repeat(self.graph, self.deepest, self._valid_graph):
+        if (
+            rows >= FEW
+            or not finished
+            or self.clock.over
+            or not can_repeat(self.graph, self.deepest, self._valid_graph)
+        ):
             return
         ranked = sorted(finished, key=lambda one: (one.candidate.role != "simple", -self._gain(one)))
         kept: list[Contender] = []
@@ -162,6 +167,8 @@ class Portfolio:
             if not all(one.finished or one.failed for one in again):
                 break  # out of time: no split counts for some alone
             self.splits.append(split)
+        if not self.splits:  # all are compared on the graph's own
+            return
         self.repeated = {one.name for one in kept}
         compared = f"candidates are compared on {1 + len(self.splits)} splits of training and validation rows"
         luck = "the time was over before they were compared on further splits, and the choice may be luck"

@@ -69,12 +69,15 @@ def norm(state: State, name: str, h: Tensor, training: bool) -> Tensor:
 
 
 def input_norm(state: State, x: Tensor, training: bool) -> Tensor:
-    """Every feature of every hop by its mean and deviation over rows, of the batch or of those that were kept."""
+    """Every feature of every hop by its mean and deviation over rows, of the batch or of those that were kept.
+
+    What is farther than 10 deviations is read as that far.
+    """
     mean = state["norm.norm.running_mean"].view(x.shape[1:])
     variance = state["norm.norm.running_var"].view(x.shape[1:])
     if training:
         mean, variance = x.mean(0), ((x - x.mean(0)) ** 2).mean(0)
-    return (x - mean) / torch.sqrt(variance + 1e-5)
+    return ((x - mean) / torch.sqrt(variance + 1e-5)).clamp(-10, 10)
 
 
 def divided_by_sums(y: Tensor) -> Tensor:

@@ -206,3 +206,5 @@ def test_input_norm_reads_every_feature_of_every_hop_by_its_mean_and_deviation(n
     torch.testing.assert_close(normed.eval()(x), expected, **TIGHT)
     if hasattr(normed, "branches"):
         torch.testing.assert_close(normed.branches(x).features, expected, **TIGHT)
+    deviation = (variance + 1e-5).sqrt()
+    torch.testing.assert_close(normed(mean + 1e6 * deviation[None]), normed(mean + 10 * deviation[None]), **TIGHT)

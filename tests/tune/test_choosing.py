@@ -15,7 +15,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Labels, Split
 from gamlp.run import LOCAL, as_source, run_path
 from gamlp.training import Bundle, HopRows
-from gamlp.tune import Leaderboard, choose
+from gamlp.tune import Leaderboard, choose, contender
 from tests.training import typed_small
 from tests.tune.planted import planted, portfolio, quick  # noqa: F401
 
@@ -152,6 +152,23 @@ def _class(path: str) -> Any:
 def _without_time(board: Leaderboard) -> dict[str, Any]:
     content = board.model_dump(exclude={"seconds"})
     return content | {"rows": [{**row, "seconds": 0} for row in content["rows"]]}
+
+
+def test_a_candidate_that_ends_in_an_error_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = contender.fit_prepared
+
+    def sometimes(prepared: Any, *rest: Any, **more: Any) -> Any:
+        if prepared.recipe.model.name == "sgc":
+            raise RuntimeError("index_add_(): no\nmore of it")
+        return fit(prepared, *rest, **more)
+
+    monkeypatch.setattr(contender, "fit_prepared", sometimes)
+    board = choose(planted("features", 300), tmp_path / "run").leaderboard
+    assert board is not None and board.chosen != "sgc"
+    (failed,) = (row for row in board.rows if row.state == "failed")
+    assert failed.name == "sgc" and failed.why == "ended by an error of its own (RuntimeError: index_add_(): no)"
 
 
 def test_one_model_where_nothing_can_be_chosen(tmp_path: Path) -> None:

@@ -152,10 +152,15 @@ class MLP(nn.Module):
         return h if first is None or first is h or not self.initial_residual else h.lerp(first, self.initial_residual)
 
 
+FARTHEST = 10.0  # deviations
+
+
 class InputNorm(nn.Module):
     """Every feature of every hop with mean 0 and variance 1: `[b, hops, d]` → `[b, hops, d]`, nothing is learned.
 
-    At inference by the plain mean over the batches of training: what is read does not change as weights do.
+    At inference by the plain mean over the batches of training: what is read does not change as weights do. A value
+    farther than FARTHEST deviations from the mean is read as that far: of a column that training rows hardly vary in,
+    another row would be thousands away, and decide alone.
     """
 
     def __init__(self, hops: int, width: int) -> None:
@@ -163,7 +168,7 @@ class InputNorm(nn.Module):
         self.norm = nn.BatchNorm1d(hops * width, affine=False, momentum=None)
 
     def forward(self, x: Tensor) -> Tensor:
-        normal: Tensor = self.norm(x.flatten(1))
+        normal: Tensor = self.norm(x.flatten(1)).clamp(-FARTHEST, FARTHEST)
         return normal.view_as(x)
 
 

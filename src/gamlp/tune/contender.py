@@ -155,6 +155,10 @@ class Contender:
         except GamlpError as error:
             self.failed = str(error)
             return
+        except (ArithmeticError, LookupError, RuntimeError, ValueError) as error:
+            # A fault in one of many: it is told in the leaderboard, and the others go on.
+            self.failed = f"ended by an error of its own ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
+            return
         ended = bool(fitted.stopped) or fitted.epochs >= settings.epochs or not paused
         if ended or keep:
             fitted = fitted if ended else replace(fitted, stopped=_TIME)

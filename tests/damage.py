@@ -119,6 +119,14 @@ def answers(line: list[str], fresh: Path) -> tuple[int | str, Any]:
     return 0, found
 
 
+def like(found: Any, other: Any = None) -> Any:
+    """Answers, without words about neighbours where it is said that these (or those of `other`) were not looked at."""
+    shown = (found if other is None else other).get("shown", {})
+    if not any("neighbours were not looked at" in note for note in shown.get("notes", [])):
+        return found
+    return {**found, "shown": {name: value for name, value in found["shown"].items() if name not in ("notes", "words")}}
+
+
 def flip(data: bytes, random: np.random.Generator) -> bytes:
     """One bit."""
     changed, at = bytearray(data), int(random.integers(len(data) * 8))
@@ -195,7 +203,7 @@ def main(folder: str, cases: int, seed: int) -> None:
             about = {"case": case, "file": str(path), "damage": kind.__name__, "verb": line[0]}
             print(json.dumps({**about, "begun": True}), flush=True)
             code, found = answers(line, fresh)
-            same = code == 0 and found == right[json.dumps(line)]
+            same = code == 0 and like(found) == like(right[json.dumps(line)], found)
             text = found if isinstance(found, str) else ""
             print(
                 json.dumps({**about, "code": code, "same": same, "text": text, "changed": changed != whole}), flush=True

@@ -77,7 +77,8 @@ def _evaluate(
     bundles, device = run.bundles(), choose_device(resources.device)
     if graph is None:
         store, begun = HopStore.open(run.store_path()), time.monotonic()
-        observed = Observed(own or _graph_if_found(run, store, progress))
+        found, why = (own, "") if own is not None else _graph_if_found(run, store, progress)
+        observed = Observed(found)
         report = evaluate_run(run, resources=resources, watching=observed.watch)
         run.note_timings(evaluation=time.monotonic() - begun)
         page = write_report(run, bundles, store, observed, report, weights=weights, device=device)
@@ -86,6 +87,7 @@ def _evaluate(
             "many": next(iter(bundles.values())).multi_label,
             "report": str(page.path),
             "words": page.words,
+            **({"notes": [f"neighbours were not looked at: {why}"]} if why else {}),
         }
     bundle = next(iter(bundles.values()))
     graph, notes = matched(with_classes(graph, bundle.classes), bundle)
@@ -134,17 +136,18 @@ def _seen_hashes(run: RunFolder, progress: Progress) -> Array | None:
     if noted is not None or run.about().valid_graph is not None:
         return noted
     store = HopStore.open(run.store_path())
-    found = _graph_if_found(run, store, progress)
+    found, _ = _graph_if_found(run, store, progress)
     if found is None:
         return None
     return np.unique(seen_hashes(found, rows_with_role(store.labels, store.split, "train", "valid")))
 
 
-def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> Graph | None:
+def _graph_if_found(run: RunFolder, store: HopStore, progress: Progress) -> tuple[Graph | None, str]:
+    """The run's graph; or None, and why: the report then names nodes by their rows."""
     try:
-        return graph_of(run, store, progress)
-    except GamlpError:
-        return None  # the report then names nodes by their rows
+        return graph_of(run, store, progress), ""
+    except GamlpError as error:
+        return None, str(error)
 
 
 def evaluate_run(run: RunFolder, *, resources: Resources = LOCAL, watching: Watching | None = None) -> dict[str, Any]:

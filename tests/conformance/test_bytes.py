@@ -105,7 +105,7 @@ engine.propagate(Graph.open(graph), plan, Path(store))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", ["all", "split"])
+@pytest.mark.parametrize("rows", ["all", pytest.param("split", marks=pytest.mark.long)])
 @pytest.mark.parametrize("columns", [None, 40], ids=["in memory", "out of core"])
 def test_killed_at_random_moments_a_run_resumes_to_the_same_bytes(
     tmp_path: Path, rows: str, columns: int | None

@@ -49,8 +49,16 @@ def majority(graph: Graph) -> float:
     return float((labels.values[split.test] == commonest).mean())
 
 
+_SOME = ("gamlp", "sgc", "sign", "sagn", "logistic", "lightgbm", "gcn", "graphsage-sampled", "label-propagation")
+
+
 @pytest.mark.parametrize(
-    "name", [name for name, method in METHODS.items() if name not in ("mlp", "majority") and method.family != "types"]
+    "name",
+    [
+        pytest.param(name, marks=() if name in _SOME else pytest.mark.long)
+        for name, method in METHODS.items()
+        if name not in ("mlp", "majority") and method.family != "types"
+    ],
 )
 def test_a_method_beats_majority_and_mlp(name: str, graph: Graph, place: Workspace, mlp: float) -> None:
     torch.set_num_threads(1)

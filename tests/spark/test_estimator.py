@@ -151,6 +151,7 @@ def test_hops_are_propagated_only_for_a_new_graph(spark: Any, fitted: Any, monke
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_columns_are_matched_by_name(spark: Any, tmp_path: Path) -> None:
     tables = planted(120)
     columns = {f"x{at}": pa.array([row[at] for row in tables.nodes["features"].to_pylist()]) for at in range(6)}

@@ -69,7 +69,8 @@ def test_a_model_that_is_solved_is_solved_by_one_of_them(tmp_path: Path) -> None
     assert all(torch.equal(value, theirs.weights[name]) for name, value in mine.weights.items())
 
 
-@pytest.mark.parametrize("setting", ["inductive", pytest.param("two graphs", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("setting", ["inductive", "two graphs"])
 def test_two_processes_make_the_run_of_one(tmp_path: Path, setting: str) -> None:
     recipe = RECIPE.changed({**OWN, "propagation.folds": 2}, trust=OWN["model.name"])
     valid_graph = make_graph(1, name="other") if setting == "two graphs" else None

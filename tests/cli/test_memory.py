@@ -131,8 +131,11 @@ KEPT = """
 @pytest.mark.skipif(sys.platform != "linux", reason="RssAnon")
 @pytest.mark.parametrize(
     "memory",
-    [*(pytest.param(size << 20, marks=pytest.mark.long) for size in (60, 95)), 160 << 20],
-    ids=["60MiB", "95MiB", "160MiB"],
+    [
+        pytest.param(60 << 20, id="60MiB", marks=pytest.mark.long),
+        pytest.param(95 << 20, id="95MiB", marks=pytest.mark.long),
+        pytest.param(160 << 20, id="160MiB"),
+    ],
 )
 def test_training_keeps_to_its_memory(tmp_path: Path, memory: int) -> None:
     """120,000 training rows of 768 bytes are 88 MiB.

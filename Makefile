@@ -20,7 +20,7 @@ run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it l
 	@echo "Your own tables: $(BIN)/gamlp run --help"
 
 # Types and style beside the tests. No recursive make: `make --dry-run`, which the tests of the pages use, would run it.
-test: $(VENV)/developer  ## what CI runs, under 20 minutes on two cores: style and types, and all tests but those marked long
+test: $(VENV)/developer  ## what CI runs, about 20 minutes on two cores: style and types, and all tests but those marked long
 	@( $(LINT) ) > $(VENV)/lint.txt 2>&1 & lint=$$!; \
 	$(PYTEST) -m "not long"; tests=$$?; \
 	wait $$lint; lint=$$?; cat $(VENV)/lint.txt; test $$tests = 0 -a $$lint = 0
@@ -28,7 +28,7 @@ test: $(VENV)/developer  ## what CI runs, under 20 minutes on two cores: style a
 test-all: $(VENV)/developer lint  ## every test, clusters that lose machines included: before a release
 	$(PYTEST)
 
-check: $(VENV)/developer lint  ## without the tests marked slow or long: under three minutes on two cores
+check: $(VENV)/developer lint  ## without the tests marked slow or long
 	$(PYTEST) -m "not slow and not long"
 
 SEED ?= $(shell date +%s)

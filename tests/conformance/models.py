@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gamlp.models import MODELS, HopWeights, KnownRows, Part, Shape, Solvable, build
+from gamlp.models import MODELS, HopWeights, KnownRows, Part, Shape, Solvable, ToSolve, build
 from gamlp.progress import silent
 from gamlp.recipe import TrainingSettings
 
@@ -62,7 +62,7 @@ def made(name: str, shape: Shape, seed: int = 0) -> nn.Module:
         target = (x[:, :, -1, 0].sum(1) > 0).long() + y[:, -1, -1].argmax(1) // 2
         with torch.no_grad():
             known = KnownRows(x, y, target.clamp(max=shape.classes - 1))
-            model.solve(known, None, TrainingSettings(), seed=seed, metric=lambda logits: (0.0,), progress=silent)
+            model.solve(ToSolve(known, None, TrainingSettings(), seed, lambda logits: (0.0,), silent))
     return model
 
 

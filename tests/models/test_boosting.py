@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gamlp.errors import GamlpError, MissingExtra
-from gamlp.models import KnownRows, Shape, build, labels_used
+from gamlp.models import KnownRows, Shape, ToSolve, build, labels_used
 from gamlp.models.boosting import LightGBM
 from gamlp.progress import silent
 from gamlp.recipe import Recipe, TrainingSettings
@@ -32,7 +32,7 @@ def planted(rows: int = 120, seed: int = 0, *, many: bool = False, classes: int 
 def solved(model: LightGBM, train: KnownRows, valid: KnownRows | None = None, **settings: Any) -> dict[str, float]:
     torch.set_num_threads(1)
     given = TrainingSettings(**settings)
-    return model.solve(train, valid, given, seed=3, metric=lambda logits: (0.0,), progress=silent)
+    return model.solve(ToSolve(train, valid, given, 3, lambda logits: (0.0,), silent))
 
 
 def by_hand(rows: KnownRows, labels: bool) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.models import KnownRows, Shape, build
+from gamlp.models import KnownRows, Shape, ToSolve, build
 from gamlp.models.label_spreading import LabelSpreading
 from gamlp.progress import silent
 from gamlp.recipe import TrainingSettings
@@ -40,7 +40,7 @@ def solved(
         return (-float(torch.nn.functional.cross_entropy(logits, valid.target)),)
 
     known = KnownRows(torch.zeros(len(y), 1, 1, 1), y, target)
-    return model.solve(known, valid, TrainingSettings(), seed=0, metric=rank, progress=silent)
+    return model.solve(ToSolve(known, valid, TrainingSettings(), 0, rank, silent))
 
 
 def test_it_is_the_inverse_of_one_less_alpha_operator() -> None:

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from gamlp.errors import GamlpError
-from gamlp.models import KnownRows, Part, Shape, build
+from gamlp.models import KnownRows, Part, Shape, ToSolve, build
 from gamlp.models.logistic import Logistic, LogisticLabels
 from gamlp.progress import silent
 from gamlp.recipe import TrainingSettings
@@ -41,7 +41,7 @@ def solved(model: Logistic, train: KnownRows, settings: TrainingSettings = PLAIN
         return (-float(torch.nn.functional.cross_entropy(logits, valid.target)),)
 
     with torch.no_grad():
-        return model.solve(train, valid, settings, seed=0, metric=rank, progress=silent)
+        return model.solve(ToSolve(train, valid, settings, 0, rank, silent))
 
 
 def of_sklearn(table: Array, target: Array, c: float, **more: Any) -> LogisticRegression:

@@ -11,8 +11,8 @@ from gamlp.tune.scaling import scaling_for
 from tests.training.typed_small import planted
 
 FACTS = (
-    ("typed", "homogeneous"), ("sparse", "dense"), ("multi_label", "one_label"), ("wide", "narrow"),
-    ("directed", "undirected"), ("few_columns", "many_columns"), ("words", "columns"), ("few", "many"),
+    ("typed", "homogeneous"), ("sparse", "dense"), ("wide", "narrow"), ("few_columns", "many_columns"),
+    ("words", "columns"), ("few", "many"),
 )  # fmt: skip
 SHARED = ("r", "loops", "scaling", "dtype", "directions", "label_r", "fold_seed", "also_r", "rows")
 
@@ -33,12 +33,21 @@ def test_every_graph_has_the_simple_answers_and_one_reference() -> None:
         simple = [one.name for one in found if one.role == "simple"]
         assert simple == ["majority", "logistic-features", "logistic-hops"], facts
     known = {fact for pair in FACTS for fact in pair}
-    assert all(known.issuperset(one.when) for one in load_candidates()), "a condition that never holds"
+    assert all(known.issuperset(some) for one in load_candidates() for some in one.when), "a fact that nobody knows"
+
+
+def test_of_a_list_among_the_conditions_one_must_hold() -> None:
+    def has(*facts: str) -> bool:
+        found = fitting(frozenset(facts), load_candidates())
+        return "lightgbm-labels" in {one.name for one in found}
+
+    assert has("few_columns", "columns", "few") and has("few_columns", "words", "many")
+    assert not has("few_columns", "words", "few") and not has("many_columns", "columns", "many")
 
 
 def test_what_is_known_of_a_graph() -> None:
     digits = load("digits")
-    assert {"homogeneous", "one_label", "narrow"} <= facts_of(digits)
+    assert {"homogeneous", "few_columns", "narrow"} <= facts_of(digits)
     assert scaling_for(digits) in ("l2", "standard")
     assert views_of_relations(digits) is None
 

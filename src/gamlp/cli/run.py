@@ -157,11 +157,11 @@ def _run(
         if tables is not None and opened_engine.one_machine:
             tables.check_present()
         place = out or Path("runs") / _name(graph, tables, model)
+        if tables is None:  # before the run's folder is made: it may have the name of the dataset
+            opened = open_source(graph or "digits", data_dir, seed, progress)
         stack.enter_context(writing_run(place))
         if tables is not None:
             opened = from_tables(tables, place, resources=resources, progress=progress)
-        else:
-            opened = open_source(graph or "digits", data_dir, seed, progress)
         columns = [] if opened.ingested is None else opened.ingested.columns
         delimiters = {} if opened.ingested is None else opened.ingested.delimiters
         choice, notes = None, []

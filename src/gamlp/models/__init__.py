@@ -22,7 +22,7 @@ from gamlp.models.registry import (
 from gamlp.models.shape import Branches, HopWeights, Model, Part, Shape
 
 # Models that are solved: what they are given and asked
-from gamlp.models.solving import KnownRows, Rank, Solvable
+from gamlp.models.solving import KnownRows, Rank, Solvable, ToSolve, class_weights
 
 __all__ = [
     "GAMLP",
@@ -36,10 +36,12 @@ __all__ = [
     "Rank",
     "Shape",
     "Solvable",
+    "ToSolve",
     "blend_recipe",
     "build",
     "check_labels",
     "check_operators",
+    "class_weights",
     "is_model",
     "is_solved",
     "labels_used",

@@ -13,9 +13,8 @@ from torch.nn import functional
 
 from gamlp.errors import GamlpError
 from gamlp.models.shape import HopWeights, Model, Shape
-from gamlp.models.solving import KnownRows, Rank
-from gamlp.progress import Progress
-from gamlp.recipe import Recipe, TrainingSettings
+from gamlp.models.solving import ToSolve
+from gamlp.recipe import Recipe
 
 NAME = "blend"
 _MOST_MEMBERS = 64
@@ -103,16 +102,7 @@ class Blend(Model):
         ]
         return HopWeights(_mean(features, self.shape.hops + 1), _mean(labels, self.shape.label_hops + 1), 0)
 
-    def solve(
-        self,
-        train: KnownRows,
-        valid: KnownRows | None,
-        settings: TrainingSettings,
-        *,
-        seed: int,
-        metric: Rank,
-        progress: Progress,
-    ) -> dict[str, float]:
+    def solve(self, given: ToSolve) -> dict[str, float]:
         """Refused: members are trained each by itself, before they are blended."""
         raise GamlpError("a blend is made of models that are trained", hint="train its members, or use --preset best")
 

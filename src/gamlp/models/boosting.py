@@ -15,9 +15,7 @@ from gamlp.errors import GamlpError, MissingExtra
 from gamlp.models.boosted_text import checked_text, kept_text
 from gamlp.models.columns import HopColumns
 from gamlp.models.shape import HopWeights, Model, Shape
-from gamlp.models.solving import KnownRows, Rank, class_weights
-from gamlp.progress import Progress
-from gamlp.recipe import TrainingSettings
+from gamlp.models.solving import KnownRows, ToSolve, class_weights
 
 _USUAL_ROUNDS = 100  # where no validation rows say when to stop
 _ALL_COLUMNS = 256  # that every tree may read; of more a share
@@ -54,6 +52,7 @@ class LightGBM(Model):
         early_stopping_round: int = 30,
     ) -> None:
         super().__init__()
+        _library()  # lacking, it is said when the model is made: before hops are
         whole = {
             "num_iterations": num_iterations,
             "num_leaves": num_leaves,
@@ -103,32 +102,23 @@ class LightGBM(Model):
             logits = torch.cat([-logits / 2, logits / 2], 1)
         return logits.to(x.device, x.dtype)
 
-    def solve(
-        self,
-        train: KnownRows,
-        valid: KnownRows | None,
-        settings: TrainingSettings,
-        *,
-        seed: int,
-        metric: Rank,
-        progress: Progress,
-    ) -> dict[str, float]:
+    def solve(self, given: ToSolve) -> dict[str, float]:
         """Trees until the log-loss of validation rows has not fallen for some rounds; 100 rounds without any."""
-        given = train, self.columns.of(train.x, train.y).numpy()
+        train, valid = given.train, given.valid
+        table = self.columns.of(train.x, train.y).numpy()
         beside = None if valid is None else (valid, self.columns.of(valid.x, valid.y).numpy())
+        weighed = given.settings.class_weights != "none"
         outputs = self.shape.classes if train.multi_label else 1
         texts, rounds = [], 0
         for output in range(outputs):
-            weights = (
-                _row_weights(train.target, output, self.shape.classes) if settings.class_weights != "none" else None
-            )
+            weights = _row_weights(train.target, output, self.shape.classes) if weighed else None
 
             def told(number: int, output: int = output) -> None:
-                progress("boosting", output * self.rounds + number, outputs * self.rounds, "rounds")
+                given.progress("boosting", output * self.rounds + number, outputs * self.rounds, "rounds")
 
-            learned = _Told(given[1], _asked(train, output), weights)
+            learned = _Told(table, _asked(train, output), weights)
             watched = None if beside is None else _Told(beside[1], _asked(beside[0], output))
-            booster = self._boosted(learned, watched, outputs == 1 and self.shape.classes > 2, seed, told)
+            booster = self._boosted(learned, watched, outputs == 1 and self.shape.classes > 2, given.seed, told)
             rounds += booster.best_iteration or booster.current_iteration()
             texts.append(kept_text(booster.model_to_string(num_iteration=booster.best_iteration or None)).encode())
         self.text = torch.frombuffer(bytearray(b"".join(texts)), dtype=torch.uint8)

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from gamlp.models.shape import HopWeights, Model, Shape
-from gamlp.models.solving import KnownRows, Rank
-from gamlp.progress import Progress
-from gamlp.recipe import TrainingSettings
+from gamlp.models.solving import KnownRows, ToSolve
 
 ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)  # how far labels spread
 PRIORS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # labels' worth of the classes' shares, in units of what a node hears on average
@@ -71,17 +69,9 @@ class LabelSpreading(Model):
         chance = (sums * self.several + little * self.shares) / (heard + little)
         return torch.logit(chance.clamp(1e-6, 1 - 1e-6))
 
-    def solve(
-        self,
-        train: KnownRows,
-        valid: KnownRows | None,
-        settings: TrainingSettings,
-        *,
-        seed: int,
-        metric: Rank,
-        progress: Progress,
-    ) -> dict[str, float]:
+    def solve(self, given: ToSolve) -> dict[str, float]:
         """Count the classes, and choose α and ε by validation rows."""
+        train, valid = given.train, given.valid
         assert train.y is not None
         if train.multi_label:
             self.several.fill_(float(train.target.sum(1).mean()))
@@ -100,10 +90,10 @@ class LabelSpreading(Model):
             sums = None if valid is None or valid.y is None else self._sums(valid.y)
             for prior in (_USUAL[1],) if sums is None else PRIORS:
                 self.prior.fill_(prior)
-                rank = () if sums is None else metric(self._logits(sums))
+                rank = () if sums is None else given.metric(self._logits(sums))
                 if best is None or rank > best[0]:
                     best = rank, alpha, prior
-            progress("solving", number + 1, len(alphas), "settings")
+            given.progress("solving", number + 1, len(alphas), "settings")
         assert best is not None
         _, alpha, prior = best
         self._hear(train, alpha)

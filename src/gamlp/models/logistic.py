@@ -12,8 +12,7 @@ from torch.nn import functional
 from gamlp.arrays import Array
 from gamlp.models.columns import HopColumns
 from gamlp.models.shape import Branches, HopWeights, Model, Shape
-from gamlp.models.solving import KnownRows, Rank, class_weights
-from gamlp.progress import Progress
+from gamlp.models.solving import ToSolve, class_weights
 from gamlp.recipe import TrainingSettings
 
 STRENGTHS = tuple(10.0**power for power in range(-4, 4))  # C, ascending: the more, the less the weights are held back
@@ -63,17 +62,9 @@ class Logistic(Model):
         logits: Tensor = self.linear(self.columns.of(x, y))
         return logits
 
-    def solve(
-        self,
-        train: KnownRows,
-        valid: KnownRows | None,
-        settings: TrainingSettings,
-        *,
-        seed: int,
-        metric: Rank,
-        progress: Progress,
-    ) -> dict[str, float]:
+    def solve(self, given: ToSolve) -> dict[str, float]:
         """The optimum of the best C (and scaling): one convex problem each, begun where the last one ended."""
+        train, valid = given.train, given.valid
         table = self.columns.of(train.x, train.y)
         scales = _CHOICES if self.scale == "auto" else (self.scale,)
         strengths = STRENGTHS if self.strength is None else (self.strength,)
@@ -84,7 +75,7 @@ class Logistic(Model):
         for scale in scales:
             own: tuple[float, ...] | None = None  # the best of this scale
             worse = 0
-            problem = _Problem(table, train.target, settings, self.shape, self._blocks(scale))
+            problem = _Problem(table, train.target, given.settings, self.shape, self._blocks(scale))
             start: Array | None = None
             for strength in strengths:
                 if start is not None and problem.small:
@@ -92,14 +83,14 @@ class Logistic(Model):
                 start, took = problem.solved(strength, start, _LOOSE)
                 steps += took
                 self._take(problem, start)
-                rank = () if valid is None or all_of_them == 1 else metric(self(valid.x, valid.y))
+                rank = () if valid is None or all_of_them == 1 else given.metric(self(valid.x, valid.y))
                 worse += 1
                 if own is None or rank > own:
                     own, worse = rank, 0
                 if best is None or rank > best[0]:
                     best, kept = (rank, scale, strength, start), problem
                 done = scales.index(scale) * len(strengths) + strengths.index(strength) + 1
-                progress("solving", done, all_of_them, "problems", f"C {strength:g}")
+                given.progress("solving", done, all_of_them, "problems", f"C {strength:g}")
                 if worse > _WORSE:  # the weaker the penalty, the longer it takes
                     break
         assert best is not None

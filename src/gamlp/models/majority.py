@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from gamlp.models.shape import Model, Shape
-from gamlp.models.solving import KnownRows, Rank
-from gamlp.progress import Progress
-from gamlp.recipe import TrainingSettings
+from gamlp.models.solving import ToSolve
 
 
 class Majority(Model):
@@ -29,17 +27,9 @@ class Majority(Model):
         """Logits `[b, classes]`, the same for every row."""
         return self.shares.expand(len(x), -1)
 
-    def solve(
-        self,
-        train: KnownRows,
-        valid: KnownRows | None,
-        settings: TrainingSettings,
-        *,
-        seed: int,
-        metric: Rank,
-        progress: Progress,
-    ) -> dict[str, float]:
+    def solve(self, given: ToSolve) -> dict[str, float]:
         """Count. Half a row more for every class, so that none is impossible."""
+        train = given.train
         classes, rows = len(self.shares), len(train.target)
         if train.multi_label:
             shares = (train.target.clamp_min(0).sum(0).double() + 0.5) / (rows + 1)

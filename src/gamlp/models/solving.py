@@ -29,24 +29,27 @@ class KnownRows:
         return self.target.ndim == 2
 
 
+@dataclass(frozen=True)
+class ToSolve:
+    """What a model finds its weights from: rows to learn, and `valid` ones that choose, by `metric`.
+
+    `progress` is to be called at least every few minutes: processes that wait take it for a sign of life.
+    """
+
+    train: KnownRows
+    valid: KnownRows | None
+    settings: TrainingSettings
+    seed: int
+    metric: Rank
+    progress: Progress
+
+
 @runtime_checkable
 class Solvable(Protocol):
     """A model that finds its own weights."""
 
-    def solve(
-        self,
-        train: KnownRows,
-        valid: KnownRows | None,
-        settings: TrainingSettings,
-        *,
-        seed: int,
-        metric: Rank,
-        progress: Progress,
-    ) -> dict[str, float]:
-        """Learn from `train`; what `valid` rows choose is chosen by `metric`. Gives what was chosen, as numbers.
-
-        `progress` is called at least every few minutes: processes that wait take it for a sign of life.
-        """
+    def solve(self, given: ToSolve) -> dict[str, float]:
+        """Learn; gives what was chosen, as numbers."""
 
 
 def class_weights(target: Tensor, classes: int) -> tuple[Tensor, Tensor]:

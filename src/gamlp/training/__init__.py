@@ -30,6 +30,9 @@ from gamlp.training.checks import (
 
 # Another graph's features by the names of their columns
 from gamlp.training.columns import matched, with_columns
+
+# Scores of rows
+from gamlp.training.counts import ScoreCounts, score_of
 from gamlp.training.device import choose_device
 
 # The loop
@@ -76,16 +79,12 @@ from gamlp.training.rows import (
 
 # Where a run lives
 from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder, writing_run
-
-# Scores of rows
 from gamlp.training.scores import (
     MOST_KEPT,
-    ScoreCounts,
     Watch,
     full_report,
     logits_of,
     report_of,
-    score_of,
     summary,
     to_probabilities,
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.recipe import TrainingSettings
+from gamlp.training.counts import ScoreCounts
 
 Measure = Callable[[Array, Array], float]  # of probabilities and labels
 
@@ -49,11 +50,13 @@ def metric_value(name: str, probabilities: Array, targets: Array, positive: int 
         return math.nan
     if name in ("roc_auc", "average_precision"):
         return _ranking(name, probabilities, targets, positive)
-    if name == "log_loss":
-        return _log_loss(probabilities, targets)
-    if targets.ndim == 2:
-        return _of_many(name, probabilities > 0.5, targets > 0.5)
-    return _of_one(name, probabilities.argmax(1), targets, probabilities.shape[1])
+    many = targets.ndim == 2
+    if name == "accuracy" and many:  # all labels of a row
+        return float(((probabilities > 0.5) == (targets > 0.5)).all(1).mean())
+    counts = ScoreCounts(many, probabilities.shape[1])
+    counts.add(probabilities, targets)
+    read = {"accuracy": "score", "micro_f1": "score", "log_loss": "loss"}.get(name, name)
+    return float(getattr(counts, read))
 
 
 def roc_auc(scores: Array, true: Array) -> float:
@@ -176,41 +179,3 @@ def _by_threshold(scores: Array, true: Array) -> tuple[Array, Array]:
     ends = np.r_[np.flatnonzero(np.diff(scores[order])), len(scores) - 1]
     hits = np.cumsum(true[order])[ends]
     return hits, ends + 1 - hits
-
-
-def _log_loss(probabilities: Array, targets: Array) -> float:
-    """Mean over rows; of many labels a node, over rows and classes."""
-    if targets.ndim == 2:
-        own = np.where(targets > 0.5, probabilities, 1 - probabilities)
-    else:
-        own = probabilities[np.arange(len(targets)), targets]
-    return float(-np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean())
-
-
-def _of_one(name: str, chosen: Array, targets: Array, classes: int) -> float:
-    right = np.bincount(targets[chosen == targets], minlength=classes)
-    if name in ("accuracy", "micro_f1"):
-        return float(right.sum() / len(targets))
-    true, said = (np.bincount(values, minlength=classes) for values in (targets, chosen))
-    if name == "balanced_accuracy":
-        return float((right[true > 0] / true[true > 0]).mean())
-    there = true + said > 0
-    return float((2 * right[there] / (true + said)[there]).mean())
-
-
-def _of_many(name: str, chosen: Array, true: Array) -> float:
-    """Of labels `[b, c]`; accuracy asks for all labels of a row, and balanced accuracy is a mean over classes."""
-    if name == "accuracy":
-        return float((chosen == true).all(1).mean())
-    right, sums = (chosen & true).sum(0), chosen.sum(0) + true.sum(0)
-    if name == "micro_f1":
-        return float(2 * right.sum() / sums.sum()) if sums.sum() else 1.0
-    if name == "macro_f1":
-        return float((2 * right / np.maximum(sums, 1)).mean())
-    positives = true.sum(0)
-    negatives = len(true) - positives
-    varied = (positives > 0) & (negatives > 0)
-    if not varied.any():
-        return math.nan
-    found = right[varied] / positives[varied] + (~chosen & ~true).sum(0)[varied] / negatives[varied]
-    return float(found.mean() / 2)

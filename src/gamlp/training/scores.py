@@ -14,7 +14,9 @@ from torch.nn import functional
 
 from gamlp.arrays import Array
 from gamlp.io import keep_freed_memory
-from gamlp.training.batches import Batch, Passes
+from gamlp.models import class_weights
+from gamlp.training.batches import Batch, Passes, target_tensor
+from gamlp.training.counts import ScoreCounts, score_of
 from gamlp.training.metrics import Measure, average_precision, mean_over_classes, rarer_class, roc_auc
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.reliability import calibration_error, reliability_of, said_and_true
@@ -35,9 +37,7 @@ def loss_of(targets: Array, classes: int, weights: str, device: torch.device) ->
     multi_label = targets.ndim == 2
     weight: Tensor | None = None
     if weights == "balanced":
-        counts = targets.clip(0).sum(0, dtype=np.int64) if multi_label else np.bincount(targets, minlength=classes)
-        rest = np.maximum(len(targets) - counts, 1) if multi_label else len(targets) / (counts > 0).sum()
-        weight = torch.tensor(rest / np.maximum(counts, 1), dtype=torch.float32, device=device)
+        weight = class_weights(target_tensor(targets), classes)[0].to(device, torch.float32)
 
     def loss(logits: Tensor, target: Tensor, share: Tensor | None = None) -> Tensor:
         how = "none" if share is not None else "mean" if multi_label or weight is None else "sum"
@@ -66,13 +66,6 @@ def logits_of(model: nn.Module, batches: Passes) -> Iterator[tuple[Batch, Tensor
     with keep_freed_memory():
         for batch in batches.epoch():
             yield batch, model(batch.x, batch.y)
-
-
-def score_of(right: float, wrong: float, rows: float, multi_label: bool) -> float:
-    """Accuracy; with many labels a node micro-F1, of `wrong` ones that were chosen falsely or missed."""
-    if not multi_label:
-        return float(right / max(1, rows))
-    return float(2 * right / (2 * right + wrong)) if right + wrong else 1.0
 
 
 def evaluate(
@@ -178,75 +171,6 @@ def _report(parts: Iterable[tuple[Array, Array]], target: Array, positive: int |
         given, true = (np.concatenate(part) for part in zip(*said))
         report["ece"] = calibration_error(reliability_of(given, true))
     return report
-
-
-class ScoreCounts:
-    """What every score is made of, batch by batch. By class: rightly chosen, wrongly chosen, missed."""
-
-    def __init__(self, multi_label: bool, classes: int = 1) -> None:
-        self.multi_label = multi_label
-        self.right = self.wrong = self.missed = np.zeros(classes, np.int64)
-        self.rows, self._lost = 0, 0.0
-
-    def add(self, probabilities: Array, target: Array) -> tuple[Array, Array]:
-        """Of probabilities `[b, c]` and labels `[b]` or `[b, c]`; gives each row's right labels and its errors."""
-        if self.multi_label:
-            true, chosen = target > 0.5, probabilities > 0.5
-            right, wrong, missed = true & chosen, chosen & ~true, true & ~chosen
-            by_class = [part.sum(0) for part in (right, wrong, missed)]
-            own = np.where(true, probabilities, 1 - probabilities)
-            of_rows = right.sum(1), (wrong | missed).sum(1)
-        else:
-            best = probabilities.argmax(1)
-            good, bad = best == target, best != target
-            chosen_by = (target[good], best[bad], target[bad])
-            by_class = [np.bincount(classes, minlength=probabilities.shape[1]) for classes in chosen_by]
-            own = probabilities[np.arange(len(target)), target][:, None]
-            of_rows = good.astype(np.int64), bad.astype(np.int64)
-        self.right, self.wrong, self.missed = map(np.add, (self.right, self.wrong, self.missed), by_class)
-        self._lost -= float(np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean(1).sum())
-        self.rows += len(target)
-        return of_rows
-
-    @property
-    def score(self) -> float:
-        """Accuracy, or micro-F1 where a node has many labels."""
-        return score_of(int(self.right.sum()), int((self.wrong + self.missed).sum()), self.rows, self.multi_label)
-
-    @property
-    def loss(self) -> float:
-        return self._lost / max(1, self.rows)
-
-    @property
-    def macro_f1(self) -> float:
-        """Mean F1 of the classes; of one label a node, of those that occur or were chosen."""
-        found = self.by_class() if self.multi_label else self.by_class()[2 * self.right + self.wrong + self.missed > 0]
-        return float(found.mean()) if len(found) else 0.0
-
-    @property
-    def balanced_accuracy(self) -> float:
-        """Mean share of a class's rows that were found; of many labels a node, with that of the others. NaN: none."""
-        true = self.right + self.missed
-        if not self.multi_label:
-            return float((self.right[true > 0] / true[true > 0]).mean()) if self.rows else math.nan
-        varied = (true > 0) & (true < self.rows)
-        found = self.right[varied] / true[varied] + 1 - self.wrong[varied] / (self.rows - true[varied])
-        return float(found.mean() / 2) if varied.any() else math.nan
-
-    def by_class(self) -> Array:
-        """F1 of every class, 0 of one that neither occurs nor was chosen."""
-        found: Array = 2 * self.right / np.maximum(2 * self.right + self.wrong + self.missed, 1)
-        return found
-
-    def class_table(self, classes: Sequence[str]) -> list[dict[str, Any]]:
-        """Precision, recall, F1 and rows of every class; 0 where there is nothing to divide by."""
-        precision = self.right / np.maximum(self.right + self.wrong, 1)
-        recall = self.right / np.maximum(self.right + self.missed, 1)
-        columns = (precision, recall, self.by_class(), self.right + self.missed)
-        return [
-            {"class": name, "precision": part[0], "recall": part[1], "f1": part[2], "rows": part[3]}
-            for name, part in zip(classes, zip(*(column.tolist() for column in columns)))
-        ]
 
 
 def summary(reports: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io import available_memory
-from gamlp.models import KnownRows, Rank, Solvable
+from gamlp.models import KnownRows, Rank, Solvable, ToSolve
 from gamlp.progress import Progress
 from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batches, HopRows, LabelledRows, own_rows, target_tensor
@@ -100,7 +100,7 @@ def _solved(
         measure = measure_of(settings, train.targets, train.targets.ndim == 2, valid.targets)
         metric = _rank_by(chosen_by, settings, measure)
     with torch.no_grad():
-        facts = model.solve(known_rows(learned), chosen_by, settings, seed=seed, metric=metric, progress=progress)
+        facts = model.solve(ToSolve(known_rows(learned), chosen_by, settings, seed, metric, progress))
     return {**facts, "rows": float(len(learned))}
 
 

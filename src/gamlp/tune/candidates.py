@@ -25,14 +25,17 @@ Role = Literal["simple", "reference", "other"]
 
 
 class _File(BaseModel):
-    """A file of recipe/portfolio. `order`: the simplest and cheapest first. `when`: facts of the graph, all needed."""
+    """A file of recipe/portfolio. `order`: the simplest and cheapest first.
+
+    `when`: facts of the graph, all needed; of a list among them, one.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     title: str
     order: int
     role: Role = "other"
-    when: list[str] = Field(default_factory=list)
+    when: list[str | list[str]] = Field(default_factory=list)
     recipe: dict[str, Any]
 
 
@@ -44,7 +47,7 @@ class Candidate:
     title: str
     order: int
     role: Role
-    when: tuple[str, ...]
+    when: tuple[frozenset[str], ...]  # of each set one fact must hold
     recipe: Recipe
 
     def changed(self, changes: dict[str, Any]) -> Candidate:
@@ -63,26 +66,23 @@ def load_candidates() -> tuple[Candidate, ...]:
             file = _File.model_validate(load_yaml(entry.read_text(encoding="utf-8")))
             recipe = Recipe.of(_merged(shared, file.recipe))
             name = entry.name.removesuffix(".yaml")
-            found.append(Candidate(name, file.title, file.order, file.role, tuple(file.when), recipe))
+            found.append(Candidate(name, file.title, file.order, file.role, _conditions(file.when), recipe))
     return tuple(sorted(found, key=lambda one: (one.order, one.name)))
 
 
 def facts_of(graph: Graph) -> frozenset[str]:
     """What a candidate's `when` may ask for."""
-    labels, nodes = graph.nodes.labels, max(1, graph.nodes.count)
+    nodes = max(1, graph.nodes.count)
     widths = [each.features.width for each in graph.node_types.values() if each.features is not None]
     wide = nodes * sum(widths) * 4 * _DEEP > WIDE
     channels = 1 if not graph.heterogeneous else 2 * len(graph.relation_pairs) + len(graph.node_types)
     many = 3 * channels * max(widths, default=0) > COLUMNS
-    directed = any(relation.directed for relation in graph.relations.values())
     return frozenset(
         {
             "typed" if graph.heterogeneous else "homogeneous",
             "sparse" if graph.degrees().sum() / nodes < SPARSE else "dense",
-            "multi_label" if labels is not None and labels.multi_label else "one_label",
             "wide" if wide else "narrow",
             "many_columns" if many else "few_columns",
-            "directed" if directed else "undirected",
             "words" if scaling_for(graph) == "l2" else "columns",
             "few" if training_rows(graph) <= ONE_BATCH else "many",
         }
@@ -99,7 +99,11 @@ def views_of_relations(graph: Graph) -> list[list[str]] | None:
 
 def fitting(facts: frozenset[str], candidates: tuple[Candidate, ...]) -> list[Candidate]:
     """Those whose conditions hold."""
-    return [one for one in candidates if facts.issuperset(one.when)]
+    return [one for one in candidates if all(facts & some for some in one.when)]
+
+
+def _conditions(when: list[str | list[str]]) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset([one] if isinstance(one, str) else one) for one in when)
 
 
 def _merged(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ smallest at the end was among them all the time, so that its count is exact.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -22,7 +23,7 @@ _KEY = hash_key(0, "distinct values of a column")
 Values = TypeVar("Values", Array, Any)
 
 
-class Sample(Generic[Values]):
+class Sample(ABC, Generic[Values]):
     """Distinct values with counts. `values` and `counts` are told by `settled`, in order of the values."""
 
     def __init__(self) -> None:
@@ -100,23 +101,23 @@ class Sample(Generic[Values]):
 
     # What numbers and texts do in different ways.
 
-    def _none(self) -> Values:
-        raise NotImplementedError
+    @abstractmethod
+    def _none(self) -> Values: ...
 
-    def _hashes(self, values: Values) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def _hashes(self, values: Values) -> Array: ...
 
-    def _pick(self, values: Values, places: Array) -> Values:
-        raise NotImplementedError
+    @abstractmethod
+    def _pick(self, values: Values, places: Array) -> Values: ...
 
-    def _joined(self, parts: list[tuple[Values, Array]]) -> tuple[Values, Array]:
-        raise NotImplementedError
+    @abstractmethod
+    def _joined(self, parts: list[tuple[Values, Array]]) -> tuple[Values, Array]: ...
 
-    def _as_list(self, values: Values) -> list[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _as_list(self, values: Values) -> list[Any]: ...
 
-    def _of_list(self, values: list[Any]) -> Values:
-        raise NotImplementedError
+    @abstractmethod
+    def _of_list(self, values: list[Any]) -> Values: ...
 
 
 class NumberSample(Sample[Array]):

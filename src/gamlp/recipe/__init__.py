@@ -7,6 +7,7 @@ from gamlp.recipe.recipe import Recipe, described, is_own, shipped_names
 # Its sections, the two kinds of attention, and what validation may go by.
 from gamlp.recipe.sections import (
     Attention,
+    ConsistencySettings,
     FeaturesSettings,
     Metric,
     ModelSettings,
@@ -25,6 +26,7 @@ from gamlp.recipe.space import Choice, Space, load_space, named_spaces, starting
 __all__ = [
     "Attention",
     "Choice",
+    "ConsistencySettings",
     "FeaturesSettings",
     "Metric",
     "ModelSettings",

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from gamlp.errors import GamlpError
 from gamlp.io import Trust, check_trusted, names_of
 from gamlp.recipe.sections import (
+    ConsistencySettings,
     FeaturesSettings,
     ModelSettings,
     PropagationSettings,
@@ -50,6 +51,9 @@ class Recipe(Section):
     relations: RelationsSettings = RelationsSettings()
     model: ModelSettings = ModelSettings()
     training: TrainingSettings = TrainingSettings()
+    consistency: ConsistencySettings | None = Field(
+        default=None, description="agreement of passes on rows without labels (SCR); null: none"
+    )
     smoothing: SmoothingSettings | None = Field(
         default=None, description="Correct & Smooth after the model; null: none"
     )
@@ -105,7 +109,7 @@ class Recipe(Section):
                 if not isinstance(target, dict):
                     raise GamlpError(
                         f"'{section}' is no section of a recipe",
-                        hint="propagation, features, relations, model, training, smoothing are",
+                        hint="propagation, features, relations, model, training, consistency, smoothing are",
                     )
             target[name] = value
         return self._checked(content, None, (self.model.name, *names_of(trust)))

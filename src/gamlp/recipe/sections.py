@@ -180,8 +180,15 @@ class ModelSettings(Section):
     label_zero: bool = Field(
         default=False, description="whether a training row's own answer, Y^(0), is among the label hops"
     )
-    label_scale: Literal["none", "hop"] = Field(
-        default="none", description="hop: each row of a label hop is divided by its sum, where that is above 0"
+    label_scale: Literal["none", "size", "hop"] = Field(
+        default="none",
+        description="of label hops. size: times nodes ÷ labels that were propagated; hop: each row of each hop is "
+        "divided by its sum, where that is above 0",
+    )
+    high_pass: bool = Field(
+        default=False,
+        description="X^(k) - X^(k-1) beside X^(k), as channels that are mixed before attention: for graphs whose "
+        "neighbours disagree",
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
@@ -287,6 +294,27 @@ class TrainingSettings(Section):
     reuse: int = Field(
         default=0, ge=0, le=100, description="rounds in which predictions of rows without labels come back as labels"
     )
+    ema: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="d: weights that are validated and kept are w̄ ← d w̄ + (1 - d) w after every step; 0: w itself",
+    )
+    stages: int = Field(
+        default=1,
+        ge=1,
+        le=100,
+        description="stages of training (RLU): from the second on, the model of the stage before teaches; the best by "
+        "validation rows is kept",
+    )
+    reliable: float = Field(
+        default=0.85, ge=0, le=1, description="ε of stages: rows without labels whose teacher is at least so sure"
+    )
+    distillation: float = Field(
+        default=1.0,
+        ge=0,
+        description="γ of stages: weight of the distance to the teacher on reliable rows; 0: their labels alone",
+    )
     seeds: tuple[int, ...] = Field(
         default=(0,), min_length=1, max_length=1000, description="one model is trained for each"
     )
@@ -302,6 +330,34 @@ class TrainingSettings(Section):
         if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 1 << 63:
             raise ValueError("seeds are different numbers from 0 to 2^63 - 1")
         return seeds
+
+
+class ConsistencySettings(Section):
+    """Consistency on rows without labels (SCR): several passes with dropout are drawn to what they say together.
+
+    Of a batch of such rows, P_1..P_M are its passes; their mean (`passes`), or what an average of the model's weights
+    over time says (`average`, SCR-m), is sharpened, P̄ ∝ P^(1/T), and carries no gradient.
+    """
+
+    teacher: Literal["passes", "average"] = Field(
+        default="passes", description="P̄ from the passes' own mean (SCR), or from averaged weights (SCR-m)"
+    )
+    passes: int = Field(default=2, ge=1, le=16, description="M, forward passes with dropout")
+    weight: float = Field(default=1.0, ge=0, description="λ, of this part of the loss")
+    warmup: int = Field(default=0, ge=0, le=1_000_000_000, description="epochs over which λ rises from 0")
+    temperature: float = Field(default=0.5, gt=0, le=10, description="T: below 1, P̄ is sharper than P")
+    confidence: float = Field(default=0.0, ge=0, le=1, description="ε: rows whose max P̄ is lower are left out")
+    distance: Literal["squared", "kl"] = Field(default="squared", description="of each pass from P̄")
+    batch_size: int | None = Field(
+        default=None, ge=1, le=1 << 40, description="rows without labels a step; null: as many as training.batch_size"
+    )
+    decay: float = Field(default=0.99, ge=0, lt=1, description="of the averaged weights, after every step")
+
+    @model_validator(mode="after")
+    def _two_passes(self) -> ConsistencySettings:
+        if self.teacher == "passes" and self.passes < 2:
+            raise ValueError("one pass agrees with itself: use 'consistency.passes' 2, or the teacher 'average'")
+        return self
 
 
 class SmoothingSettings(Section):

@@ -13,7 +13,7 @@ import torch
 
 from gamlp.arrays import Array
 from gamlp.graph import Graph, digest, fingerprint
-from gamlp.io import PeakMemory, locked, write_json
+from gamlp.io import PeakMemory, locked, work_folder, write_json
 from gamlp.models import labels_used
 from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
 from gamlp.propagation import HopStore
@@ -24,6 +24,8 @@ from gamlp.training import (
     HopRows,
     Machine,
     Prepared,
+    StageEnd,
+    StageStart,
     bundle_of,
     by_time,
     choose_device,
@@ -33,7 +35,9 @@ from gamlp.training import (
     plan_of,
     resolve_relations,
     rows_of,
+    run_stages,
     summary,
+    teach,
     to_probabilities,
     with_features,
 )
@@ -48,12 +52,14 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> 
     with PeakMemory() as peak:
         prepared, preparation = prepare_task(task, recipe, workspace)
         begun = time.monotonic()
-        machine = Machine(device, workspace.resources.memory)
-        fitted = fit_prepared(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
-        trained = time.monotonic()
-        test, tests = scores_of(task, prepared, fitted, workspace, device)
-        ended = time.monotonic()
-        probabilities = store_probabilities(task.graph, prepared, fitted, device) if workspace.probabilities else None
+        with work_folder(workspace.hops / ".stages") as folder:
+            prepared, fitted = _fitted(task, prepared, seed, folder, workspace, device)
+            trained = time.monotonic()
+            test, tests = scores_of(task, prepared, fitted, workspace, device)
+            ended = time.monotonic()
+            probabilities = None
+            if workspace.probabilities:
+                probabilities = store_probabilities(task.graph, prepared, fitted, device)
         if recipe.smoothing is not None:  # smoothing must know all rows: theirs is its inference
             ended = time.monotonic()
     parameters = sum(value.numel() for value in fitted.model.parameters())
@@ -62,6 +68,27 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> 
         peak.bytes, parameters, fitted.epoch, fitted.epochs, fitted.stopped, tests,
         probabilities,
     )  # fmt: skip
+
+
+def _fitted(
+    task: Task, prepared: Prepared, seed: int, folder: Path, workspace: Workspace, device: torch.device
+) -> tuple[Prepared, Fitted]:
+    """One seed, of the stage that is kept; its hops of labels lie in `folder`, and its time is training's."""
+    machine = Machine(device, workspace.resources.memory)
+
+    def fit_stage(stage: Prepared) -> StageEnd[Fitted]:
+        fitted = fit_prepared(stage, seed, machine, observe=workspace.observe, progress=workspace.progress)
+        return StageEnd(stage, fitted, fitted.valid, lambda: fitted.model)
+
+    with closing(workspace.resources.open_engine()) as engine:
+
+        def begin(stage: int, teacher: torch.nn.Module) -> StageStart:
+            place, told = folder / str(stage), workspace.progress
+            return teach(prepared, teacher, task.graph, place, engine, stage=stage, device=device, progress=told)
+
+        stages = run_stages(prepared, fit_stage, begin)
+    end = stages.ends[stages.kept]
+    return end.prepared, end.result
 
 
 def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prepared, float]:
@@ -78,7 +105,7 @@ def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prep
             )  # fmt: skip
             return prepared, made + _took(folder, time.monotonic() - begun)
     features, first = features_store(task.graph, recipe, workspace)
-    rows = "all" if workspace.probabilities else "split"
+    rows = "all" if workspace.probabilities or recipe.reads_unlabelled else "split"
     plan = plan_of(recipe).model_copy(update={"features": None, "rows": rows})
     folder = workspace.hops / f"labels-{digest([_known(task.graph), plan.model_dump()])}"
     with locked(folder):

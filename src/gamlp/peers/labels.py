@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Features, Graph
+from gamlp.graph import Graph
 from gamlp.io import PeakMemory, work_folder
 from gamlp.models import labels_used
 from gamlp.peers.contract import Report, Run, Seconds, Task, Workspace, labelled
@@ -29,6 +29,7 @@ from gamlp.training import (
     measure_of,
     plan_of,
     report_of,
+    with_said,
 )
 
 
@@ -164,14 +165,11 @@ def _with_predictions(
     graph: Graph, prepared: Prepared, predicted: Array, folder: Path, workspace: Workspace
 ) -> Prepared:
     """The same rows and hops of features; hops of labels from training labels and what was said of other rows."""
-    nodes = replace(graph.nodes, features=Features(predicted))
-    checksums = {name: value for name, value in graph.checksums.items() if not name.endswith("/features.npy")}
-    graph = replace(graph, node_types={**graph.node_types, graph.target: nodes}, checksums=checksums)
     plan = plan_of(prepared.recipe)
     assert plan.labels is not None and prepared.valid is not None
     soft = plan.labels.model_copy(update={"soft": True})
     plan = plan.model_copy(update={"features": None, "labels": soft, "rows": "all"})
-    store = propagate(graph, plan, folder, workspace.resources, workspace.progress)
+    store = propagate(with_said(graph, predicted), plan, folder, workspace.resources, workspace.progress)
     return replace(
         prepared,
         store=store,

@@ -151,6 +151,11 @@ def peer_of(recipe: Recipe) -> Peer:
     """The recipe's peer, with label reuse and Correct & Smooth around it where the recipe asks for them."""
     check_operators(recipe)
     peer = method(recipe.model.name)
+    if recipe.reads_unlabelled and peer.family != "hops":
+        raise GamlpError(
+            f"consistency and stages train models on hops, and '{peer.name}' is none that is trained in steps",
+            hint="leave out consistency and training.stages",
+        )
     if recipe.training.reuse:
         if peer.run_with_reuse is None:
             raise GamlpError(f"'{peer.name}' reads no hops of labels: it cannot reuse them", hint="training.reuse 0")

@@ -25,6 +25,7 @@ from gamlp.propagation.split_by_time import propagate_as_of
 
 # Hops on disk: gather(rows) → Hops
 from gamlp.propagation.store.manifest import StoreManifest
+from gamlp.propagation.store.sharing import share_features
 from gamlp.propagation.store.store import Hops, HopStore, StoredSignal, row_numbers, side_by_side
 
 # Features made of edges alone
@@ -58,6 +59,7 @@ __all__ = [
     "relation_pair_of",
     "row_numbers",
     "scaled_features",
+    "share_features",
     "side_by_side",
     "structural_schema",
     "structural_words",

@@ -104,9 +104,10 @@ class FirstLabels:
         inside = np.asarray(self.roles[rows]) == _TRAIN
         if self.without is not None:
             inside &= ~self.without.among(_numbers(rows, len(self.roles)))
-        known, classes = np.flatnonzero(inside), self.labels.classes
+        classes, labels = self.labels.classes, Labels(np.asarray(self.labels.values[rows]), self.labels.classes)
+        known = np.flatnonzero(inside & labels.known())
         hot = np.zeros((len(inside), len(classes)), np.float32) if self.soft is None else np.array(self.soft.read(rows))
-        hot[known] = Labels(np.asarray(self.labels.values[rows]), classes).hot(known)
+        hot[known] = labels.hot(known)
         return hot[:, columns]
 
 

@@ -71,6 +71,7 @@ class LabelSignal(_Frozen):
 
     `folds` > 1 also stores cross-fitted hops of the training rows: each from the other folds' labels alone.
     `soft`: instead of zero, the graph's features, which are then what a model said of each row, one column a class.
+    `labelled` counts the rows of Y^(0) that have something, where that is not the number of training rows.
     """
 
     hops: int = Field(default=5, ge=0, le=1000)
@@ -79,6 +80,7 @@ class LabelSignal(_Frozen):
     folds: int = Field(default=0, ge=0, le=100)
     fold_seed: int = 0
     soft: bool = False
+    labelled: int | None = None
 
 
 class Plan(_Frozen):

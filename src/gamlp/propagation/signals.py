@@ -176,7 +176,9 @@ def _labels(
         raise GamlpError(f"soft labels of {soft_labels.width} columns for {width} classes of graph '{graph.name}'")
     values = first.of_labels(view, None, soft=plan.soft)
     common = plan.model_dump(include={"operator", "dtype"})
-    source = [structure, fingerprint.training_labels(graph), common]
+    source = [structure, fingerprint.training_labels(graph), dict(common)]
+    if plan.labelled is not None:
+        common["labelled"] = plan.labelled
     if soft_labels is not None:
         source.append(fingerprint.features(graph))
     all_labels = Signal(

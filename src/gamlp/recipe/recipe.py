@@ -64,7 +64,14 @@ class Recipe(Section):
         for norm in ("batch_norm", "input_norm"):
             if getattr(self.model, norm) and self.training.batch_size == 1:
                 raise ValueError(f"'model.{norm}' needs batches of at least two rows: raise 'training.batch_size'")
+        if self.training.stages > 1 and self.training.reuse:
+            raise ValueError("'training.stages' and 'training.reuse' are two ways to learn from what was said: use one")
         return self
+
+    @property
+    def reads_unlabelled(self) -> bool:
+        """Whether training reads rows without labels: hops of all rows of the training graph are then kept."""
+        return (self.consistency is not None and self.consistency.weight > 0) or self.training.stages > 1
 
     def __getitem__(self, key: str) -> Any:
         """A setting by its dotted key: `recipe["model.beta"]`."""

@@ -46,6 +46,8 @@ from gamlp.training import (
     without_folds,
 )
 
+_STAGED = "the model of a later stage listened to labels that its teacher gave on the graph of training;"
+
 
 def prepare(
     graph: Graph,
@@ -87,10 +89,15 @@ def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Propa
     alone = _alone(graph, recipe, folder, engine, progress)
     statistics = _statistics(alone, recipe)
     plan = plan_of(recipe, statistics)
-    inner = engine.propagate(alone, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
+    inner = engine.propagate(alone, _rows_to_train(plan, recipe), folder / "training-hops", progress)
     store = engine.propagate(graph, without_folds(plan), folder / "hops", progress)
     prepared = from_store(store, without_crossfit(recipe))
     return replace(prepared, recipe=recipe, train=role_rows(inner, recipe, "train"), statistics=statistics)
+
+
+def _rows_to_train(plan: Plan, recipe: Recipe) -> Plan:
+    """Training rows of the graph that is trained on, and those without labels where they are read too."""
+    return plan.model_copy(update={"rows": "all" if recipe.reads_unlabelled else "train"})
 
 
 def _prepare_as_of(
@@ -143,7 +150,7 @@ def _prepare_two(
     by_time = recipe.propagation.as_of_split and graph.nodes.split is not None
     statistics = _statistics(graph, recipe, graph.nodes.split.train if by_time and graph.nodes.split else None)
     plan = plan_of(recipe, statistics)
-    inner = engine.propagate(graph, plan.model_copy(update={"rows": "train"}), folder / "training-hops", progress)
+    inner = engine.propagate(graph, _rows_to_train(plan, recipe), folder / "training-hops", progress)
     store = engine.propagate(valid_graph, without_folds(plan), folder / "hops", progress)
     train = role_rows(inner, recipe, "train")
     check_targets(train, labels)
@@ -225,5 +232,7 @@ def as_model_reads(
             f"the model listens to known labels, and graph '{graph.name}' has no training rows",
             hint="give the graph labels with split 'train', or train with model.beta 0",
         )
+    if bundle.report.get("stage") and labels_used(bundle.recipe):
+        notes = [*notes, f"{_STAGED} graph '{graph.name}' has true labels alone: answers may be weaker there"]
     plan = without_folds(plan_of(bundle.recipe, bundle.statistics)).model_copy(update={"rows": "all"})
     return graph, plan, notes

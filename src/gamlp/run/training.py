@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io import PeakMemory, Place, Trust, names_of
+from gamlp.io import PeakMemory, Place, Trust, is_url, names_of
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
@@ -20,19 +22,29 @@ from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.seen_ids import rows_with_role, seen_hashes, write_seen
 from gamlp.run.source import Source, as_source, default_recipe, resolve_recipe
 from gamlp.training import (
+    HOPS,
+    STAGES,
     About,
     Bundle,
     Observe,
     Prepared,
     RunFolder,
+    SeedFolder,
+    StageEnd,
+    Stages,
+    StageStart,
     check_trainable,
     check_warm,
     choose_device,
     expected_shape,
     from_store,
+    in_stage,
     make_model,
+    mean_valid,
     metric_of,
+    run_stages,
     summary,
+    teach,
     train_seeds,
     valid_rows,
     warm_bundle,
@@ -53,6 +65,7 @@ _OWN = {
     "warm.safetensors",
     "portfolio",
     "leaderboard.json",
+    "stages",
 }
 _WARM = "warm.safetensors"  # the bundle that training started from
 
@@ -161,7 +174,11 @@ def _train(
             run.note_timings(preparation=kept.get("preparation", 0.0) + took)
         _note_seen(run, source, valid_graph)
         try:
-            bundles = train_run(prepared, run, resources=resources, observe=observe, progress=progress)
+            if recipe.training.stages > 1:
+                bundles, said_of_stages = _train_stages(prepared, run, source.graph, resources, observe, progress)
+                notes = [*notes, *said_of_stages]
+            else:
+                bundles = train_run(prepared, run, resources=resources, observe=observe, progress=progress)
         except GamlpError:
             if fresh:  # nothing was learned: the same --out may be used with a better recipe
                 run.forget()
@@ -207,6 +224,64 @@ def train_run(
         bundles, best = train_seeds(prepared, engine.fit, run, observe=observe, progress=progress)
     run.choose(best)
     return bundles
+
+
+def _train_stages(
+    prepared: Prepared,
+    run: RunFolder,
+    graph: Graph | None,
+    resources: Resources,
+    observe: Observe | None,
+    progress: Progress,
+) -> tuple[dict[int, Bundle], list[str]]:
+    """Every stage in a run folder of its own below `stages`; seeds of the one that is kept become the run's."""
+    if run.bundle_path.exists():
+        return run.bundles(), run.stage_words()
+
+    def own_store(stage: Prepared) -> bool:
+        return stage.store is not prepared.store
+
+    def folder_of(stage: Prepared) -> RunFolder:
+        about, place = run.about(), run.stage_path(stage.stage)
+        shared = about.store if Path(about.store).is_absolute() or is_url(about.store) else f"../../{about.store}"
+        about = about.model_copy(update={"store": HOPS if own_store(stage) else shared})
+        made = RunFolder.create(place, about, run.recipe(), resume=True, trust=run.trust)
+        return replace(made, checkpoint_seconds=run.checkpoint_seconds)
+
+    stages = train_stages(prepared, graph, run.path / STAGES, folder_of, resources, observe, progress)
+    for number, end in enumerate(stages.ends):
+        RunFolder(run.stage_path(number)).choose(end.result[1])
+    kept = stages.ends[stages.kept].prepared
+    run.adopt(run.stage_path(stages.kept), own_store=own_store(kept), words=stages.words)
+    return run.bundles(), stages.words
+
+
+def train_stages(
+    prepared: Prepared,
+    graph: Graph | None,
+    folder: Path,
+    folder_of: Callable[[Prepared], SeedFolder],
+    resources: Resources = LOCAL,
+    observe: Observe | None = None,
+    progress: Progress = silent,
+) -> Stages[tuple[dict[int, Bundle], int]]:
+    """All stages of a recipe: bundles of all seeds of each, and the best seed. What they begin with is in `folder`."""
+    with closing(resources.open_engine()) as engine:
+
+        def fit_stage(stage: Prepared) -> StageEnd[tuple[dict[int, Bundle], int]]:
+            told = in_stage(progress, stage.stage) if prepared.recipe.training.stages > 1 else progress
+            bundles, best = train_seeds(stage, engine.fit, folder_of(stage), observe=observe, progress=told)
+            valid = mean_valid([bundle.report["valid"] for bundle in bundles.values()])
+            plain = replace(bundles[best], temperature=1.0)
+            return StageEnd(stage, (bundles, best), valid, plain.model)
+
+        def begin(stage: int, teacher: nn.Module) -> StageStart:
+            return teach(
+                prepared, teacher, graph, folder / str(stage), engine,
+                stage=stage, device=choose_device(resources.device), progress=in_stage(progress, stage),
+            )  # fmt: skip
+
+        return run_stages(prepared, fit_stage, begin)
 
 
 def _start_from(prepared: Prepared, warm: str | Path, out: Path, trust: Trust) -> tuple[Prepared, str]:

@@ -78,7 +78,7 @@ from gamlp.training.rows import (
 )
 
 # Where a run lives
-from gamlp.training.run_folder import METHOD_RUN, About, Origin, RunFolder, writing_run
+from gamlp.training.run_folder import METHOD_RUN, STAGES, About, Origin, RunFolder, writing_run
 from gamlp.training.scores import (
     MOST_KEPT,
     Watch,
@@ -90,7 +90,11 @@ from gamlp.training.scores import (
 )
 
 # Every seed of a recipe
-from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_prepared, metric_of, train_seeds
+from gamlp.training.seeds import NoFolder, SeedFiles, SeedFolder, bundle_of, fit_prepared, metric_of, train_seeds
+
+# Stages, each taught by the one before
+from gamlp.training.stages import HOPS, StageEnd, Stages, StageStart, in_stage, mean_valid, run_stages, teach
+from gamlp.training.teacher import with_said
 
 # TensorBoard and MLflow
 from gamlp.training.trackers import trackers_for
@@ -105,11 +109,13 @@ from gamlp.training.warm import check_warm, warm_bundle
 __all__ = [
     "ALONE",
     "GO_ON",
+    "HOPS",
     "LOOK",
     "LOOPBACK",
     "METHOD_RUN",
     "MOST_KEPT",
     "RETRIES",
+    "STAGES",
     "About",
     "Batch",
     "Batches",
@@ -129,7 +135,11 @@ __all__ = [
     "RunFolder",
     "ScoreCounts",
     "SeedFiles",
+    "SeedFolder",
     "Sources",
+    "StageEnd",
+    "StageStart",
+    "Stages",
     "TrainingJob",
     "TrainingState",
     "Watch",
@@ -161,6 +171,7 @@ __all__ = [
     "fitted_of",
     "from_store",
     "full_report",
+    "in_stage",
     "judged",
     "kept_columns",
     "kept_statistics",
@@ -168,6 +179,7 @@ __all__ = [
     "logits_of",
     "make_model",
     "matched",
+    "mean_valid",
     "measure_of",
     "metric_of",
     "metric_value",
@@ -188,6 +200,7 @@ __all__ = [
     "role_rows",
     "rows_of",
     "run_job",
+    "run_stages",
     "said_and_true",
     "score_of",
     "shape_of",
@@ -195,6 +208,7 @@ __all__ = [
     "sources_of",
     "summary",
     "target_tensor",
+    "teach",
     "to_probabilities",
     "to_train_on",
     "trackers_for",
@@ -208,6 +222,7 @@ __all__ = [
     "with_classes",
     "with_columns",
     "with_features",
+    "with_said",
     "without_crossfit",
     "without_folds",
     "writing_run",

@@ -28,6 +28,7 @@ def resolve_as_of(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
     for refused, what in (
         (recipe.training.setting == "inductive", "training.setting inductive"),
         (recipe.relations.reduce > 0, "relations.reduce"),
+        (recipe.reads_unlabelled, "consistency or training.stages"),
         (_embeds(graph, recipe) and "missing" in recipe.relations.model_fields_set, "relations.missing complex"),
     ):
         if refused:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.graph import UNKNOWN
 from gamlp.io import available_memory
 from gamlp.propagation import HopStore, StoredSignal, side_by_side
 from gamlp.training.ranks.world import World
@@ -93,6 +94,7 @@ class HopRows:
     channels: tuple[str, ...] = ("features",)
     views: tuple[str, ...] = ("",)
     sample: int = 0  # views that a training step reads, by chance; 0: all
+    label_factor: float = 1.0  # hops of labels are read times this
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -105,8 +107,14 @@ class HopRows:
         size = sum((hops + 1) * widest * _item(signal) for signal, hops in signals)
         for signal in self._labels:
             assert self.label_hops is not None
-            size += (self.label_hops + 1) * signal.entry.width * _item(signal)
+            item = _item(signal) if self.label_factor == 1 else 4
+            size += (self.label_hops + 1) * signal.entry.width * item
         return size
+
+    @property
+    def signals(self) -> list[StoredSignal]:
+        """All that is read: of features and of labels."""
+        return [*self._features, *self._labels]
 
     @property
     def _features(self) -> list[StoredSignal]:
@@ -145,7 +153,10 @@ class HopRows:
         if self.label_hops is None:
             return x, None
         chosen = range(len(self.views)) if views is None else views
-        return x, side_by_side([_gather(self._labels[number], rows, self.label_hops) for number in chosen])
+        y = side_by_side([_gather(self._labels[number], rows, self.label_hops) for number in chosen])
+        if y is not None and self.label_factor != 1:
+            y = np.multiply(y, np.float32(self.label_factor), dtype=np.float32)
+        return x, y
 
     def gathered(self) -> tuple[Array, Array | None]:
         """Hops of all rows, read a part at a time: beside the result there is never more than READ_BYTES of them."""
@@ -182,6 +193,16 @@ class HopRows:
             return [None] * batches
         draws = [torch.randperm(len(self.views), generator=generator)[: self.sample] for _ in range(batches)]
         return [sorted(int(number) for number in draw) for draw in draws]
+
+
+@dataclass(frozen=True)
+class UnlabelledRows(HopRows):
+    """Rows that are read for their hops alone: what is known of their labels is not looked at."""
+
+    @property
+    def targets(self) -> Array:
+        """All unknown."""
+        return np.full(len(self), UNKNOWN, np.int64)
 
 
 def read_batches(
@@ -243,6 +264,11 @@ class Batches:
     def __len__(self) -> int:
         return -(-len(self.source) // self.size)
 
+    @property
+    def count(self) -> int:
+        """Rows."""
+        return len(self.source)
+
     def resident_bytes(self) -> int:
         """What holding all hops takes, with what is read at a time while they are brought in."""
         rows, row = len(self.source), self.source.row_bytes
@@ -262,7 +288,7 @@ class Batches:
         parts, in_order = parts_of(len(self.source), self.size, generator)
         return self.of(parts, in_order, self.source.drawn(len(parts), generator))
 
-    def of(self, parts: Iterable[Tensor], in_order: bool, views: Sequence[Sequence[int] | None]) -> Iterator[Batch]:
+    def of(self, parts: Iterable[Tensor], in_order: bool, views: Sequence[Sequence[int] | None]) -> Generator[Batch]:
         """A batch for the positions and views of each part; `in_order` ones follow each other."""
         parts = list(parts)
         if self.resident:
@@ -318,15 +344,27 @@ class OwnBatches:
         self.target, self.device = self.own.target, device
 
     @property
+    def source(self) -> HopRows:
+        """Rows of this rank."""
+        return self.own.source
+
+    @property
     def held(self) -> int:
         return self.own.held
+
+    def __len__(self) -> int:
+        return -(-self.count // self.size)
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All batches of an epoch, this rank's part of each."""
         parts, in_order = parts_of(self.count, self.size, generator)
+        yield from self.of(parts, in_order, self.own.source.drawn(len(parts), generator))
+
+    def of(self, parts: Iterable[Tensor], in_order: bool, views: Sequence[Sequence[int] | None]) -> Generator[Batch]:
+        """This rank's part of the batch for the positions and views of each part."""
+        parts = list(parts)
         mine = [part[(part >= self.begin) & (part < self.end)] - self.begin for part in parts]
         given = [own if len(own) else torch.zeros(1, dtype=torch.int64) for own in mine]
-        views = self.own.source.drawn(len(parts), generator)
         for part, own, batch in zip(parts, mine, self.own.of(given, in_order, views)):
             share = torch.full((len(batch.target),), 1 / len(part), dtype=torch.float64, device=self.device)
             share = share if len(own) else torch.zeros_like(share)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -119,10 +120,16 @@ def save_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     streams: RandomStreams,
+    averages: Mapping[str, nn.Module] | None = None,
 ) -> None:
-    """All that the next epoch depends on; rank 0 writes it, and all must come here together."""
+    """All that the next epoch depends on; rank 0 writes it, and all must come here together.
+
+    `averages` are models beside the one that trains, by name: averages of its weights.
+    """
     tensors = {f"model.{name}": value for name, value in weights_of(model).items()}
     tensors |= {f"best.{name}": value for name, value in training.best_weights.items()}
+    for beside, average in (averages or {}).items():
+        tensors |= {f"{beside}.{name}": value for name, value in weights_of(average).items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value).cpu() for name, value in state.items()}
     tensors |= streams.states()
@@ -134,7 +141,11 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: Path | Place, model: nn.Module, optimizer: torch.optim.Optimizer, streams: RandomStreams
+    path: Path | Place,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    streams: RandomStreams,
+    averages: Mapping[str, nn.Module] | None = None,
 ) -> TrainingState:
     """Put everything back as it was."""
     try:
@@ -144,6 +155,8 @@ def load_checkpoint(
         kept: dict[str, Any] = json.loads(text)
         state = TrainingState(best_weights=_part(tensors, "best."), **kept)
         model.load_state_dict(_part(tensors, "model."))
+        for beside, average in (averages or {}).items():
+            average.load_state_dict(_part(tensors, f"{beside}."))
         states: dict[int, dict[str, Tensor]] = {}
         for name, value in _part(tensors, "optimizer.").items():
             index, _, key = name.partition(".")

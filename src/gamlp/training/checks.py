@@ -9,6 +9,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import UNKNOWN, Graph, Labels, fingerprint, told_apart, view_name
+from gamlp.models import is_solved, labels_used
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.recipe import Recipe
 from gamlp.training.batches import HopRows
@@ -29,6 +30,39 @@ def check_trainable(graph: Graph, recipe: Recipe | None = None) -> None:
         raise GamlpError(f"graph '{graph.name}' has no split", hint="ingest a split column, or let ingest make one")
     if not len(nodes.split.train):
         raise GamlpError(f"graph '{graph.name}' has no training rows", hint="mark some rows 'train' in its split")
+    if recipe is not None:
+        _check_unlabelled(graph, recipe)
+
+
+def _check_unlabelled(graph: Graph, recipe: Recipe) -> None:
+    """What reads rows without labels, or averages weights over steps: refuse it where there are none of them."""
+    asked = [
+        ("consistency", recipe.consistency is not None and recipe.consistency.weight > 0),
+        ("training.stages", recipe.training.stages > 1),
+        ("training.ema", recipe.training.ema > 0),
+    ]
+    named = next((name for name, wanted in asked if wanted), None)
+    if named is not None and is_solved(recipe):
+        raise GamlpError(
+            f"model '{recipe.model.name}' is solved at once, and '{named}' belongs to training in steps",
+            hint=f"leave it out: --set {named}={'null' if named == 'consistency' else 1 if named.endswith('s') else 0}",
+        )
+    if not recipe.reads_unlabelled:
+        return
+    labels, split = graph.nodes.labels, graph.nodes.split
+    assert labels is not None and split is not None
+    trained = np.count_nonzero(labels.known()[split.train])
+    inductive = recipe.training.setting == "inductive"
+    if (len(split.train) if inductive else graph.nodes.count) <= trained:
+        raise GamlpError(
+            f"'{named}' reads rows without labels, and the training graph has none",
+            hint="leave it out" + (", or set training.setting to transductive" if inductive else ""),
+        )
+    if inductive and recipe.training.stages > 1 and labels_used(recipe):
+        raise GamlpError(
+            "stages with hops of labels are trained in the transductive setting",
+            hint="set model.beta to 0, training.stages to 1 or training.setting to transductive",
+        )
 
 
 def check_features(graph: Graph) -> None:

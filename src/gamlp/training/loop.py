@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,17 @@ from gamlp.io import Place, keep_freed_memory
 from gamlp.models import Solvable
 from gamlp.progress import Progress, silent
 from gamlp.recipe import TrainingSettings
-from gamlp.training.batches import Batch, HopRows, LabelledRows, OwnBatches, Passes, Sharded, own_rows
+from gamlp.training.batches import (
+    Batch,
+    Batches,
+    HopRows,
+    LabelledRows,
+    OwnBatches,
+    Passes,
+    Sharded,
+    UnlabelledRows,
+    own_rows,
+)
 from gamlp.training.checkpoint import (
     RandomStreams,
     TrainingState,
@@ -32,6 +42,7 @@ from gamlp.training.ranks.batch_norm import share_batch_norms
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.scores import Loss, evaluate, loss_of
 from gamlp.training.solved import solve
+from gamlp.training.unlabelled import Beside, LossPart, StepFacts, averaged, parts_of_loss
 
 CHECKPOINT_SECONDS = 30.0
 Observe = Callable[[dict[str, Any]], None]
@@ -74,13 +85,17 @@ def fit(
     valid: LabelledRows | None,
     settings: TrainingSettings,
     *,
+    beside: Beside | None = None,
     seed: int = 0,
     machine: Machine | None = None,
     observe: Observe | None = None,
     progress: Progress = silent,
 ) -> Fitted:
-    """Train the model that `make` gives, from the checkpoint where there is one; with all ranks of a joined world."""
-    machine = machine or Machine()
+    """Train the model that `make` gives, from the checkpoint where there is one; with all ranks of a joined world.
+
+    `beside`: rows without labels that every step reads too.
+    """
+    machine, beside = machine or Machine(), beside or Beside()
     with keep_freed_memory(), torch.random.fork_rng(devices=[machine.device] if machine.device.type == "cuda" else []):
         torch.manual_seed(seed)
         shuffle = torch.Generator().manual_seed(seed)
@@ -94,7 +109,7 @@ def fit(
         model = model.to(machine.device)
         if machine.world.rank:  # rank 0 draws as one process does
             torch.manual_seed(machine.world.random_seed(seed))
-        return _Run(model, train, valid, settings, shuffle, seed, machine).run(observe, progress)
+        return _Run(model, train, valid, settings, shuffle, seed, machine, beside).run(observe, progress)
 
 
 class _Run:
@@ -107,6 +122,7 @@ class _Run:
         shuffle: torch.Generator,
         seed: int,
         machine: Machine,
+        beside: Beside | None = None,
     ) -> None:
         self.model, self.settings, self.shuffle, self.seed, self.machine = model, settings, shuffle, seed, machine
         self.world = machine.world
@@ -123,6 +139,11 @@ class _Run:
         if valid is not None and self.valid is not None:
             asked = settings, train.targets, train.targets.ndim == 2, valid.targets
             self.metric, self.measure = resolve_metric(*asked)[0], measure_of(*asked)
+        # What is validated and kept: the model itself, or its weights averaged over steps.
+        self.average = averaged(model, settings.ema) if settings.ema else None
+        self.kept: nn.Module = model if self.average is None else self.average.module
+        facts = StepFacts(self.world, machine.device, train.targets.ndim == 2)
+        self.parts: list[LossPart] = parts_of_loss(beside or Beside(), model, facts, self._unlabelled)
         kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
         self.optimizer = kind(
             parameter_groups(model, settings),
@@ -137,12 +158,28 @@ class _Run:
             raise GamlpError("only models over hops are trained by several processes", hint="use --processes 1")
         return sharded(source, self.settings.batch_size, self.machine.device, memory, world=self.world)
 
+    def _unlabelled(self, rows: UnlabelledRows, size: int | None) -> Batches | OwnBatches:
+        """Rows without labels, within what labelled ones leave of the memory."""
+        machine, size = self.machine, size or self.settings.batch_size
+        held = self.train.held + (0 if self.valid is None else self.valid.held)
+        left = None if machine.memory is None else max(0, machine.memory - held)
+        if self.world.size == 1:
+            return rows.batches(size, machine.device, left)
+        return OwnBatches(rows, size, machine.device, left, world=self.world)
+
+    @property
+    def _averages(self) -> dict[str, nn.Module]:
+        """Averaged weights by name, which a checkpoint holds too."""
+        found: dict[str, nn.Module | None] = {"average": self.average}
+        found |= {part.name: part.teacher for part in self.parts}
+        return {name: one for name, one in found.items() if one is not None}
+
     def run(self, observe: Observe | None, progress: Progress) -> Fitted:
         settings, place = self.settings, self.machine.checkpoint
         state = TrainingState()
         streams = RandomStreams(self.shuffle, self.machine.device, self.world, self.seed)
         if place is not None and Place.of(place).exists():
-            state = load_checkpoint(place, self.model, self.optimizer, streams)
+            state = load_checkpoint(place, self.model, self.optimizer, streams, self._averages)
         self.world.agree(state.epoch, "checkpoint", self.machine.device)
         saved = time.monotonic()
         while state.epoch < settings.epochs and not state.stopped:
@@ -157,7 +194,7 @@ class _Run:
             paused = self._paused(state)
             due = paused or time.monotonic() - saved >= self.machine.checkpoint_seconds
             if place is not None and self.world.decided(due, self.machine.device):
-                save_checkpoint(place, state, self.model, self.optimizer, streams)
+                save_checkpoint(place, state, self.model, self.optimizer, streams, self._averages)
                 saved = time.monotonic()
             if paused:
                 break
@@ -172,15 +209,22 @@ class _Run:
             group["lr"] = rate * group["rate"]
         self.model.train()
         total, rows = torch.zeros((), device=self.machine.device), 0
+        reading = self._reading(state.epoch)
+        of_parts = torch.zeros(len(reading), device=self.machine.device)
         for batch in self.train.epoch(self.shuffle):
             self.optimizer.zero_grad()
-            loss = self._loss(batch)
+            added = [part.loss(self._forward, next(batches)) for part, batches in reading]
+            loss = torch.stack([self._loss(batch), *added]).sum() if added else self._loss(batch)
             loss.backward()  # type: ignore[no-untyped-call]
             self.world.sum_gradients(self.parameters)
             self.optimizer.step()
+            self._average()
             count = batch.whole or len(batch.target)
             total += loss.detach() * count
+            of_parts += torch.stack([one.detach() for one in added]) * count if added else 0
             rows += count  # a sampler may leave rows out, or give them twice
+        for _, batches in reading:
+            batches.close()
         self.world.follow(list(self.model.buffers()))  # those that a model of one's own keeps may differ by rank
         state.epoch += 1
         line: dict[str, Any] = {
@@ -188,8 +232,10 @@ class _Run:
             "learning_rate": rate,
             "loss": float(self.world.total(total)) / max(1, rows),
         }
+        for (part, _), value in zip(reading, self.world.total(of_parts).tolist()):
+            line[part.name] = value / max(1, rows)
         if self.valid is not None and math.isfinite(line["loss"]):
-            found = evaluate(self.model, self.valid, None, self.world, self.measure)
+            found = evaluate(self.kept, self.valid, None, self.world, self.measure)
             line |= {f"valid_{name}": value for name, value in found.items()}
         finite = all(math.isfinite(line[name]) for name in ("loss", "valid_loss") if name in line)
         # The loss is of weights before the last step: that step may have been the one too far.
@@ -202,12 +248,33 @@ class _Run:
                 )
         return line
 
-    def _loss(self, batch: Batch) -> Tensor:
-        """Of the batch, or of this rank's part of it: Σ over ranks is the loss of the global batch."""
+    def _reading(self, epoch: int) -> list[tuple[LossPart, Generator[Batch]]]:
+        """Parts of the loss that rows without labels have in an epoch, with the batches of each."""
+        found = []
+        for part in self.parts:
+            assert isinstance(self.train, Batches | OwnBatches)
+            batches = part.epoch(epoch, len(self.train), self.shuffle)
+            if batches is not None:
+                found.append((part, batches))
+        return found
+
+    def _average(self) -> None:
+        """Let averaged weights follow a step."""
+        for one in (self.average, *(part.teacher for part in self.parts)):
+            if one is not None:
+                one.update_parameters(self.model)
+
+    def _forward(self, batch: Batch) -> Tensor:
+        """Logits of a batch, or of this rank's part of it."""
         for norm in self.norms:
             norm.counted = batch.counted != 0
         some = () if batch.views is None else (batch.views,)  # a sample of views, which the model is told
-        loss = self.loss(self.model(batch.x, batch.y, *some), batch.target, batch.share)
+        logits: Tensor = self.model(batch.x, batch.y, *some)
+        return logits
+
+    def _loss(self, batch: Batch) -> Tensor:
+        """Of the batch, or of this rank's part of it: Σ over ranks is the loss of the global batch."""
+        loss = self.loss(self._forward(batch), batch.target, batch.share)
         if self.penalty is None:
             return loss
         part = 1.0 if batch.whole is None or batch.counted is None else batch.counted / batch.whole
@@ -227,7 +294,7 @@ class _Run:
         last = self.valid is None or self.settings.keep == "last"
         if last or not state.best or better(mean, state.best_mean or state.best, self.settings):
             state.best, state.best_mean, state.best_epoch = now, mean, state.epoch
-            state.best_weights = weights_of(self.model)
+            state.best_weights = weights_of(self.kept)
             return
         since = state.best_epoch
         if self.settings.monitor == "smooth":  # a loss that still falls says that the metric may yet rise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from gamlp.graph import FeatureSchema
 from gamlp.models import Part, Shape, check_labels, check_operators, labels_used
 from gamlp.propagation import HopStore, Plan, Statistics
 from gamlp.recipe import Recipe
-from gamlp.training.batches import HopRows
+from gamlp.training.batches import HopRows, UnlabelledRows
 from gamlp.training.checks import check_store, check_targets
+from gamlp.training.teacher import read_teacher
 from gamlp.training.typed import views_of
+from gamlp.training.unlabelled import Beside, Taught
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Prepared:
     columns: Mapping[str, FeatureSchema] = field(default_factory=dict)  # of features, by node type that has names
     reduced_from: str | None = None  # features of several types that were brought to fewer columns
     warm: str | None = None  # the place of a bundle whose weights training starts from
+    stage: int = 0
+    teacher: str | None = None  # of a later stage: the folder of what the model of the stage before said
 
 
 def plan_of(recipe: Recipe, statistics: dict[str, Statistics] | None = None, *, labels: bool | None = None) -> Plan:
@@ -95,10 +99,59 @@ def rows_of(store: HopStore, recipe: Recipe, rows: Array, features_from: HopStor
     views = views_of(recipe)
     if views is None:
         names = tuple(features.names)
-        return HopRows(store, rows, recipe.propagation.hops, label_hops, False, features_from, names)
-    found = (features_from or store).channels(views, separate_types=recipe.relations.separate_types == "yes")
-    names = tuple(channel.signal for channel in found)
-    return HopRows(store, rows, recipe.propagation.hops, label_hops, False, features_from, names, views)
+    else:
+        found = (features_from or store).channels(views, separate_types=recipe.relations.separate_types == "yes")
+        names = tuple(channel.signal for channel in found)
+    return HopRows(
+        store, rows, recipe.propagation.hops, label_hops, False, features_from, names, views or ("",),
+        label_factor=1.0 if label_hops is None else label_factor(store, recipe),
+    )  # fmt: skip
+
+
+def label_factor(store: HopStore, recipe: Recipe) -> float:
+    """With `label_scale: size`, nodes ÷ labels that were propagated: a hop of labels then sums to about one a row."""
+    if recipe.model.label_scale != "size":
+        return 1.0
+    entry = next(entry for name, entry in store.manifest.signals.items() if name.partition("@")[0] == "labels")
+    labelled = entry.settings.get("labelled")  # those that a teacher gave are among them
+    if labelled is None:
+        labels, split = store.labels, store.split
+        assert labels is not None and split is not None
+        labelled = np.count_nonzero(labels.known()[split.train])
+    return store.manifest.nodes / max(1, labelled)
+
+
+def unlabelled_rows(prepared: Prepared) -> UnlabelledRows:
+    """Rows of the training graph that have hops and are not trained on, as a trained model reads them."""
+    train = prepared.train
+    kept = [signal.rows for signal in train.signals]
+    rows = np.arange(train.store.manifest.nodes)
+    for some in kept:
+        rows = rows if some is None else np.intersect1d(rows, some, assume_unique=True)
+    rows = np.setdiff1d(rows, train.rows, assume_unique=True)
+    if not len(rows):
+        raise GamlpError(
+            "consistency and stages read rows without labels, and the training graph has none",
+            hint="leave out consistency and training.stages, or set training.setting to transductive",
+        )
+    common = {one.name: getattr(train, one.name) for one in fields(train)}
+    return UnlabelledRows(**common | {"rows": rows, "crossfit": False})
+
+
+def beside_of(prepared: Prepared) -> Beside | None:
+    """What a training step reads beside labelled rows; None: nothing."""
+    wanted = prepared.recipe.consistency
+    if wanted is not None and not wanted.weight:
+        wanted = None
+    if wanted is None and prepared.teacher is None:
+        return None
+    rows = unlabelled_rows(prepared)
+    taught = None
+    if prepared.teacher is not None:
+        said = read_teacher(prepared.teacher, prepared.train.store.manifest.nodes)
+        sure = replace(rows, rows=np.asarray(said.numbers))
+        taught = Taught(sure, said, prepared.recipe.training.distillation) if len(sure) else None
+    return Beside(rows, wanted, taught)
 
 
 def role_rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:

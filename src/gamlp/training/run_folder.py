@@ -21,7 +21,9 @@ from gamlp.training.loop import CHECKPOINT_SECONDS
 from gamlp.training.seeds import SeedFiles
 
 _ABOUT = "run.json"
+_STAGE_WORDS = "stages.json"
 _MOST = 1e30  # of a number in metrics or timings: no measurement is larger
+STAGES = "stages"  # run folders of the stages of a run
 METHOD_RUN = "method.json"  # of a peer that has no bundle (gamlp.peers.single)
 
 
@@ -150,8 +152,11 @@ class RunFolder:
 
     def words(self) -> list[str]:
         """Sentences of the report that say whether to trust the run; none where there are none, or somebody's own."""
+        return self._words(self.words_path)
+
+    def _words(self, path: Path) -> list[str]:
         try:
-            return [str(one) for one in unsealed(self.words_path.read_bytes(), required=True)["words"]]
+            return [str(one) for one in unsealed(path.read_bytes(), required=True)["words"]]
         except (FileNotFoundError, ValueError, LookupError, TypeError):
             return []
 
@@ -232,9 +237,33 @@ class RunFolder:
         for written in (self.checkpoint_path(seed), self.seed_path(seed)):
             remove_partial(written)
 
+    def stage_path(self, stage: int) -> Path:
+        """The run folder of a stage."""
+        return self.path / STAGES / str(stage)
+
+    def adopt(self, stage: Path, *, own_store: bool, words: list[str]) -> None:
+        """Make what a stage learned the run's own; with its hops where it has some. Done twice, once."""
+        other = RunFolder(stage, trust=self.trust)
+        for seed in self.recipe().training.seeds:
+            Place.of(self.seed_path(seed)).put_file(other.seed_path(seed))
+        if other.metrics_path.exists():
+            Place.of(self.metrics_path).put_file(other.metrics_path)
+        if own_store:
+            store = str(other.store_path().relative_to(self.path))
+            write_json(
+                self.path / _ABOUT, sealed(self.about().model_copy(update={"store": store}).model_dump(mode="json"))
+            )
+        write_json(self.path / _STAGE_WORDS, sealed({"words": words}))
+        Place.of(self.bundle_path).put_file(other.bundle_path)
+
+    def stage_words(self) -> list[str]:
+        """What was said of the stages when they ended."""
+        return self._words(self.path / _STAGE_WORDS)
+
     def forget(self) -> None:
         """A run that learned nothing leaves only its hops, which another recipe may use; one that did can go on."""
-        if not any(path.suffix in (".safetensors", ".checkpoint") for path in (self.path / "seeds").iterdir()):
+        learned = [*(self.path / "seeds").iterdir(), *self.path.glob(f"{STAGES}/*/seeds/*")]
+        if not any(path.suffix in (".safetensors", ".checkpoint") for path in learned):
             for path in (self.path / _ABOUT, self.recipe_path, self.metrics_path, self.timings_path, self.seen_path):
                 path.unlink(missing_ok=True)
 

@@ -13,7 +13,7 @@ from gamlp.training.bundle import Bundle, best_seed
 from gamlp.training.calibration import calibrate
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
 from gamlp.training.metrics import rarer_class, resolve_metric
-from gamlp.training.rows import Prepared
+from gamlp.training.rows import Prepared, beside_of
 from gamlp.training.trivial import class_counts, trivial_scores
 from gamlp.training.warm import first_model
 
@@ -111,6 +111,7 @@ def fit_prepared(
         prepared.train,
         prepared.valid,
         prepared.recipe.training,
+        beside=beside_of(prepared),
         seed=seed,
         machine=machine,
         observe=observe,
@@ -141,6 +142,8 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
             report["calibration"], temperature = asdict(calibration), calibration.temperature
     if fitted.solved:
         report["solved"] = fitted.solved
+    if prepared.stage:
+        report["stage"] = prepared.stage
     if prepared.shape.parts:  # what is made where features are missing means something on this graph alone
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:

@@ -202,12 +202,13 @@ class Search:
             [propagation.label_hops, propagation.label_r, propagation.r, propagation.loops, propagation.folds]
             + ([propagation.directions] if propagation.directions != "in" else [])
         )
-        folder = self.folder / "hops" / f"labels-{number}-{labels}"
+        rows = "all" if recipe.reads_unlabelled else "split"
+        folder = self.folder / "hops" / f"labels-{number}-{labels}{'' if rows == 'split' else '-all'}"
         every = plan_of(self._with_all(recipe))
         if self.subsets and every.labels is not None:  # once, for all trials that read some of them
-            kept = every.model_copy(update={"features": None, "rows": "split"})
+            kept = every.model_copy(update={"features": None, "rows": rows})
             propagate(graph, kept, folder, self.resources)
-        return prepare_split(graph, recipe, self._features(recipe, graph), folder, resources=self.resources)
+        return prepare_split(graph, recipe, self._features(recipe, graph), folder, rows=rows, resources=self.resources)
 
     def _with_all(self, recipe: Recipe) -> Recipe:
         """Hops of all subsets are shared by the trials that choose from them."""
@@ -224,7 +225,7 @@ class Search:
         recipe = self._with_all(recipe)
         deepest = self._most("hops", recipe.propagation.hops)
         plan = plan_of(recipe.changed({"propagation.hops": deepest}), labels=False)
-        plan = plan.model_copy(update={"rows": "train"})
+        plan = plan.model_copy(update={"rows": "all" if recipe.reads_unlabelled else "train"})
         made = [recipe.relations.model_dump(mode="json")] if graph.heterogeneous else []
         made += [recipe.features.model_dump(mode="json")] if recipe.features.structural == "alone" else []
         name = digest([plan.model_dump(exclude={"labels"}), *made])

@@ -13,7 +13,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, View, fingerprint
+from gamlp.graph import FeatureColumn, Graph, View, fingerprint
 from gamlp.io import Place, put_rows, sealed, sole_writer
 from gamlp.propagation.plan import Statistics
 from gamlp.propagation.signals import Signal
@@ -49,6 +49,7 @@ class StoreWriter:
         self.statistics: dict[str, Statistics] = {}  # of `standard` scaling, by node type; whoever reads features says
         self._entries: dict[str, SignalEntry] = {}
         self._views: dict[str, ViewEntry] = {}
+        self._columns: dict[str, list[FeatureColumn]] = {}
 
     def begin(self) -> list[Signal]:
         """Signals that are still to be written, after refusing a store of another graph or plan."""
@@ -57,6 +58,7 @@ class StoreWriter:
             manifest = read_manifest(self.place)
             self._refuse_other(manifest.structure, manifest.graph)
             self._entries, self._views = dict(manifest.signals), dict(manifest.views)
+            self._columns = dict(manifest.columns)  # of features that are there; labels alone may be added to them
             self.statistics = manifest.statistics | self.statistics
             missing = [signal for signal in self._signals if not self._serves(signal)]
         else:
@@ -102,7 +104,7 @@ class StoreWriter:
             targets=self._write_targets(),
             signals=dict(sorted(self._entries.items(), key=lambda entry: _place(entry[0]))),
             views=self._views | {view.name: _view_entry(view) for view in self._wanted_views()},
-            columns={node_type: list(columns) for node_type, columns in self._graph.columns.items()},
+            columns=self._columns | {name: list(columns) for name, columns in self._graph.columns.items()},
             statistics=self.statistics,
             structural=self._graph.source.get("structural"),
         )

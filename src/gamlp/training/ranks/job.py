@@ -61,6 +61,8 @@ class TrainingJob(BaseModel):
     memory: int | None = None
     sources: Sources = {}
     warm: str | None = None
+    stage: int = 0
+    teacher: str | None = None
 
     @property
     def trouble(self) -> Place:
@@ -72,7 +74,8 @@ class TrainingJob(BaseModel):
         inner = None if self.training_store is None else HopStore.open(self.training_store)
         # Its driver made the job of a recipe that it trusts.
         recipe = Recipe.of(self.recipe, trust=self.recipe.get("model", {}).get("name"))
-        return replace(reopened(HopStore.open(self.store), inner, recipe, self.valid), warm=self.warm)
+        again = reopened(HopStore.open(self.store), inner, recipe, self.valid)
+        return replace(again, warm=self.warm, stage=self.stage, teacher=self.teacher)
 
     @classmethod
     def of(cls, prepared: Prepared, seed: int, checkpoint: Path | Place, folder: Place, **settings: Any) -> TrainingJob:
@@ -88,6 +91,8 @@ class TrainingJob(BaseModel):
             metrics=(folder / "metrics.jsonl").resolved().url,
             sources=sources_of(prepared.recipe.model.name),
             warm=None if prepared.warm is None else Place.of(prepared.warm).resolved().url,
+            stage=prepared.stage,
+            teacher=None if prepared.teacher is None else Place.of(prepared.teacher).resolved().url,
             **settings,
         )
         for valid in ("none",) if prepared.valid is None else ("split", "labelled"):

@@ -215,6 +215,12 @@ def test_a_line_of_metrics_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     assert len(run.metrics_path.read_text().splitlines()) == 3
 
 
+AVERAGED = {
+    "training__epochs": 5,
+    "training__ema": 0.6,
+    "consistency": {"teacher": "average", "warmup": 2, "batch_size": 5},
+    "model__batch_norm": True,
+}
 WINDOW = {"training__epochs": 8, "training__window": 3, "training__monitor": "smooth", "training__metric": "roc_auc"}
 
 
@@ -223,10 +229,14 @@ def bytes_of(prepared: Prepared, done: Fitted, folder: Path) -> bytes:
     return (folder / "bundle").read_bytes()
 
 
-def test_killed_after_any_epoch_the_numbers_of_the_window_are_kept(tmp_path: Path) -> None:
-    prepared = prepared_in(tmp_path / "hops", make_graph(), **WINDOW, training__patience=3)
+@pytest.mark.parametrize("kind", ["window", "averages"])
+def test_killed_after_any_epoch_the_numbers_of_the_window_and_averaged_weights_are_kept(
+    tmp_path: Path, kind: str
+) -> None:
+    settings = {**WINDOW, "training__patience": 3} if kind == "window" else AVERAGED
+    prepared = prepared_in(tmp_path / "hops", make_graph(), **settings)
     unbroken = trained(prepared)
-    assert unbroken.epoch > 1 and "metric" in unbroken.valid
+    assert unbroken.epoch > 1 and ("metric" in unbroken.valid) is (kind == "window")
     for epoch in range(1, unbroken.epochs):
 
         def kill(line: dict[str, Any], last: int = epoch) -> None:

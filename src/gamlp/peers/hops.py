@@ -82,9 +82,9 @@ def _fitted(
 
     with closing(workspace.resources.open_engine()) as engine:
 
-        def begin(stage: int, teacher: torch.nn.Module) -> StageStart:
+        def begin(stage: int, before: StageEnd[Fitted]) -> StageStart:
             place, told = folder / str(stage), workspace.progress
-            return teach(prepared, teacher, task.graph, place, engine, stage=stage, device=device, progress=told)
+            return teach(prepared, before, task.graph, place, engine, stage=stage, device=device, progress=told)
 
         stages = run_stages(prepared, fit_stage, begin)
     end = stages.ends[stages.kept]

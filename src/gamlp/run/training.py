@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
@@ -275,9 +274,9 @@ def train_stages(
             plain = replace(bundles[best], temperature=1.0)
             return StageEnd(stage, (bundles, best), valid, plain.model)
 
-        def begin(stage: int, teacher: nn.Module) -> StageStart:
+        def begin(stage: int, before: StageEnd[Any]) -> StageStart:
             return teach(
-                prepared, teacher, graph, folder / str(stage), engine,
+                prepared, before, graph, folder / str(stage), engine,
                 stage=stage, device=choose_device(resources.device), progress=in_stage(progress, stage),
             )  # fmt: skip
 

@@ -124,18 +124,18 @@ def label_factor(store: HopStore, recipe: Recipe) -> float:
 def unlabelled_rows(prepared: Prepared) -> UnlabelledRows:
     """Rows of the training graph that have hops and are not trained on, as a trained model reads them."""
     train = prepared.train
-    kept = [signal.rows for signal in train.signals]
+    common = {one.name: getattr(train, one.name) for one in fields(train)}
+    found = UnlabelledRows(**common | {"crossfit": False})
     rows = np.arange(train.store.manifest.nodes)
-    for some in kept:
-        rows = rows if some is None else np.intersect1d(rows, some, assume_unique=True)
+    for signal in found.signals:
+        rows = rows if signal.rows is None else np.intersect1d(rows, signal.rows, assume_unique=True)
     rows = np.setdiff1d(rows, train.rows, assume_unique=True)
     if not len(rows):
         raise GamlpError(
             "consistency and stages read rows without labels, and the training graph has none",
             hint="leave out consistency and training.stages, or set training.setting to transductive",
         )
-    common = {one.name: getattr(train, one.name) for one in fields(train)}
-    return UnlabelledRows(**common | {"rows": rows, "crossfit": False})
+    return replace(found, rows=rows)
 
 
 def beside_of(prepared: Prepared) -> Beside | None:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import nn
@@ -34,9 +34,19 @@ class StageStart:
     unlabelled: int
 
 
+@dataclass(frozen=True)
+class StageEnd(Generic[T]):
+    """A stage that is trained: what its caller calls a result, its validation numbers, and the model that may teach."""
+
+    prepared: Prepared
+    result: T
+    valid: dict[str, float]
+    model: Callable[[], nn.Module]
+
+
 def teach(
     first: Prepared,
-    teacher: nn.Module,
+    before: StageEnd[Any],
     graph: Graph | None,
     folder: Path,
     engine: Propagator,
@@ -45,14 +55,14 @@ def teach(
     device: torch.device,
     progress: Progress = silent,
 ) -> StageStart:
-    """Rows and hops of a stage, from those of the first one and the model of the stage before.
+    """Rows and hops of a stage, from those of the first one and what the model of the stage before says of its own.
 
     `graph` is what hops of labels are propagated over anew; features are those of the first stage. Killed and called
     again with the same teacher, it ends with the same bytes.
     """
-    recipe, rows = first.recipe, unlabelled_rows(first)
+    recipe, rows = first.recipe, unlabelled_rows(before.prepared)  # as the teacher reads them
     write_teacher(
-        folder / TEACHER, teacher, rows,
+        folder / TEACHER, before.model(), rows,
         multi_label=first.multi_label, reliable=recipe.training.reliable, device=device, progress=progress,
     )  # fmt: skip
     said = read_teacher(folder / TEACHER, first.train.store.manifest.nodes)
@@ -82,16 +92,6 @@ def _on(prepared: Prepared, store: HopStore) -> Prepared:
         train=replace(prepared.train, store=store, label_factor=factor),
         valid=None if valid is None else replace(valid, store=store, label_factor=factor),
     )
-
-
-@dataclass(frozen=True)
-class StageEnd(Generic[T]):
-    """A stage that is trained: what its caller calls a result, its validation numbers, and the model that may teach."""
-
-    prepared: Prepared
-    result: T
-    valid: dict[str, float]
-    model: Callable[[], nn.Module]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Stages(Generic[T]):
 
 
 def run_stages(
-    first: Prepared, fit_stage: Callable[[Prepared], StageEnd[T]], begin: Callable[[int, nn.Module], StageStart]
+    first: Prepared, fit_stage: Callable[[Prepared], StageEnd[T]], begin: Callable[[int, StageEnd[T]], StageStart]
 ) -> Stages[T]:
     """Train every stage of the recipe, each taught by the one before; one that is alone is ordinary training."""
     settings = first.recipe.training
@@ -137,7 +137,7 @@ def run_stages(
         )
     starts, ends = [], [fit_stage(first)]
     for stage in range(1, settings.stages):
-        starts.append(begin(stage, ends[-1].model()))
+        starts.append(begin(stage, ends[-1]))
         ends.append(fit_stage(starts[-1].prepared))
     return Stages(settings, starts, ends)
 

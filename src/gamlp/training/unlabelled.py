@@ -111,7 +111,9 @@ class Consistency:
 
     name = "consistency"
 
-    def __init__(self, batches: Batches | OwnBatches, settings: ConsistencySettings, model: nn.Module, facts: StepFacts):
+    def __init__(
+        self, batches: Batches | OwnBatches, settings: ConsistencySettings, model: nn.Module, facts: StepFacts
+    ):
         self._batches, self._settings, self._facts, self._weight = batches, settings, facts, 0.0
         self.teacher = averaged(model, settings.decay) if settings.teacher == "average" else None
 
@@ -144,7 +146,7 @@ class Distillation:
     name = "distillation"
     teacher: AveragedModel | None = None
 
-    def __init__(self, batches: Batches | OwnBatches, taught: Taught, facts: StepFacts):
+    def __init__(self, batches: Batches | OwnBatches, taught: Taught, facts: StepFacts) -> None:
         self._batches, self._taught, self._facts = batches, taught, facts
 
     def epoch(self, number: int, steps: int, generator: torch.Generator) -> Generator[Batch] | None:

@@ -23,10 +23,11 @@ from gamlp.training.batches import Batches
 from gamlp.training.checkpoint import save_tensors, with_digest
 from gamlp.training.loop import Fitted, Machine
 from gamlp.training.ranks.world import World
-from gamlp.training.rows import Prepared, from_store
+from gamlp.training.rows import Prepared, from_store, unlabelled_rows
 from gamlp.training.scores import evaluate
 from gamlp.training.seeds import fit_prepared
-from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in
+from gamlp.training.teacher import read_teacher, write_teacher
+from tests.training.small import NODES, ONE_THREAD, RECIPE, make_graph, prepared_in
 
 CPU = torch.device("cpu")
 
@@ -86,7 +87,13 @@ CASES: dict[str, dict[str, Any]] = {
     "stops early": {"training.epochs": 60, "training.patience": 2, "training.learning_rate": 0.2},
     "a metric of all rows": {"training.metric": "roc_auc", "training.monitor": "smooth", "training.window": 2},
     "many labels": {"training.class_weights": "balanced", "training.metric": "average_precision"},
-}
+    "consistency": {"consistency": {"confidence": 0.5, "batch_size": 5, "warmup": 2}, "training.batch_size": 8},
+    "averages": {
+        "consistency": {"teacher": "average", "distance": "kl", "batch_size": 3}, "training.ema": 0.7,
+        "model.options": {"norm": True},
+    },
+    "distillation": {"training.stages": 2, "training.batch_size": 8, "model.options": {"norm": True}},
+}  # fmt: skip
 
 
 def recipe_of(case: str) -> Recipe:
@@ -103,7 +110,20 @@ def prepared_cases(folder: Path) -> dict[str, Prepared]:
             found[case] = from_store(HopStore.open(place / "hops"), recipe_of(case))
         else:
             found[case] = prepared_in(place, make_graph(multi_label=multi_label), recipe_of(case))
+    found["distillation"] = taught(found["distillation"], folder / "teacher")
     return found
+
+
+def taught(prepared: Prepared, folder: Path) -> Prepared:
+    """By a teacher that is sure of some rows."""
+    model = Double(prepared.shape)
+    with torch.no_grad():
+        model.first.weight.copy_(torch.linspace(-1, 1, model.first.weight.numel()).view_as(model.first.weight))
+        model.last.weight.copy_(torch.linspace(-1, 1, model.last.weight.numel()).view_as(model.last.weight))
+    rows = unlabelled_rows(prepared)
+    write_teacher(folder, model, rows, multi_label=False, reliable=0.5, device=CPU)
+    assert 2 < len(read_teacher(folder, NODES).numbers) < len(rows)
+    return replace(prepared, stage=1, teacher=str(folder))
 
 
 def trained_cases(folder: Path, world: World) -> dict[str, Fitted]:

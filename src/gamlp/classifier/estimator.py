@@ -7,7 +7,7 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,16 @@ from gamlp.models import HopWeights
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, prepare
+from gamlp.run import Resources, batch_probabilities, check_one_model, hops_for, prepare, train_stages
 from gamlp.training import (
+    STAGES,
     Bundle,
+    NoFolder,
     check_trainable,
     check_width,
     choose_device,
     matched,
     score_of,
-    train_seeds,
     with_classes,
 )
 from gamlp.tune import AskedChoice, Leaderboard
@@ -153,9 +154,11 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _train(self, graph: Graph, recipe: Recipe, place: Path, kept: dict[str, Any]) -> None:
         resources, progress = self._resources(), self.progress or silent
         prepared = prepare(graph, recipe, place, resources=resources, progress=progress)
-        with closing(resources.open_engine()) as engine:
-            bundles, chosen = train_seeds(prepared, engine.fit, progress=progress)
-        self._keep(bundles, chosen, prepared.store, graph, kept)
+        stages = train_stages(prepared, graph, place / STAGES, lambda _: NoFolder(), resources, progress=progress)
+        for note in stages.words:
+            warnings.warn(note, UserWarning, stacklevel=3)
+        end = stages.ends[stages.kept]
+        self._keep(*end.result, end.prepared.store, graph, kept)
 
     def _choose(self, graph: Graph, asked: AskedChoice, place: Path, kept: dict[str, Any]) -> None:
         """Several models, of which the best by validation rows stays."""

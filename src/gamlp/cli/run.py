@@ -26,6 +26,7 @@ from gamlp.cli.options.recipe import (
     SeedOption,
     SeedsOption,
     SetOption,
+    StagesOption,
     ThreadsOption,
     TrustOption,
     recipe_of,
@@ -88,6 +89,7 @@ def _run(
     recipe: RecipeOption = None,
     changes: SetOption = None,
     seeds: SeedsOption = None,
+    stages: StagesOption = None,
     warm: Annotated[
         Path | None,
         typer.Option(
@@ -148,6 +150,7 @@ def _run(
     from gamlp.tune import choose
 
     naming = {"--recipe": recipe, "--model": model, "--set": changes, "--seeds": seeds, "--warm": warm}
+    naming["--stages"] = stages
     asked = asked_for(preset, time_limit, metric, naming)
     tables = _tables(graph, edges, nodes, reading, seed)
     settings = engine_settings(master, spark_conf, blocks)
@@ -174,7 +177,7 @@ def _run(
             made, notes = choice.recipe, choice.notes
             name = "preset fast" if choice.leaderboard is None else choice.leaderboard.winner.name
         else:
-            made, name = recipe_of(opened, recipe, changes, seeds, model, trust, warm, metric)
+            made, name = recipe_of(opened, recipe, changes, seeds, model, trust, warm, metric, stages)
             if warm is not None and recipe is None and model is None and is_solved(made):
                 notes = [
                     f"'{made.model.name}' of '{warm}' is solved anew, from no weights: it needs none to start from"

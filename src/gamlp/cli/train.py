@@ -22,6 +22,7 @@ from gamlp.cli.options.recipe import (
     SeedOption,
     SeedsOption,
     SetOption,
+    StagesOption,
     ThreadsOption,
     TrustOption,
     recipe_of,
@@ -46,6 +47,7 @@ def _train(
     recipe: RecipeOption = None,
     changes: SetOption = None,
     seeds: SeedsOption = None,
+    stages: StagesOption = None,
     metric: MetricOption = None,
     trust: TrustOption = None,
     valid: Annotated[
@@ -80,6 +82,10 @@ def _train(
 
       gamlp train graph --out run --set model.attention=jk --set model.beta=0
 
+    In three stages, where each model teaches the next what it is sure of about nodes without labels:
+
+      gamlp train graph --out run --stages 3
+
     Hops that were propagated before are used as they are: gamlp train hops --out run
     """
     from gamlp.run import open_source, train
@@ -91,7 +97,7 @@ def _train(
     with display.progress(as_json) as progress, closing(resources.open_engine()):
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
-        made, name = recipe_of(opened, recipe, changes, seeds, trust=trust, metric=metric)
+        made, name = recipe_of(opened, recipe, changes, seeds, trust=trust, metric=metric, stages=stages)
         with (
             writing_run(out),
             trackers_for(out, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=out.name) as observe,

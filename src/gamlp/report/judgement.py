@@ -121,6 +121,7 @@ def facts_of_run(
         dropped=dropped_columns(run.path),
         agreement=None if agreement is None else (agreement.agree, agreement.chance, agreement.edges),
         sampled=agreement is not None and agreement.sampled,
+        read_unlabelled=int(report.get("unlabelled_rows", 0)),
         **_predicted(unlabelled),
         **({} if judged is None else judged.facts()),
     )

@@ -123,6 +123,7 @@ class Facts:
     dropped: Sequence[tuple[str, str]] = ()  # columns that are no features, and why
     agreement: tuple[float, float, int] | None = None  # of neighbours; by chance; edges that were looked at
     sampled: bool = False  # edges
+    read_unlabelled: int = 0  # rows without labels that training read too
 
 
 def words_of(facts: Facts) -> Words:
@@ -134,7 +135,7 @@ def words_of(facts: Facts) -> Words:
     doubts = [
         _no_better(facts), *loss_doubts(facts.lines, facts.epoch, facts.stopped), _few(facts), _promised(facts),
         class_doubt(facts.found), _untrained(facts.found), _sureness(facts), *(titled(one) + "." for one in facts.flat),
-        _silent(facts), _disagree(facts), _dropped(facts),
+        _silent(facts), _disagree(facts), _dropped(facts), _read(facts),
     ]  # fmt: skip
     return Words(tuple(one for one in said if one), tuple(one for one in doubts if one), better)
 
@@ -379,3 +380,13 @@ def _dropped(facts: Facts) -> str:
         return ""
     names = [f"{column} ({why})" for column, why in facts.dropped]
     return f"Not used as features: {listed(names)}."
+
+
+def _read(facts: Facts) -> str:
+    if not facts.read_unlabelled:
+        return ""
+    rows = counted(facts.read_unlabelled, "row")
+    return (
+        f"Training read {rows} without labels too, those that validate or test among them: their features and "
+        "neighbours, never their labels; on nodes that come later it may do worse."
+    )

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from gamlp.run.source import Source as Source
     from gamlp.run.source import as_source as as_source
     from gamlp.run.source import check_one_model as check_one_model
+    from gamlp.run.source import check_one_stage as check_one_stage
     from gamlp.run.source import default_recipe as default_recipe
     from gamlp.run.source import open_source as open_source
     from gamlp.run.source import resolve_recipe as resolve_recipe
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from gamlp.run.training import check_start as check_start
     from gamlp.run.training import train as train
     from gamlp.run.training import train_run as train_run
+    from gamlp.run.training import train_stages as train_stages
 
 _PLACES = {
     "decision": ("LIKELIEST", "Decided", "Decision"),
@@ -91,11 +93,13 @@ _PLACES = {
     ),
     "preparation": ("hops_for", "prepare", "prepare_split", "propagate"),
     "resources": ("LOCAL", "Resources", "engine_names"),
-    "source": ("Source", "as_source", "check_one_model", "default_recipe", "open_source", "resolve_recipe"),
+    "source": (
+        "Source", "as_source", "check_one_model", "check_one_stage", "default_recipe", "open_source", "resolve_recipe",
+    ),
     "schemas": ("schema_of",),
     "tables": ("Tables", "from_tables"),
     "trained": ("explain", "graph_of", "open_trained", "predict"),
-    "training": ("Trained", "adopt_trained", "check_start", "train", "train_run"),
+    "training": ("Trained", "adopt_trained", "check_start", "train", "train_run", "train_stages"),
 }  # fmt: skip
 _WHERE = {name: place for place, names in _PLACES.items() for name in names}
 __all__ = sorted(_WHERE)

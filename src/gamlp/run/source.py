@@ -109,6 +109,12 @@ def check_one_model(recipe: Recipe) -> None:
             )
 
 
+def check_one_stage(recipe: Recipe, where: str) -> None:
+    """Refuse stages where models are trained in one."""
+    if recipe.training.stages > 1:
+        raise GamlpError(f"{where} trains in one stage", hint="set training.stages to 1, or use gamlp train --stages")
+
+
 def _as_stored(recipe: Recipe, store: HopStore) -> Recipe:
     signals = store.manifest.signals
     found: dict[str, Any] = {}

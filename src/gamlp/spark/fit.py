@@ -22,7 +22,7 @@ from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run import Resources, check_one_model, evaluate_rows, hops_for, prepare, propagate
+from gamlp.run import Resources, check_one_model, check_one_stage, evaluate_rows, hops_for, prepare, propagate
 from gamlp.spark.ingest import spark_graph
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded
@@ -133,6 +133,7 @@ def recipe_of(params: GAMLPParams) -> Recipe:
     """The recipe as it will be used."""
     recipe = Recipe.of(params.getRecipe(), trust=params.getTrust())
     check_one_model(recipe)
+    check_one_stage(recipe, "the estimator for DataFrames")
     if "seeds" not in recipe.training.model_fields_set:
         recipe = recipe.changed({"training.seeds": [params.getSeed()]})
     return recipe

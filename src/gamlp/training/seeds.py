@@ -144,6 +144,8 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         report["solved"] = fitted.solved
     if prepared.stage:
         report["stage"] = prepared.stage
+    if (beside := beside_of(prepared)) is not None and beside.rows is not None:
+        report["unlabelled_rows"] = len(beside.rows)
     if prepared.shape.parts:  # what is made where features are missing means something on this graph alone
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:

@@ -21,7 +21,7 @@ from gamlp.io import Trust, locked, names_of, one_of_several, write_text
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, relation_pair_of
 from gamlp.recipe import Recipe, Space, starting_point, suggest
-from gamlp.run import LOCAL, Resources, check_one_model, prepare, prepare_split, propagate
+from gamlp.run import LOCAL, Resources, check_one_model, check_one_stage, prepare, prepare_split, propagate
 from gamlp.training import (
     Machine,
     Prepared,
@@ -76,6 +76,7 @@ class Search:
         """Up to `trials` trials in all, or so many seconds; then the best few again with more seeds."""
         load_optuna()
         check_one_model(self.base)
+        check_one_stage(self.base, "a search")
         if not self.space and not self.select_subsets:
             raise GamlpError(
                 "the space is empty: every trial would be the same", hint="give it keys, or --select-subsets"
@@ -160,6 +161,7 @@ class Search:
             recipe = recipe.changed({"relations.subsets": inside})
             trial.set_user_attr("subsets", ", ".join("+".join(subset) for subset in inside))
         check_one_model(recipe)
+        check_one_stage(recipe, "a search")
         trial.set_user_attr("recipe", recipe.explicit())
         if (before := _again(trial)) is not None:
             trial.set_user_attr("scores", before)

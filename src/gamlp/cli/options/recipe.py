@@ -69,6 +69,17 @@ SeedsOption = Annotated[
         help="How many models to train, or their seeds: 3, or 0,1,2.", rich_help_panel=_RECIPE, show_default=False
     ),
 ]
+StagesOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=100,
+        help="Stages of training: each model teaches the next by what it is sure of; the best by validation is kept.",
+        rich_help_panel=_RECIPE,
+        metavar="N",
+        show_default=False,
+    ),
+]
 TrustOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -127,6 +138,7 @@ def recipe_of(
     trust: list[str] | None = None,
     warm: Path | None = None,
     metric: str | None = None,
+    stages: int | None = None,
 ) -> tuple[Recipe, str]:
     """The recipe that was asked for, and what to call it; where none is named, that of the weights to start from."""
     from gamlp.recipe import Recipe, parse_changes
@@ -143,6 +155,8 @@ def recipe_of(
             values = {"model.name": model, **values}
     if metric is not None:
         values["training.metric"] = metric
+    if stages is not None:
+        values["training.stages"] = stages
     if seeds is not None:
         values["training.seeds"] = _seeds(seeds)
     trust = trusted(trust, values)

@@ -25,6 +25,7 @@ TITLES = {
     "test.score": "test %",
     "valid.score": "validation %",
     "test.roc_auc": "test ROC-AUC %",
+    "test.accuracy_at_threshold": "test accuracy at threshold %",
     "test.macro_f1": "test macro-F1 %",
     "test.micro_f1": "test micro-F1 %",
     "seconds.training": "training time",

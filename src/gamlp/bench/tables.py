@@ -81,8 +81,8 @@ class Value(_TableModel):
 class PaperTable(_TableModel):
     """One table or figure; `published[method][dataset][metric]`.
 
-    Metrics are `test.score`, `valid.score`, `test.roc_auc`, `test.macro_f1`, `test.micro_f1` in %, `seconds.*`
-    relative to the first method, and `peak_memory` in bytes. Options that name datasets which no catalogue has:
+    Metrics are `test.score`, `valid.score`, `test.roc_auc`, `test.macro_f1`, `test.micro_f1`,
+    `test.accuracy_at_threshold` in %, `seconds.*` relative to the first method, and `peak_memory` in bytes. Options that name datasets which no catalogue has:
     `generated[dataset]`, arguments of `generator` in graph/datasets/synthetic; `tasks[dataset]`, the graphs that train,
     valid and tests are.
     """

@@ -1,4 +1,4 @@
-"""Scores of graphs beside the one that trained; of two classes also at the threshold that the validation graph chose."""
+"""Scores of graphs beside the one that trained; of two classes also at the validation graph's best threshold."""
 
 from __future__ import annotations
 

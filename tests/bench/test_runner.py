@@ -171,6 +171,9 @@ def test_a_column_may_have_another_recipe_and_a_row_one_that_was_tuned_with_it()
     assert recipes["GAMLP", "pubmed"] == Recipe.of("pubmed-recursive")
     assert recipes["tuned", "pubmed"] == Recipe.of("pubmed-sgc"), "as it is shipped"
     assert recipes["tuned", "cora"] == Recipe.of("cora-jk").changed({"model.hidden": 9}), "there is no cora-sgc"
+    longer = {"recipe": "sagn", "tuned": "labels", "changes": {"model.hidden": 9}}
+    (cell,) = cells_of(table(datasets=datasets, methods={"SAGN": longer}), "cora", ["SAGN"], 1)
+    assert cell.recipe == Recipe.of("cora-sagn-labels"), "the row's recipe with what was searched on top"
 
 
 def test_runs_of_a_table_of_cost_have_hops_and_processes_of_their_own(

@@ -88,10 +88,12 @@ def recipe_in(table: PaperTable, entry: TableMethod, dataset: str, point: float 
     """The recipe of a row on a dataset: the shipped one with the row's changes and the axis's value."""
     assert entry.recipe is not None
     column = table.datasets[dataset]
-    name = column.recipes.get(entry.recipe, entry.recipe)
-    recipe, changes = recipe_named(name, column.like or dataset), dict(entry.changes)
-    if entry.tuned is not None and (tuned := f"{column.like or dataset}-{entry.tuned}") in shipped_names():
-        recipe, changes = Recipe.of(tuned), {}
+    name, like = column.recipes.get(entry.recipe, entry.recipe), column.like or dataset
+    recipe, changes = recipe_named(name, like), dict(entry.changes)
+    if entry.tuned is not None:
+        searched = {f"{like}-{entry.tuned}", f"{like}-{name}-{entry.tuned}"} & set(shipped_names())
+        if searched:
+            recipe, changes = Recipe.of(min(searched, key=len)), {}
     if point is not None and table.axis is not None:
         key = entry.axis or table.axis.key
         if not key.startswith(GRAPH):

@@ -51,7 +51,7 @@ class TableDataset(_TableModel):
 class TableMethod(_TableModel):
     """A row: the shipped recipe `<dataset>-<recipe>` or else `<recipe>`, with changes; None: published values alone.
 
-    `tuned` is in its place, as it is, on datasets for which a recipe `<dataset>-<tuned>` is shipped.
+    In its place, as it is, stands `<dataset>-<tuned>` or else `<dataset>-<recipe>-<tuned>`, where one is shipped.
     `axis` is the recipe's key that the table's axis sets for this method, where it is not the table's own.
     """
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gamlp.bench.claims import Claim, as_summary, claims, judge
+from gamlp.bench.claims import Claim, _beside, as_summary, claims, judge
 from gamlp.bench.results import Grid, Results
 from gamlp.bench.tables import table_of
 from gamlp.bench.work import Work
@@ -41,6 +41,32 @@ def test_best_and_order() -> None:
     assert judge(claim("order", "GAMLP(R)", "SGC"), ahead).word == "holds"
     assert judge(claim("order", "GAMLP(R)", "SGC"), behind).word == "does not hold"
     assert judge(claim("order", "GAMLP(R)", "SGC", falling=False), behind).word == "holds"
+
+
+def test_order_by_so_many_points() -> None:
+    ahead = results(sgc=0.80, gamlp=0.84)
+    assert judge(claim("order", "GAMLP(R)", "SGC", least=3.9), ahead).word == "holds"
+    assert judge(claim("order", "GAMLP(R)", "SGC", least=4.1), ahead).word == "does not hold"
+
+
+def test_the_first_reaches_the_others() -> None:
+    assert judge(claim("reaches", "GAMLP(R)", "SGC"), results(sgc=0.84, gamlp=0.84)).word == "holds"
+    verdict = judge(claim("reaches", "GAMLP(R)", "SGC"), results(sgc=0.85, gamlp=0.84))
+    assert verdict.word == "does not hold" and verdict.examples == ("Cora: GAMLP(R) 84.0 ± 0.0, SGC 85.0 ± 0.0",)
+    assert judge(claim("reaches", "GAMLP(R)", "SGC"), results(sgc=0.85)).word == "not measured"
+
+
+def test_that_which_validates_best_passes_the_highest_published_value() -> None:
+    """84.0, GAMLP(R)'s: which of ours is held against it, test rows do not say."""
+    cells = {
+        ("SGC", "cora", None): [report(0, 0.83, valid={"score": 0.9})],
+        ("GAMLP(R)", "cora", None): [report(0, 0.85, valid={"score": 0.8})],
+    }
+    both = Results(small(), cells, {"ppi": "not at hand"})
+    verdict = judge(claim("passes", "SGC", "GAMLP(R)"), both)
+    assert verdict.word == "does not hold" and verdict.examples == ("Cora: SGC 83.0, GAMLP(R) published 84 (-1.0)",)
+    assert judge(claim("passes", "GAMLP(R)"), both).word == "holds"
+    assert judge(claim("passes", "FastGCN"), both).word == "not measured"
 
 
 def test_means_that_are_less_apart_than_their_error_decide_nothing() -> None:
@@ -85,6 +111,17 @@ def test_shipped_claims_name_rows_and_columns_of_their_tables() -> None:
         assert set(one.methods) <= set(table.methods), one.says
         assert set(one.datasets or ()) <= set(table.datasets), one.says
         assert (table.kind == "curve") is (one.kind in ("stays", "falls", "points")), one.says
+
+
+def test_cells_stand_beside_published_ones_in_points() -> None:
+    (shown,) = _beside(results(sgc=0.80, gamlp=0.8449))
+    assert shown.splitlines() == [
+        "| test %: ours, published, points apart | Cora |",
+        "|---|---:|",
+        "| SGC | 80.0, 81.0, -1.0 |",
+        "| GAMLP(R) | 84.5, 84.0, +0.5 |",
+    ]
+    assert _beside(Results(small(), {})) == []
 
 
 def test_the_summary_says_what_was_not_measured(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,13 @@ def test_efficiency_shows_ratios_what_one_is_and_no_difference_with_a_stand_in()
     assert not any("difference" in line.lower() for line in lines)
 
 
+def test_a_table_of_cost_says_what_one_is_in_seconds_and_memory() -> None:
+    table = hand.small(kind="cost", metrics=["seconds.training", "relative.peak_memory", "test.score"])
+    lines = page(Results(table, hand.grid_results().cells))
+    assert "1.0 is SGC: 1 s of training time, 3 MiB of peak memory." in lines
+    assert "| GAMLP(R) | 5.00 ± 1.41 | 1.00 ± 0.00 | 84.50 ± 0.71 | 84.0 ± 0.4 | +0.6 | 2 |" in lines
+
+
 def test_growth_shows_formulas_and_exponents() -> None:
     lines = page(hand.growth_results())
     assert r"| SGC | – | $\mathcal{O}(nf^2)$ | $f^2$ |" in lines

@@ -60,6 +60,16 @@ def test_seconds_are_ratios_to_the_first_methods_mean() -> None:
     assert results.raw("GAMLP(R)", "cora", "seconds.training") == gamlp  # seconds, since 1.0 is one second here
 
 
+def test_memory_is_a_ratio_where_the_table_asks_for_one() -> None:
+    cells = hand.grid_results().cells
+    cells["GAMLP(R)", "cora", None] = [hand.report(0, 0.84, peak_memory=6 * 2**20)]  # SGC has 3 MiB
+    results = Results(hand.small(metrics=["relative.peak_memory", "test.score"]), cells)
+    assert results.measured("GAMLP(R)", "cora", "relative.peak_memory") == Measured(pytest.approx(2.0), None, 1)
+    assert results.measured("GAMLP(R)", "cora", "peak_memory") == Measured(6 * 2**20, None, 1)
+    row = next(one for one in records(results) if one["method"] == "GAMLP(R)")
+    assert (row["unit"], row["ours"], row["bytes"], row["seconds"]) == ("ratio", pytest.approx(2.0), 6 * 2**20, None)
+
+
 def test_without_the_first_method_there_is_no_ratio() -> None:
     cells = {key: of for key, of in hand.grid_results().cells.items() if key[0] != "SGC"}
     assert Results(hand.small(), cells).measured("GAMLP(R)", "cora", "seconds.training") is None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from gamlp.bench.tables import PaperTable, read_table
 from gamlp.bench.work import Work, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
 from gamlp.peers.hops import features_key
+from gamlp.recipe import Recipe
 from gamlp.run.resources import Resources
 
 QUICK = {"training.epochs": 3, "training.batch_size": 64, "model.hidden": 8}
@@ -153,6 +156,51 @@ def test_a_curve_sweeps_the_recipe_or_the_graph(work: Work) -> None:
 def test_two_processes_share_the_work(work: Work) -> None:
     assert run_in_processes(table(), work, 2, 1) == {}
     assert all(cell.load(work.folder) is not None for cell in columns_of(table(), work).cells)
+
+
+def test_a_column_may_have_another_recipe_and_a_row_one_that_was_tuned_with_it() -> None:
+    datasets = {"cora": {"title": "Cora"}, "pubmed": {"title": "PubMed", "recipes": {"jk": "recursive"}}}
+    row = {"recipe": "jk", "tuned": "sgc", "changes": {"model.hidden": 9}}
+    content = table(datasets=datasets, methods={"GAMLP": {"recipe": "jk"}, "tuned": row})
+    recipes = {
+        (cell.method, cell.dataset): cell.recipe
+        for dataset in datasets
+        for cell in cells_of(content, dataset, ["GAMLP", "tuned"], 1)
+    }
+    assert recipes["GAMLP", "cora"] == Recipe.of("cora-jk")
+    assert recipes["GAMLP", "pubmed"] == Recipe.of("pubmed-recursive")
+    assert recipes["tuned", "pubmed"] == Recipe.of("pubmed-sgc"), "as it is shipped"
+    assert recipes["tuned", "cora"] == Recipe.of("cora-jk").changed({"model.hidden": 9}), "there is no cora-sgc"
+    longer = {"recipe": "sagn", "tuned": "labels", "changes": {"model.hidden": 9}}
+    (cell,) = cells_of(table(datasets=datasets, methods={"SAGN": longer}), "cora", ["SAGN"], 1)
+    assert cell.recipe == Recipe.of("cora-sagn-labels"), "the row's recipe with what was searched on top"
+
+
+def test_runs_of_a_table_of_cost_have_hops_and_processes_of_their_own(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def here(run: Callable[..., Any], *arguments: Any, threads: int) -> Any:
+        asked.append(threads)
+        return run(*arguments)
+
+    monkeypatch.setattr(runner, "in_own_process", here)
+    cost = table(kind="cost", seeds=1)
+    cells = columns_of(cost, work).cells
+    assert {cell.key for cell in cells}.isdisjoint(cell.key for cell in columns_of(table(seeds=1), work).cells)
+    assert run_table(cost, work) == {} and asked == [1, 1]
+    assert all(cell.load(work.folder) is not None for cell in cells) and not work.hops.exists()
+
+
+@pytest.mark.slow
+def test_a_process_of_its_own_gives_what_it_found_or_why_it_refused(work: Work) -> None:
+    methods = {"MLP": {"recipe": "mlp", "changes": QUICK}, "Wrong": {"recipe": "mlp", "changes": {"model.beta": 0.5}}}
+    cost = table(kind="cost", methods=methods, seeds=1)
+    refused = run_table(cost, work)
+    assert list(refused) == ["Wrong on karate"] and "model.beta" in refused["Wrong on karate"]
+    report = columns_of(cost, work).cells[0].load(work.folder)
+    assert report is not None and report["peak_memory"] > 0
 
 
 def test_splits_are_drawn_by_seed_where_the_protocol_draws_them() -> None:

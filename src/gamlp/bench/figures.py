@@ -53,6 +53,7 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
         "grid": dots,
         "curve": curves,
         "efficiency": bars,
+        "cost": dots,
         "complexity": lambda results: growth(results.growth),
         "hop-weights": lambda results: heat_maps(tuple(results.grids.values())),
         "sgc-steps": lambda results: heat_maps(tuple(results.grids.values())),

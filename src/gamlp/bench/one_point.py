@@ -1,60 +1,32 @@
-"""One method at one size, measured in a process of its own: memory that others freed would hide what it takes."""
+"""One method at one size: seconds of its parts and peak memory, measured in a process of its own."""
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 
-from gamlp.errors import GamlpError
+from gamlp.bench.own_process import in_own_process
 from gamlp.graph import Graph, Split
 from gamlp.peers import Report, Workspace, run
-from gamlp.recipe import Recipe
+from gamlp.recipe import Recipe, load_yaml
 from gamlp.run import Resources
 
 _ENOUGH_SECONDS = 8.0  # a point that took longer is not repeated
-_PRELOADED = ["gamlp.peers", "gamlp.peers.message_passing", "sklearn.metrics", "pymetis"]
 
 
 def measure_in_process(graph: Path, recipe: Recipe, repeats: int, scratch: Path) -> dict[str, Any]:
-    """`measure_here` in a fresh process that has everything imported, on one thread."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
-    receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(send, graph, recipe.to_yaml(), repeats, scratch), daemon=True)
-    process.start()
-    send.close()
-    try:
-        result, found = receive.recv()
-    except EOFError:
-        process.join()
-        raise GamlpError(f"its process ended with code {process.exitcode}") from None
-    finally:
-        process.join()
-    if result == "refused":
-        raise GamlpError(found)
-    content: dict[str, Any] = found
+    """`measure_here` in a process of its own, on one thread."""
+    content: dict[str, Any] = in_own_process(_measure, graph, recipe.to_yaml(), repeats, scratch)
     return content
 
 
-def _child(send: Connection, graph: Path, recipe: str, repeats: int, scratch: Path) -> None:
-    import yaml
-
-    torch.set_num_threads(1)
-    try:
-        found = measure_here(Graph.open(graph), Recipe.of(yaml.safe_load(recipe)), repeats, scratch)
-    except GamlpError as error:
-        send.send(("refused", str(error)))
-    else:
-        send.send(("found", found))
-    send.close()
+def _measure(graph: Path, recipe: str, repeats: int, scratch: Path) -> dict[str, Any]:
+    return measure_here(Graph.open(graph), Recipe.of(load_yaml(recipe)), repeats, scratch)
 
 
 def measure_here(graph: Graph, recipe: Recipe, repeats: int, scratch: Path) -> dict[str, Any]:

@@ -25,12 +25,14 @@ TITLES = {
     "test.score": "test %",
     "valid.score": "validation %",
     "test.roc_auc": "test ROC-AUC %",
+    "test.accuracy_at_threshold": "test accuracy at threshold %",
     "test.macro_f1": "test macro-F1 %",
     "test.micro_f1": "test micro-F1 %",
     "seconds.training": "training time",
     "seconds.preparation": "preparation time",
     "seconds.inference": "inference time",
     "peak_memory": "peak memory",
+    "relative.peak_memory": "peak memory",
 }
 
 
@@ -112,7 +114,7 @@ def as_markdown(results: Results, stamp: Stamp, figures: Sequence[str] = ()) -> 
         parts += [_formulas(results), *(() if results.tables else _slopes(results))]
     parts += [f"## {title}\n\n" + as_table(heads, rows) for title, heads, rows in results.tables]
     parts += [_grid(grid) for grid in results.grids.values()]
-    if table.kind in ("grid", "efficiency", "curve"):
+    if table.kind in ("grid", "efficiency", "cost", "curve"):
         parts += [_column(results, dataset) for dataset in table.datasets]
     else:
         parts += [f"{table.datasets[name].title}: {_not_at_hand(why)}." for name, why in results.missing.items()]
@@ -166,9 +168,14 @@ def _column(results: Results, dataset: str) -> str:
         return "\n\n".join([*parts, _curve(results, dataset)])
     if (first := results.first(dataset)) is not None:
         took = {name: results.raw(first, dataset, name) for name in table.metrics_of(dataset) if is_relative(name)}
-        listed = [f"{found.mean:.3g} s of {TITLES[name]}" for name, found in took.items() if found is not None]
+        listed = [f"{_absolute(found, name)} of {TITLES[name]}" for name, found in took.items() if found is not None]
         parts += [f"1.0 is {first}: {', '.join(listed)}."] if listed else []
     return "\n\n".join([*parts, _grid_of_methods(results, dataset)])
+
+
+def _absolute(found: Measured, metric: str) -> str:
+    """What 1.0 of a relative metric is."""
+    return f"{found.mean:.3g} s" if metric.startswith("seconds.") else f"{found.mean / 2**20:.0f} MiB"
 
 
 def _grid_of_methods(results: Results, dataset: str) -> str:

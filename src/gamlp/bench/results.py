@@ -11,6 +11,7 @@ from gamlp.bench.tables import PaperTable, Value
 
 FORMULA = "(ours - published) / sqrt(own deviation² + published deviation²)"
 
+_RELATIVE = "relative."  # before a metric that has no unit of its own: its ratio to the first method's
 Key = tuple[str, str, float | None]  # method, dataset, value of the axis
 Reports = list[dict[str, Any]]
 Shown = tuple[str, list[str], list[list[str]]]  # title, heads, rows
@@ -94,7 +95,7 @@ class Results:
         return self.cells.get((method, dataset, at), [])
 
     def measured(self, method: str, dataset: str, metric: str, at: float | None = None) -> Measured | None:
-        """Mean and deviation over seeds: scores in %, seconds as ratios to the first method's mean.
+        """Mean and deviation over seeds: scores in %, seconds and `relative.*` as ratios to the first method's mean.
 
         None where no run has the metric, or where the first method was not run.
         """
@@ -110,7 +111,7 @@ class Results:
         )
 
     def raw(self, method: str, dataset: str, metric: str, at: float | None = None) -> Measured | None:
-        """The same with seconds as seconds."""
+        """The same with seconds as seconds, bytes as bytes."""
         values = [value for report in self.reports(method, dataset, at) if (value := _read(report, metric)) is not None]
         if not values:
             return None
@@ -118,7 +119,7 @@ class Results:
         return Measured(statistics.fmean(values), deviation, len(values))
 
     def first(self, dataset: str) -> str | None:
-        """The method whose seconds are 1.0."""
+        """The method whose costs are 1.0."""
         return next(iter(self.table.runs_of(dataset)), None)
 
     def compared(self, method: str, dataset: str, metric: str, at: float | None = None) -> Comparison:
@@ -140,7 +141,7 @@ def difference(ours: Measured, published: Value) -> float | None:
 
 def is_relative(metric: str) -> bool:
     """Whether a metric is shown as a ratio to the first method's."""
-    return metric.startswith("seconds.")
+    return metric.startswith(("seconds.", _RELATIVE))
 
 
 def in_percent(metric: str) -> bool:
@@ -153,7 +154,7 @@ def _read(report: dict[str, Any], metric: str) -> float | None:
     """A metric of a report by its dotted path, in % where it is a score."""
     value: Any = report
     # A score is accuracy, which is micro-F1 where a node has one label, and micro-F1 itself where it has many.
-    for part in metric.replace("micro_f1", "score").split("."):
+    for part in metric.removeprefix(_RELATIVE).replace("micro_f1", "score").split("."):
         if not isinstance(value, dict) or part not in value:
             return None
         value = value[part]
@@ -180,7 +181,8 @@ def _record(
     results: Results, cell: Comparison, method: str, dataset: str, metric: str, at: float | None
 ) -> dict[str, Any]:
     ours, published = cell.ours, cell.published
-    seconds = results.raw(method, dataset, metric, at) if is_relative(metric) else None
+    of_one = results.raw(method, dataset, metric, at) if is_relative(metric) else None
+    absolute = None if of_one is None else of_one.mean
     return {
         "dataset": dataset,
         "method": method,
@@ -190,7 +192,8 @@ def _record(
         "ours": None if ours is None else ours.mean,
         "deviation": None if ours is None else ours.deviation,
         "seeds": 0 if ours is None else ours.count,
-        "seconds": None if seconds is None else seconds.mean,
+        "seconds": absolute if metric.startswith("seconds.") else None,
+        "bytes": absolute if metric == "relative.peak_memory" else None,
         "published": None if published is None else published.mean,
         "published_deviation": None if published is None else published.deviation,
         "bound": None if published is None else published.bound,

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gamlp.bench.own_process import in_own_process
 from gamlp.bench.sparsity import EDGES_REMOVED, changed_graph
 from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.bench.work import Options, Work, chosen, missing_reason, split_seed, task_of
@@ -21,7 +22,8 @@ from gamlp.graph import digest
 from gamlp.graph.datasets import load
 from gamlp.io import locked, work_folder, write_json
 from gamlp.peers import Task, Workspace, features_key, recipe_named, run
-from gamlp.recipe import Recipe
+from gamlp.progress import silent
+from gamlp.recipe import Recipe, shipped_names
 
 _FORMAT = 1  # raised when the same settings would give another result
 GRAPH = "graph."  # keys of an axis that change the graph and not the recipe
@@ -40,6 +42,7 @@ class Cell:
     recipe: Recipe
     change: str | None = None  # graph.edges_removed or graph.labels_per_class, by `point`
     fresh: bool = False  # hops are made anew, so that their time is this run's own
+    apart: bool = False  # in a process of its own, so that its memory is
 
     @cached_property
     def key(self) -> str:
@@ -48,7 +51,8 @@ class Cell:
         left_out: Any = {"about": True, "training": {"seeds"}}
         recipe = self.recipe.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
         changed = None if self.change is None else [self.change, self.point]
-        return digest([_FORMAT, self.dataset, self.seed, recipe, changed, self.fresh])
+        apart = ["apart"] if self.apart else []
+        return digest([_FORMAT, self.dataset, self.seed, recipe, changed, self.fresh, *apart])
 
     def path(self, folder: Path) -> Path:
         """Where its report is kept."""
@@ -83,8 +87,13 @@ class Cell:
 def recipe_in(table: PaperTable, entry: TableMethod, dataset: str, point: float | None) -> Recipe:
     """The recipe of a row on a dataset: the shipped one with the row's changes and the axis's value."""
     assert entry.recipe is not None
-    recipe = recipe_named(entry.recipe, table.datasets[dataset].like or dataset)
-    changes = dict(entry.changes)
+    column = table.datasets[dataset]
+    name, like = column.recipes.get(entry.recipe, entry.recipe), column.like or dataset
+    recipe, changes = recipe_named(name, like), dict(entry.changes)
+    if entry.tuned is not None:
+        searched = {f"{like}-{entry.tuned}", f"{like}-{name}-{entry.tuned}"} & set(shipped_names())
+        if searched:
+            recipe, changes = Recipe.of(min(searched, key=len)), {}
     if point is not None and table.axis is not None:
         key = entry.axis or table.axis.key
         if not key.startswith(GRAPH):
@@ -105,7 +114,8 @@ def cells_of(table: PaperTable, dataset: str, methods: list[str], seeds: int) ->
                 key = None if table.axis is None else entry.axis or table.axis.key
                 change = key if key is not None and key.startswith(GRAPH) else None
                 recipe = recipe_in(table, entry, dataset, point)
-                found.append(Cell(name, dataset, point, seed, recipe, change, table.kind == "efficiency"))
+                fresh, apart = table.kind in ("efficiency", "cost"), table.kind == "cost"
+                found.append(Cell(name, dataset, point, seed, recipe, change, fresh, apart))
     return found
 
 
@@ -165,7 +175,12 @@ def run_table(table: PaperTable, work: Work) -> dict[str, str]:
                 continue
             clock.tell(cell)
             try:
-                seconds = _run(cell, tasks.of(cell), depths[cell.dataset], work)
+                if cell.apart:
+                    threads = work.resources.threads or torch.get_num_threads()
+                    quiet = replace(work, progress=silent)
+                    seconds = in_own_process(_run_apart, cell, quiet, table.options, threads=threads)
+                else:
+                    seconds = _run(cell, tasks.of(cell), depths[cell.dataset], work)
             except GamlpError as error:
                 refused[name] = str(error)
                 continue
@@ -183,6 +198,11 @@ def _run(cell: Cell, task: Task, depths: dict[str, int], work: Work) -> float:
     else:
         cell.run(task, work.folder, Workspace(work.hops, work.resources, depths=depths))
     return time.monotonic() - begun
+
+
+def _run_apart(cell: Cell, work: Work, options: Options) -> float:
+    _warm_up()
+    return _run(cell, _Tasks(work, options).of(cell), {}, work)
 
 
 def _warm_up() -> None:

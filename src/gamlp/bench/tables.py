@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gamlp.errors import GamlpError
 from gamlp.recipe import load_yaml
 
-Kind = Literal["grid", "curve", "efficiency", "complexity", "hop-weights", "sgc-steps"]
+Kind = Literal["grid", "curve", "efficiency", "cost", "complexity", "hop-weights", "sgc-steps"]
 NAMES = (
     "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "ogbn-mag", "heterogeneous",
     "ablation-labels", "ablation-reference", "ablation-alpha", "efficiency", "edge-sparsity", "label-sparsity",
-    "depth", "complexity", "hop-weights", "sgc-steps",
+    "depth", "complexity", "hop-weights", "sgc-steps", "beyond",
 )  # fmt: skip
 
 
@@ -35,6 +35,7 @@ class TableDataset(_TableModel):
 
     `label`, `metrics` and `methods` (all of them: None) are the column's own where they are not the table's.
     With `stand_in`, published values are of another graph than ours: both are shown, no difference is given.
+    `recipes` are names of rows' recipes → those that this column uses in their place.
     """
 
     title: str
@@ -43,17 +44,20 @@ class TableDataset(_TableModel):
     metrics: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
     stand_in: bool = False
+    recipes: dict[str, str] = Field(default_factory=dict)
     like: str | None = None  # the dataset whose recipes are used, where that is not its own name
 
 
 class TableMethod(_TableModel):
     """A row: the shipped recipe `<dataset>-<recipe>` or else `<recipe>`, with changes; None: published values alone.
 
+    In its place, as it is, stands `<dataset>-<tuned>` or else `<dataset>-<recipe>-<tuned>`, where one is shipped.
     `axis` is the recipe's key that the table's axis sets for this method, where it is not the table's own.
     """
 
     recipe: str | None = None
     changes: dict[str, Any] = Field(default_factory=dict)
+    tuned: str | None = None
     axis: str | None = None
     note: str = ""
 
@@ -81,8 +85,10 @@ class Value(_TableModel):
 class PaperTable(_TableModel):
     """One table or figure; `published[method][dataset][metric]`.
 
-    Metrics are `test.score`, `valid.score`, `test.roc_auc`, `test.macro_f1`, `test.micro_f1` in %, `seconds.*`
-    relative to the first method, and `peak_memory` in bytes. Options that name datasets which no catalogue has:
+    Metrics are `test.score`, `valid.score`, `test.roc_auc`, `test.macro_f1`, `test.micro_f1`,
+    `test.accuracy_at_threshold` in %, `seconds.*` and `relative.peak_memory` relative to the first method, and
+    `peak_memory` in bytes. In kinds `efficiency` and `cost` every run makes its hops anew, so that its time is its own;
+    in a table of cost it has a process of its own too. Options that name datasets which no catalogue has:
     `generated[dataset]`, arguments of `generator` in graph/datasets/synthetic; `tasks[dataset]`, the graphs that train,
     valid and tests are.
     """

@@ -16,6 +16,7 @@ from gamlp.graph import Graph, digest, fingerprint
 from gamlp.io import PeakMemory, locked, work_folder, write_json
 from gamlp.models import labels_used
 from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
+from gamlp.peers.threshold import graph_reports
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run import hops_for, prepare, prepare_split, propagate
@@ -26,6 +27,7 @@ from gamlp.training import (
     Prepared,
     StageEnd,
     StageStart,
+    Watch,
     bundle_of,
     by_time,
     choose_device,
@@ -179,20 +181,25 @@ def _features_of(graph: Graph) -> str:
 def scores_of(
     task: Task, prepared: Prepared, fitted: Fitted, workspace: Workspace, device: torch.device
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Test rows' scores; of several graphs the mean, and each."""
+    """Test rows' scores; of several graphs the mean, and each, of two classes also at a threshold."""
+
+    def report(rows: HopRows, watch: Watch | None = None) -> dict[str, float]:
+        return full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0), watch)
+
     if not task.tests:
         rows = replace(prepared.train, rows=labelled(task.graph, "test"), crossfit=False)
         if prepared.train.store is not prepared.store:  # inductive: test rows are read from the whole graph's hops
             rows = rows_of(prepared.store, prepared.recipe, rows.rows)
-        return full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0)), {}
+        return report(rows), {}
     bundle = bundle_of(prepared, fitted, 0)
-    found = {}
+    tests: dict[str, HopRows] = {}
     for name, graph in task.tests.items():
         key = digest([_known(graph), plan_of(prepared.recipe, prepared.statistics).model_dump()])
         with locked(folder := workspace.hops / f"{graph.name}-{key}"):
             store = hops_for(bundle, graph, folder, workspace.resources, workspace.progress)
-        rows = rows_of(store, prepared.recipe, labelled(graph))
-        found[name] = full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0))
+        tests[name] = rows_of(store, prepared.recipe, labelled(graph))
+    assert task.graph.nodes.labels is not None
+    found = graph_reports(report, tests, prepared.valid, task.graph.nodes.labels)
     return summary(list(found.values()))["mean"], found
 
 

@@ -33,10 +33,12 @@ from gamlp.peers.tensors import (
     typed_statistics,
     typed_tensors,
 )
+from gamlp.peers.threshold import graph_reports
 from gamlp.propagation import feature_statistics
 from gamlp.recipe import Recipe
 from gamlp.training import (
     Machine,
+    Watch,
     check_trainable,
     choose_device,
     fit,
@@ -126,7 +128,11 @@ def _report(
         seed=seed, machine=Machine(device), observe=workspace.observe, progress=workspace.progress,
     )  # fmt: skip
     trained = time.monotonic()
-    found = {name: full_report(fitted.model, rows.batches(0, device)) for name, rows in sides.tests.items()}
+
+    def report(rows: GraphRows[Tensors], watch: Watch | None) -> dict[str, float]:
+        return full_report(fitted.model, rows.batches(0, device), watch)
+
+    found = graph_reports(report, sides.tests, sides.valid if task.tests else None, labels)
     ended = time.monotonic()
     probabilities = None
     if workspace.probabilities:

@@ -42,6 +42,7 @@ from gamlp.training.loop import Fitted, Machine, Observe, fit
 from gamlp.training.metrics import (
     average_precision,
     best_of,
+    best_threshold,
     better,
     judged,
     measure_of,
@@ -147,6 +148,7 @@ __all__ = [
     "average_precision",
     "best_of",
     "best_seed",
+    "best_threshold",
     "better",
     "bundle_of",
     "by_time",

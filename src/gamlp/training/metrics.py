@@ -78,6 +78,26 @@ def average_precision(scores: Array, true: Array) -> float:
     return float(np.sum(np.diff(hits, prepend=0) / positives * (hits / (hits + falls))))
 
 
+def best_threshold(scores: Array, true: Array) -> float:
+    """The t of most right answers where "score ≥ t" is said: half-way between two scores, of equals nearest to 0.5.
+
+    Scores are probabilities of rows that may choose; to say it of all and of none are among the choices.
+
+    >>> best_threshold(np.array([0.1, 0.2, 0.3, 0.5]), np.array([False, False, True, True]))
+    0.25
+    """
+    hits, falls = _by_threshold(scores, true)
+    right = np.r_[0, hits - falls]  # beside all negatives, at cut k: the k highest scores are said
+    levels = np.r_[1, np.unique(scores)[::-1], 0].astype(scores.dtype)
+    above, below = levels[:-1], levels[1:]
+    middle = (above + below) / 2
+    cuts = np.where(middle > below, middle, above)  # between neighbouring floats there is nothing
+    if below[0] >= 1:  # a row that is certain is said at every threshold: there is no cut above it
+        right, cuts = right[1:], cuts[1:]
+    best = cuts[right == right.max()]
+    return float(best[np.argmin(np.abs(best - 0.5))])
+
+
 def mean_over_classes(measure: Measure, probabilities: Array, targets: Array) -> float:
     """Of one class against the rest, the mean over classes that some rows have and some have not; NaN without any."""
     columns = probabilities.shape[1]

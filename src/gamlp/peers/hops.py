@@ -27,7 +27,7 @@ from gamlp.training import (
     bundle_of,
     by_time,
     choose_device,
-    fit_prepared,
+    fit_blend,
     full_report,
     logits_of,
     plan_of,
@@ -49,7 +49,7 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> 
         prepared, preparation = prepare_task(task, recipe, workspace)
         begun = time.monotonic()
         machine = Machine(device, workspace.resources.memory)
-        fitted = fit_prepared(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
+        prepared, fitted = fit_blend(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
         trained = time.monotonic()
         test, tests = scores_of(task, prepared, fitted, workspace, device)
         ended = time.monotonic()

@@ -151,6 +151,10 @@ def peer_of(recipe: Recipe) -> Peer:
     """The recipe's peer, with label reuse and Correct & Smooth around it where the recipe asks for them."""
     check_operators(recipe)
     peer = method(recipe.model.name)
+    if recipe.training.members > 1 and peer.family not in ("hops", "solved"):
+        raise GamlpError(
+            f"'{peer.name}' is no model on hops: seeds of it are not blended", hint="set training.members to 1"
+        )
     if recipe.training.reuse:
         if peer.run_with_reuse is None:
             raise GamlpError(f"'{peer.name}' reads no hops of labels: it cannot reuse them", hint="training.reuse 0")

@@ -315,6 +315,13 @@ class TrainingSettings(Section):
         ge=0,
         description="γ of stages: weight of the distance to the teacher on reliable rows; 0: their labels alone",
     )
+    members: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="models of each seed, from different first weights, that are blended into one: weights from 0 that "
+        "sum to one, by greedy selection with replacement on validation rows",
+    )
     seeds: tuple[int, ...] = Field(
         default=(0,), min_length=1, max_length=1000, description="one model is trained for each"
     )

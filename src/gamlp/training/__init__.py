@@ -5,6 +5,21 @@
 from gamlp.training.as_of import by_time, resolve_as_of
 from gamlp.training.batches import Batch, Batches, HopRows, read_batches, target_tensor
 
+# Trained models as one: what each says of validation rows, how much it weighs
+from gamlp.training.blending import (
+    MOST_HELD_ROWS,
+    Answers,
+    Said,
+    blend_words,
+    blended,
+    fitted_of,
+    mixed,
+    picks,
+    probabilities_of,
+    some_rows,
+    told,
+)
+
 # A trained model as it is saved
 from gamlp.training.bundle import Bundle, best_seed, make_model
 
@@ -54,7 +69,7 @@ from gamlp.training.metrics import (
 )
 
 # Several processes: how they meet, the job they share, who starts them, the code they are sent
-from gamlp.training.ranks.job import GO_ON, TrainingJob, fitted_of, read_result, run_job, shared_job
+from gamlp.training.ranks.job import GO_ON, TrainingJob, read_result, run_job, shared_job
 from gamlp.training.ranks.launch import LOOK, RETRIES, Follower, Result, clear, died, launch_processes
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
@@ -90,7 +105,7 @@ from gamlp.training.scores import (
 )
 
 # Every seed of a recipe
-from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_prepared, metric_of, train_seeds
+from gamlp.training.seeds import NoFolder, SeedFiles, bundle_of, fit_blend, fit_prepared, metric_of, train_seeds
 
 # TensorBoard and MLflow
 from gamlp.training.trackers import trackers_for
@@ -108,9 +123,11 @@ __all__ = [
     "LOOK",
     "LOOPBACK",
     "METHOD_RUN",
+    "MOST_HELD_ROWS",
     "MOST_KEPT",
     "RETRIES",
     "About",
+    "Answers",
     "Batch",
     "Batches",
     "Bundle",
@@ -127,6 +144,7 @@ __all__ = [
     "Reliability",
     "Result",
     "RunFolder",
+    "Said",
     "ScoreCounts",
     "SeedFiles",
     "Sources",
@@ -138,6 +156,8 @@ __all__ = [
     "best_of",
     "best_seed",
     "better",
+    "blend_words",
+    "blended",
     "bundle_of",
     "by_time",
     "calibrate",
@@ -156,6 +176,7 @@ __all__ = [
     "died",
     "expected_shape",
     "fit",
+    "fit_blend",
     "fit_prepared",
     "fit_temperature",
     "fitted_of",
@@ -172,8 +193,11 @@ __all__ = [
     "metric_of",
     "metric_value",
     "metric_words",
+    "mixed",
+    "picks",
     "plan_of",
     "prepare_graph",
+    "probabilities_of",
     "ranked",
     "rarer_class",
     "read_batches",
@@ -192,11 +216,13 @@ __all__ = [
     "score_of",
     "shape_of",
     "shared_job",
+    "some_rows",
     "sources_of",
     "summary",
     "target_tensor",
     "to_probabilities",
     "to_train_on",
+    "told",
     "trackers_for",
     "train_seeds",
     "trivial_scores",

@@ -139,8 +139,7 @@ def blended(prepared: Prepared, members: Sequence[Bundle]) -> Fitted:
     weights: Weights = {}
     for index, one in enumerate(members):
         weights |= {f"members.{index}.{name}": value for name, value in one.weights.items()}
-    epochs = sum(int(one.report.get("epochs", 0)) for one in members)
-    fitted = fitted_of(prepared, {"epoch": 0, "epochs": epochs, "valid": {}}, weights)
+    fitted = fitted_of(prepared, {"epoch": 0, "epochs": 0, "valid": {}}, weights)
     return replace(fitted, valid=_validated(fitted, prepared))
 
 

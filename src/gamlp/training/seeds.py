@@ -131,7 +131,8 @@ def _fit_seed(
         temperatures=[one.temperature for one, _ in picked],
     )  # fmt: skip
     own = replace(prepared, recipe=recipe)
-    return own, blended(own, [one for one, _ in picked]), members
+    fitted = blended(own, [one for one, _ in picked])
+    return own, replace(fitted, epochs=sum(one["epochs"] for one in members)), members
 
 
 def _member(

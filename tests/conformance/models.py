@@ -30,13 +30,14 @@ class Mean(nn.Module):
 
 
 OWN = f"{__name__}:Mean"
-NAMES = [*MODELS, OWN]
+HIGH_PASS = "gamlp with high_pass"
+NAMES = [*MODELS, HIGH_PASS, OWN]
 
 # Hops of a graph of two types on two subsets of relations, and the models that read several.
 _PARTS = (Part("a", "paper", 4), Part("a+b", "paper", 4), Part("a+b", "author", 3))
 TYPED = Shape(4, 3, 2, 2, channels=3, parts=_PARTS, label_views=("a", "a+b"))
 SOLVED = ["majority", "logistic", "logistic-labels", "lightgbm", "label-spreading"]  # without epochs
-TYPED_NAMES = ["gamlp", "nars", "sign", "sign-xl", *SOLVED, "blend", OWN]
+TYPED_NAMES = ["gamlp", HIGH_PASS, "nars", "sign", "sign-xl", *SOLVED, "blend", OWN]
 
 
 def settings_of(name: str, shape: Shape) -> dict[str, Any]:
@@ -50,13 +51,17 @@ def settings_of(name: str, shape: Shape) -> dict[str, Any]:
             {"model": {"name": "sign", "hidden": 8}, "propagation": depth},
         ]
         return {"members": members, "weights": [1.0, 3.0]}
+    if name == HIGH_PASS:
+        return settings_of("gamlp", shape) | {"high_pass": True}
     return {} if name in (OWN, *SOLVED) else {"hidden": 8, "dropout": 0.4}
 
 
 def made(name: str, shape: Shape, seed: int = 0) -> nn.Module:
     """A model with the first weights of a seed, or those that it finds for rows of that seed."""
     torch.manual_seed(seed)
-    model = build(name, shape, settings_of(name, shape))
+    model = build("gamlp" if name == HIGH_PASS else name, shape, settings_of(name, shape))
+    if name == HIGH_PASS:  # differences weigh nothing at first
+        nn.init.normal_(model.mixing.weight)
     if isinstance(model, Solvable) and name != "blend":
         x, y = hops(shape, 60, seed + 100)
         target = (x[:, :, -1, 0].sum(1) > 0).long() + y[:, -1, -1].argmax(1) // 2

@@ -60,6 +60,29 @@ def test_shares_are_those_of_the_equation(prepared: Prepared, monkeypatch: pytes
         assert shown.shares == pytest.approx(spoken[channel] / spoken.sum(0), abs=1e-5)
 
 
+def test_differences_of_hops_belong_to_their_own_channel(prepared: Prepared) -> None:
+    """Shares of |w ∘ Px[k] + v ∘ P(x[k] - x[k-1])|, and |w| + |v|: as many channels, by the names they have."""
+    torch.manual_seed(0)
+    model = GAMLP(prepared.shape, hidden=5, high_pass=True, beta=0.0)
+    assert model.mixing is not None
+    torch.nn.init.normal_(model.mixing.weight)
+    found = shares_by_subset(model, prepared.train)
+    assert found is not None and found.labels is None
+    x, _ = prepared.train.gather(np.arange(len(prepared.train)))
+    node_types = list(dict.fromkeys(part.node_type for part in prepared.shape.parts))
+    low, high = model.mixing.weight.detach().numpy().reshape(2, prepared.shape.channels, 3, 5)
+    sizes = np.zeros((prepared.shape.channels, 3))
+    for channel, part in enumerate(prepared.shape.parts):
+        matrix = model.mixing.maps[node_types.index(part.node_type)].weight.detach().numpy()  # type: ignore[union-attr]
+        own = x[:, channel, :, : part.width] @ matrix.T
+        steps = np.concatenate([np.zeros_like(own[:, :1]), own[:, 1:] - own[:, :-1]], 1)
+        sizes[channel] = np.abs(low[channel] * own + high[channel] * steps).mean((0, 2))
+    for channel, (part, shown) in enumerate(zip(prepared.shape.parts, found.features, strict=True)):
+        assert (shown.subset, shown.node_type) == (part.view, part.node_type)
+        assert shown.shares == pytest.approx(sizes[channel] / sizes.sum(0), abs=1e-5)
+        assert shown.weights == pytest.approx((np.abs(low) + np.abs(high))[channel].mean(1), abs=1e-6)
+
+
 def test_a_hops_shares_sum_to_one_and_types_add_up_by_subset(prepared: Prepared) -> None:
     model = model_of(prepared).train()
     found = shares_by_subset(model, prepared.train, most=5, seed=3)

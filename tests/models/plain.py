@@ -80,6 +80,15 @@ def input_norm(state: State, x: Tensor, training: bool) -> Tensor:
     return ((x - mean) / torch.sqrt(variance + 1e-5)).clamp(-10, 10)
 
 
+def with_high_pass(state: State, x: Tensor) -> Tensor:
+    """w_k ∘ X^(k) + v_k ∘ (X^(k) - X^(k-1)), the difference being zero at the first hop."""
+    low, high = state["mixing.weight"]
+    hops = [low[0] * x[:, 0]]
+    for hop in range(1, x.shape[1]):
+        hops.append(low[hop] * x[:, hop] + high[hop] * (x[:, hop] - x[:, hop - 1]))
+    return torch.stack(hops, 1)
+
+
 def divided_by_sums(y: Tensor) -> Tensor:
     """Row by row, hop by hop; what sums to nothing stays."""
     rows = [row / row.sum() if row.sum() > 0 else row for row in y.flatten(0, 1)]
@@ -135,7 +144,8 @@ def attention_weights(state: State, name: str, x: Tensor, options: dict[str, Any
 def forward(state: State, options: dict[str, Any], x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """(logits, weights over hops of features, weights over hops of labels) of x `[b, 1, K + 1, d]`, without dropout."""
     training = options["training"]
-    own = input_norm(state, x[:, 0], training) if options["input_norm"] else x[:, 0]
+    own = with_high_pass(state, x[:, 0]) if options["high_pass"] else x[:, 0]
+    own = input_norm(state, own, training) if options["input_norm"] else own
     hops = hop_mlp(state, own, training) if options["hop_mlp"] else own
     weights = attention_weights(state, "attention", hops, options, 1)
     mixed = sum((weights[:, k : k + 1] * hops[:, k] for k in range(hops.shape[1])), torch.zeros_like(hops[:, 0]))

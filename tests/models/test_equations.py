@@ -40,6 +40,7 @@ PLAIN = {
     "label_zero": False,
     "label_scale": "none",
     "input_norm": False,
+    "high_pass": False,
 }
 VARIANTS: list[dict[str, Any]] = [
     *({"attention": kind, "activation": name} for kind, name in itertools.product(["recursive", "jk"], ACTIVATIONS)),
@@ -63,6 +64,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"input_norm": True, "hop_mlp": True, "batch_norm": True},
     {"label_scale": "hop"},
     {"label_scale": "hop", "label_zero": True, "attention": "jk", "last_residual": "uniform"},
+    {"high_pass": True},
+    {"high_pass": True, "attention": "jk", "hop_mlp": True, "residual": True, "input_norm": True},
 ]
 
 
@@ -176,6 +179,8 @@ def test_gamlp_is_the_equations_in_values_weights_and_gradients(change: dict[str
     for name, buffer in model.named_buffers():
         if "running" in name:
             buffer.copy_(normal(*buffer.shape, seed=5).abs() + 0.5)
+    if model.mixing is not None:  # differences weigh nothing at first
+        torch.nn.init.normal_(model.mixing.weight)
     x, y = normal(17, 1, 5, 5, seed=1).requires_grad_(), normal(17, 1, 4, 3, seed=2)
     y = y.abs() if options["label_scale"] == "hop" else y  # as propagated labels are
     y[3, 0, 1], y[5] = 0, 0  # no label was heard
@@ -228,6 +233,7 @@ OPTIONS = st.fixed_dictionaries(
         "label_scale": st.sampled_from(["none", "hop"]),
         "input_norm": st.booleans(),
         "mixed_dropout": st.sampled_from([0.0, 0.5]),
+        "high_pass": st.booleans(),
         "attention_start": st.sampled_from(["random", "uniform"]),
     }
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from gamlp.errors import GamlpError
 from gamlp.models import MODELS, build
 from gamlp.models.gamlp import GAMLP
 from gamlp.models.nars import NARS
-from gamlp.models.relations import SubsetMixing
+from gamlp.models.relations import HighPassMixing, SubsetMixing
 from gamlp.models.shape import Part, Shape, channels_of
 from gamlp.models.sign import SIGN
 from gamlp.recipe import Recipe
@@ -143,6 +144,89 @@ def test_gamlp_over_channels_is_gamlp_over_the_mixed_hops(
         )
     branches = model.branches(x, y)
     torch.testing.assert_close(branches.features + branches.labels, model(x, y))
+
+
+def differences(x: Tensor) -> Tensor:
+    """x[c, k] - x[c, k-1], channel by channel and hop by hop; zero for k = 0."""
+    out = torch.zeros_like(x)
+    for channel, hop in itertools.product(range(x.shape[1]), range(1, x.shape[2])):
+        out[:, channel, hop] = x[:, channel, hop] - x[:, channel, hop - 1]
+    return out
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(("parts", "width"), [(TOGETHER, 4), (APART, 8)], ids=["together", "apart"])
+def test_high_pass_is_gamlp_over_twice_the_channels(
+    parts: tuple[Part, ...], width: int, options: dict[str, Any]
+) -> None:
+    shape = shape_of(parts)
+    model = stirred(GAMLP(shape, hidden=8, high_pass=True, **options))
+    plain = GAMLP(Shape(width, CLASSES, HOPS, 2), hidden=8, **options).eval()
+    state = model.state_dict()
+    plain.load_state_dict({name: value for name, value in state.items() if "mixing." not in name})
+    x, y = hops_of(shape)
+    own = {name.removeprefix("mixing."): value for name, value in state.items() if name.startswith("mixing.")}
+    both = torch.cat([x, differences(x)], 1)
+    one = mixed((*parts, *parts), own, both, width).float().unsqueeze(1)
+    two = model.label_mixing(y).unsqueeze(1)
+    torch.testing.assert_close(model(x, y), plain(one, two), atol=1e-5, rtol=1e-4)
+    told = model.hop_weights(x, y).features
+    assert told.shape == (ROWS, HOPS + 1)
+    torch.testing.assert_close(told, plain.hop_weights(one, two).features, atol=1e-5, rtol=1e-4)
+    branches = model.branches(x, y)
+    torch.testing.assert_close(branches.features + branches.labels, model(x, y))
+    sizes, _ = model.subset_sizes(x, y)
+    assert sizes.shape == (len(parts), HOPS + 1)
+    for number in range(len(parts)):  # what a channel and its differences say together
+        alone = torch.zeros_like(both)
+        for at in (number, len(parts) + number):
+            alone[:, at] = both[:, at]
+        said = mixed((*parts, *parts), own, alone, width).abs().mean((0, 2))
+        torch.testing.assert_close(sizes[number].double(), said, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("parts", [(), TOGETHER[:1], TOGETHER, APART], ids=["plain", "one", "together", "apart"])
+@pytest.mark.parametrize("attention", ["recursive", "jk"])
+def test_high_pass_starts_as_the_model_without_it(parts: tuple[Part, ...], attention: str) -> None:
+    shape = shape_of(parts) if parts else Shape(4, CLASSES, HOPS, 2)
+    if len(parts) == 1:
+        shape = replace(shape, label_views=VIEWS[:1])
+    options = {"attention": attention, "hidden": 8, "input_norm": True, "hop_mlp": True, "residual": True}
+    models = []
+    for high_pass in (False, True):
+        torch.manual_seed(3)
+        models.append(GAMLP(shape, high_pass=high_pass, **options).eval())
+    without, model = models
+    x, y = hops_of(shape) if parts else hops_of(replace(shape, label_views=VIEWS[:1]))
+    assert torch.equal(without(x, y), model(x, y)), "no weight of the others is drawn otherwise"
+    assert model.mixing is not None
+    assert not model.mixing.weight[len(parts) or 1 :].any(), "differences weigh nothing"
+    assert (model.subset_sizes(x, y)[0] is None) == (without.subset_sizes(x, y)[0] is None)
+    model.train()(x, y).square().sum().backward()
+    moved = model.mixing.weight.grad[len(parts) or 1 :].abs().sum(2) > 0
+    assert moved[:, 1:].all() and not moved[:, 0].any(), "and are heard from the first step on"
+
+
+@pytest.mark.parametrize("parts", [TOGETHER, APART], ids=["together", "apart"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_sample_of_views_brings_its_own_differences(parts: tuple[Part, ...], size: int) -> None:
+    mixing, shape = stirred(HighPassMixing(parts, HOPS + 1, 4)).double(), shape_of(parts)
+    x = hops_of(shape)[0].double()
+    found = []
+    for views in itertools.combinations(range(3), size):
+        chosen = channels_of(shape, views)
+        found.append(mixing(torch.cat([x[:, chosen], differences(x[:, chosen])], 1), chosen))
+    torch.testing.assert_close(torch.stack(found).mean(0), mixing(torch.cat([x, differences(x)], 1)))
+    model = stirred(GAMLP(shape, hidden=8, high_pass=True, beta=0.0)).double()
+    assert torch.equal(model(x, None, [0, 1, 2]), model(x))
+    some = channels_of(shape, [0, 2])
+    assert model(x[:, some], None, [0, 2]).shape == (ROWS, CLASSES)
+
+
+@pytest.mark.parametrize("name", ["sign", "sgc", "sagn", "nars", "logistic", "lightgbm"])
+def test_models_that_attend_to_no_mixture_refuse_high_pass(name: str) -> None:
+    with pytest.raises(GamlpError, match=f"model '{name}' has no setting 'model.high_pass'"):
+        make_model(Recipe.of({"model": {"name": name, "high_pass": True}}), Shape(4, CLASSES, HOPS))
 
 
 def test_a_homogeneous_graph_is_the_case_of_one_subset() -> None:

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from gamlp.run import as_source, run_path
-from gamlp.training import Bundle, RunFolder
+from gamlp.training import Bundle, RunFolder, Said, mixed, picks
 from gamlp.tune import choose
-from gamlp.tune.best import mixed, picks
 from gamlp.tune.effort import Clock
-from gamlp.tune.uncertainty import Said, Validated
+from gamlp.tune.uncertainty import Validated
 from tests.tune.planted import planted, portfolio, quick  # noqa: F401
 
 pytest.importorskip("optuna", reason="the search comes with gamlp[tune]")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from gamlp.recipe import Recipe
+from gamlp.training import Said
 from gamlp.tune.candidates import Candidate
-from gamlp.tune.uncertainty import Said, Validated
+from gamlp.tune.uncertainty import Validated
 from gamlp.tune.verdict import Finalist, decide
 
 

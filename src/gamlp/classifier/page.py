@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gamlp import markup
 from gamlp.errors import GamlpError
 from gamlp.explanation import flat_weights
 from gamlp.graph import columns_html
+from gamlp.training import blend_words
 
 if TYPE_CHECKING:
     from gamlp.classifier.estimator import NodeClassifier
@@ -23,11 +24,15 @@ def classifier_html(model: NodeClassifier) -> str:
     many = f"{len(bundle.classes):,} classes, {bundle.shape.features:,} features"
     parts = [
         markup.table(["rows", "micro-F1" if bundle.multi_label else "accuracy", "count"], _scores(model)),
-        markup.sentence(f"epoch {report.get('epoch')} of {report.get('epochs')}, seed {report.get('seed')}"),
+        markup.sentence(f"{_kept(report)}, seed {report.get('seed')}"),
         columns_html(bundle.columns),
         _hops(model),
     ]
     return markup.page(f"NodeClassifier: {bundle.recipe.model.name}, {many}", parts)
+
+
+def _kept(report: dict[str, Any]) -> str:
+    return blend_words(report) or f"epoch {report.get('epoch')} of {report.get('epochs')}"
 
 
 def _scores(model: NodeClassifier) -> list[list[object]]:

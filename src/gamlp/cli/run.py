@@ -149,8 +149,9 @@ def _run(
     from gamlp.training import writing_run
     from gamlp.tune import choose
 
-    naming = {"--recipe": recipe, "--model": model, "--set": changes, "--seeds": seeds, "--warm": warm}
-    naming["--stages"] = stages
+    naming = {
+        "--recipe": recipe, "--model": model, "--set": changes, "--seeds": seeds, "--stages": stages, "--warm": warm,
+    }  # fmt: skip
     asked = asked_for(preset, time_limit, metric, naming)
     tables = _tables(graph, edges, nodes, reading, seed)
     settings = engine_settings(master, spark_conf, blocks)

@@ -21,7 +21,8 @@ class ChannelShares:
     """One channel: a subset of relations, and the type whose features it carries (None: all types).
 
     `shares[k]` is its part of what hop k says, mean |w ∘ x| over nodes and columns by that of all channels; a hop's
-    shares sum to one, or are all zero where no path of that length brings anything. `weights[k]` is mean |w|.
+    shares sum to one, or are all zero where no path of that length brings anything. `weights[k]` is mean |w|. A
+    channel's differences of hops (`model.high_pass`) belong to it: w ∘ x is the sum of both, |w| that of both weights.
     """
 
     subset: str
@@ -88,7 +89,7 @@ def shares_by_subset(
 
 def _weights(model: Any, name: str) -> Tensor | None:
     mixing = getattr(model, name, None)
-    return None if mixing is None else mixing.weight.detach().abs().mean(2).cpu()
+    return None if mixing is None else mixing.weight_sizes().cpu()
 
 
 def _channels(

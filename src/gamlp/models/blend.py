@@ -18,6 +18,7 @@ from gamlp.recipe import Recipe
 
 NAME = "blend"
 _MOST_MEMBERS = 64
+_OF_TRAINING = ("members", "subset_sample")  # of training: a blend is not trained itself
 _OWN_DEPTH = ("hops", "label_hops", "folds", "fold_seed")  # of propagation: members may differ in these alone
 
 
@@ -158,6 +159,8 @@ def blend_recipe(
         "label_zero": any(one.model.label_zero for one in reading),
         "options": options,
     }
+    if "training" in content:
+        content["training"] = {key: value for key, value in content["training"].items() if key not in _OF_TRAINING}
     content.pop("about", None)
     return Recipe.of(content)
 

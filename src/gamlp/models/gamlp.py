@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gamlp.models.attention import HopAttention, JKAttention, RecursiveAttention
 from gamlp.models.mlp import MLP, HopMLP, InputNorm, dropout
-from gamlp.models.relations import SubsetMixing, mixing_of_features, mixing_of_labels
+from gamlp.models.relations import SubsetMixing, mixing_of_features, mixing_of_labels, one_signal, with_differences
 from gamlp.models.shape import Branches, HopWeights, Model, Shape, channels_of, one_channel
 
 FIXED = 0.7
@@ -82,6 +82,7 @@ class GAMLP(Model):
         last_residual: str = "cosine",
         label_zero: bool = False,
         label_scale: str = "none",
+        high_pass: bool = False,
     ) -> None:
         super().__init__()
         if not shape.parts:
@@ -90,8 +91,8 @@ class GAMLP(Model):
             raise ValueError("a label branch needs hops of labels to read: give label_hops, label_zero or beta=0")
         self.shape, self.beta, self.input_dropout = shape, beta, input_dropout
         self.last_residual, self.label_zero, self.label_scale = last_residual, label_zero, label_scale
-        self.mixed_dropout = mixed_dropout
-        self.mixing = mixing_of_features(shape, hidden)
+        self.mixed_dropout, self.high_pass = mixed_dropout, high_pass
+        self.mixing = mixing_of_features(shape, hidden, high_pass=high_pass)
         features = shape.features if self.mixing is None else self.mixing.width
         width = hidden if hop_mlp else features
 
@@ -194,18 +195,25 @@ class GAMLP(Model):
 
     def subset_sizes(self, x: Tensor, y: Tensor | None = None) -> tuple[Tensor | None, Tensor | None]:
         """How much each channel says at each hop, `[C, hops]`, of features and of labels; None where there is one."""
-        features = None if self.mixing is None else self.mixing.sizes(x)
+        mixing = None if one_signal(self.shape) else self.mixing
+        features = None if mixing is None else mixing.sizes(self._channels(x))
         labels = None if self.label_mixing is None or y is None else self.label_mixing.sizes(y)
         return features, labels
 
     def _features(self, x: Tensor, channels: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
         """Hops `[b, hops + 1, features]` of all channels together, as they are and as attention reads them."""
-        if self.mixing is None:
-            own = self._normal(x[:, 0])
+        x = self._channels(x)
+        if one_signal(self.shape):
+            own = self._normal(x[:, 0] if self.mixing is None else self.mixing(x))
             hops = dropout(own, self.input_dropout, self.training)
         else:
+            assert self.mixing is not None
             own = hops = self._normal(self.mixing(dropout(x, self.input_dropout, self.training), channels))
         return own, hops if self.hop_mlp is None else self.hop_mlp(hops)
+
+    def _channels(self, x: Tensor) -> Tensor:
+        """With `high_pass`, differences of hops beside them: taken before dropout, which would tear both ends apart."""
+        return with_differences(x) if self.high_pass else x
 
     def _normal(self, hops: Tensor) -> Tensor:
         return hops if self.norm is None else self.norm(hops)

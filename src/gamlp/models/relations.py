@@ -62,6 +62,10 @@ class SubsetMixing(nn.Module):
             ]
         )
 
+    def weight_sizes(self) -> Tensor:
+        """Mean |w[c, k]| over columns, `[C, hops]`."""
+        return self.weight.detach().abs().mean(2)
+
     def _mapped(self, values: Tensor, number: int) -> Tensor:
         if not self.maps:
             return values
@@ -71,15 +75,61 @@ class SubsetMixing(nn.Module):
         return mapped
 
 
+class HighPassMixing(SubsetMixing):
+    """m^(k) = Σ_c w[c, k] ∘ P x[c, k] + v[c, k] ∘ P (x[c, k] - x[c, k-1]), of `with_differences(x)`.
+
+    Before training w is that of `SubsetMixing` and v is zero, and no more is drawn by chance than there: a model starts
+    as it would without differences. v's slope is the difference itself, so that it moves where differences tell.
+    """
+
+    def __init__(self, parts: Sequence[Part], hops: int, width: int) -> None:
+        super().__init__((*parts, *parts), hops, width)
+        with torch.no_grad():
+            self.weight[: len(parts)] *= 2  # each type is there twice as often
+            self.weight[len(parts) :] = 0
+
+    def forward(self, x: Tensor, chosen: Sequence[int] | None = None) -> Tensor:
+        """With `chosen`, x holds these channels and their differences."""
+        count = len(self.parts) // 2
+        both = None if chosen is None else [*chosen, *(count + number for number in chosen)]
+        return super().forward(x, both)
+
+    @torch.no_grad()
+    def sizes(self, x: Tensor) -> Tensor:
+        """How much each channel says at each hop, itself and its differences together, `[C, hops]`."""
+        count, found = len(self.parts) // 2, []
+        for number in range(count):
+            low, high = (self._mapped(x[:, at], at) * self.weight[at] for at in (number, count + number))
+            found.append((low + high).abs().mean((0, 2)))
+        return torch.stack(found)
+
+    def weight_sizes(self) -> Tensor:
+        """Mean |w[c, k]| + |v[c, k]| over columns, `[C, hops]`."""
+        low, high = super().weight_sizes().chunk(2)
+        return low + high
+
+
+def with_differences(x: Tensor) -> Tensor:
+    """Channels `[b, C, hops, d]`, and after them x[c, k] - x[c, k-1] of each, which is zero for k = 0."""
+    return torch.cat([x, torch.diff(x, dim=2, prepend=x[:, :, :1])], 1)
+
+
 def _views(parts: Sequence[Part]) -> int:
     return len({part.view for part in parts})
 
 
-def mixing_of_features(shape: Shape, hidden: int) -> SubsetMixing | None:
-    """What brings channels of features to one; None where there is one channel already."""
-    if not shape.parts or (shape.channels == 1 and shape.node_types == (None,)):
+def one_signal(shape: Shape) -> bool:
+    """Whether there is one channel of features, that of all types: nothing to mix."""
+    return not shape.parts or (shape.channels == 1 and shape.node_types == (None,))
+
+
+def mixing_of_features(shape: Shape, hidden: int, *, high_pass: bool = False) -> SubsetMixing | None:
+    """What brings channels of features to one, with `high_pass` those of `with_differences`; None where one is all."""
+    if one_signal(shape) and not high_pass:
         return None
-    return SubsetMixing(shape.parts, shape.hops + 1, shape.features if shape.node_types == (None,) else hidden)
+    parts = shape.parts or (Part("", None, shape.features),)
+    mixing = HighPassMixing if high_pass else SubsetMixing
+    return mixing(parts, shape.hops + 1, shape.features if shape.node_types == (None,) else hidden)
 
 
 def mixing_of_labels(shape: Shape) -> SubsetMixing | None:

@@ -31,7 +31,7 @@ from gamlp.training import (
     bundle_of,
     by_time,
     choose_device,
-    fit_prepared,
+    fit_blend,
     full_report,
     logits_of,
     plan_of,
@@ -79,8 +79,8 @@ def _fitted(
     machine = Machine(device, workspace.resources.memory)
 
     def fit_stage(stage: Prepared) -> StageEnd[Fitted]:
-        fitted = fit_prepared(stage, seed, machine, observe=workspace.observe, progress=workspace.progress)
-        return StageEnd(stage, fitted, fitted.valid, lambda: fitted.model)
+        own, fitted = fit_blend(stage, seed, machine, observe=workspace.observe, progress=workspace.progress)
+        return StageEnd(own, fitted, fitted.valid, lambda: fitted.model)
 
     with closing(workspace.resources.open_engine()) as engine:
 

@@ -25,7 +25,7 @@ from gamlp.training import (
     Prepared,
     better,
     choose_device,
-    fit_prepared,
+    fit_blend,
     measure_of,
     plan_of,
     report_of,
@@ -132,8 +132,8 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) ->
                 prepared = _with_predictions(task.graph, prepared, predicted, folder / f"round-{number}", workspace)
                 preparation += time.monotonic() - begun
                 begun = time.monotonic()
-            fitted = fit_prepared(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
-            here = _Round(prepared, fitted)
+            own, fitted = fit_blend(prepared, seed, machine, observe=workspace.observe, progress=workspace.progress)
+            here = _Round(own, fitted)
             best = here if best is None or here.beats(best) else best
             if number < recipe.training.reuse:
                 predicted = _predicted(task.graph, prepared, fitted, workspace)

@@ -156,6 +156,10 @@ def peer_of(recipe: Recipe) -> Peer:
             f"consistency and stages train models on hops, and '{peer.name}' is none that is trained in steps",
             hint="leave out consistency and training.stages",
         )
+    if recipe.training.members > 1 and peer.family not in ("hops", "solved"):
+        raise GamlpError(
+            f"'{peer.name}' is no model on hops: seeds of it are not blended", hint="set training.members to 1"
+        )
     if recipe.training.reuse:
         if peer.run_with_reuse is None:
             raise GamlpError(f"'{peer.name}' reads no hops of labels: it cannot reuse them", hint="training.reuse 0")

@@ -66,6 +66,8 @@ class Recipe(Section):
                 raise ValueError(f"'model.{norm}' needs batches of at least two rows: raise 'training.batch_size'")
         if self.training.stages > 1 and self.training.reuse:
             raise ValueError("'training.stages' and 'training.reuse' are two ways to learn from what was said: use one")
+        if self.training.stages > 1 and self.training.members > 1:
+            raise ValueError("a stage has one model to be taught by: 'training.members' is for one stage")
         return self
 
     @property

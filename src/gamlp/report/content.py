@@ -36,6 +36,7 @@ from gamlp.training import (
     Bundle,
     RunFolder,
     best_seed,
+    blend_words,
     metric_words,
     reliability_of,
     rows_of,
@@ -116,6 +117,8 @@ def content_of_run(
     if store.manifest.structural is not None:
         made = [structural_words(tuple(columns)) for columns in store.manifest.columns.values()]
         notes += [f"Features were made of edges: {words}." for words in made]
+    if (blend := blend_words(bundles[best].report)) is not None:
+        notes.append(f"The model is {blend}.")
     bundle, given = bundles[best], evaluation or {}
     train = np.zeros(0, np.int64) if store.split is None else store.split.train
     judged = None
@@ -190,7 +193,7 @@ def content_of_probabilities(
     facts = Facts(
         len(labels.classes), labels.multi_label,
         stopped={one.seed: one.stopped for one in seeds if one.stopped.startswith("the loss")},
-        lines=[line for line in lines if line["seed"] == best],
+        lines=[line for line in lines if line["seed"] == best and line.get("member", 0) == 0],
         epoch=next((one.epoch for one in seeds if one.seed == best), 0),
         agreement=None if agreement is None else (agreement.agree, agreement.chance, agreement.edges),
         sampled=agreement is not None and agreement.sampled,

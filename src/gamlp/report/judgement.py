@@ -107,6 +107,7 @@ def facts_of_run(
         valid = Score("valid", count, "accuracy", value, _error(value, count))
     rows: range | Array = range(store.manifest.nodes) if store.kept is None else np.asarray(store.kept)
     branch = label_branch(bundle, store, rows, device=device)
+    member, epoch = _heaviest(report)
     stopped = {seed: one.report["stopped"] for seed, one in bundles.items()}
     return Facts(
         classes=len(bundle.classes),
@@ -114,8 +115,8 @@ def facts_of_run(
         board=board,
         valid=valid,
         stopped={seed: why for seed, why in stopped.items() if why.startswith("the loss")},
-        lines=[line for line in run.metrics() if line["seed"] == best],
-        epoch=report["epoch"],
+        lines=[line for line in run.metrics() if line["seed"] == best and line.get("member") == member],
+        epoch=epoch,
         flat=[] if weights is None else [said for one in SIGNALS if (said := weights.flat(one)) is not None],
         silent_labels=branch.rows if branch is not None and branch.silent else None,
         dropped=dropped_columns(run.path),
@@ -125,6 +126,15 @@ def facts_of_run(
         **_predicted(unlabelled),
         **({} if judged is None else judged.facts()),
     )
+
+
+def _heaviest(report: Mapping[str, Any]) -> tuple[int | None, int]:
+    """Of a blend the member with the most weight, whose losses are looked at, and the epoch that is kept of it."""
+    members = report.get("members")
+    if not members:
+        return None, report["epoch"]
+    number = max(range(len(members)), key=lambda index: members[index]["weight"])
+    return number, members[number]["epoch"]
 
 
 def _predicted(unlabelled: Mapping[str, Any] | None) -> dict[str, Any]:

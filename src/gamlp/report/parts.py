@@ -24,22 +24,26 @@ _LINES = ("loss", "valid_loss", "valid_score", "valid_metric")
 
 
 def curves_of(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Numbers of epochs by seed, those of _LINES; of long trainings every `step`-th epoch, and the last."""
-    by_seed: dict[int, list[Mapping[str, Any]]] = {}
+    """Numbers of epochs by seed, and by member of a blend, those of _LINES.
+
+    Of long trainings every `step`-th epoch, and the last.
+    """
+    by_model: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for line in lines:
         if "loss" in line:  # a model that is solved has none
-            by_seed.setdefault(int(line["seed"]), []).append(line)
-    if not by_seed:
+            by_model.setdefault((int(line["seed"]), int(line.get("member", -1))), []).append(line)
+    if not by_model:
         return None
-    longest = max(len(some) for some in by_seed.values())
-    most = max(2, min(MOST_POINTS, MOST_ON_PAGE // len(by_seed)))
+    longest = max(len(some) for some in by_model.values())
+    most = max(2, min(MOST_POINTS, MOST_ON_PAGE // len(by_model)))
     step = -(-longest // most)
     found = []
-    for seed, some in sorted(by_seed.items()):
+    for (seed, member), some in sorted(by_model.items()):
         kept = [line for index, line in enumerate(some) if index % step == 0 or index == len(some) - 1]
         names = [name for name in _LINES if any(line.get(name) is not None for line in kept)]
         columns = {name: [line.get(name) for line in kept] for name in names}
-        found.append({"seed": seed, "epoch": [int(line["epoch"]) for line in kept], **columns})
+        named = {"seed": seed} if member < 0 else {"seed": seed, "member": member}
+        found.append({**named, "epoch": [int(line["epoch"]) for line in kept], **columns})
     return {"step": step, "seeds": found}
 
 

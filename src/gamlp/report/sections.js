@@ -40,9 +40,10 @@ function curvesSection(data) {
   if (!curves) return section("training", "Training", null, empty("No epochs were recorded: this method does not train in epochs."));
   const one = curves.seeds.length === 1;
   const hidden = new Set();
-  const lines = (names) => curves.seeds.flatMap((run, index) => hidden.has(run.seed) ? [] : Object.entries(names)
+  const called = (run) => `seed ${run.seed}${run.member === undefined ? "" : `, model ${run.member + 1}`}`;
+  const lines = (names) => curves.seeds.flatMap((run, index) => hidden.has(run) ? [] : Object.entries(names)
     .filter(([name]) => run[name])
-    .map(([name, [title, dashed]], place) => ({ name: one ? title : `seed ${run.seed}, ${title}`, dashed, x: run.epoch, y: run[name], colour: colour(one ? place : index) })));
+    .map(([name, [title, dashed]], place) => ({ name: one ? title : `${called(run)}, ${title}`, dashed, x: run.epoch, y: run[name], colour: colour(one ? place : index) })));
   let logarithmic = false;
   const holders = el("div", { class: "pair-of-charts" });
   const button = el("button", { type: "button", "aria-pressed": "false", on: { click: () => {
@@ -64,10 +65,10 @@ function curvesSection(data) {
   }
   const chips = one ? [] : curves.seeds.map((run, index) => {
     const chip = el("button", { type: "button", class: "chip", "aria-pressed": "true", on: { click: () => {
-      hidden.has(run.seed) ? hidden.delete(run.seed) : hidden.add(run.seed);
-      chip.setAttribute("aria-pressed", String(!hidden.has(run.seed)));
+      hidden.has(run) ? hidden.delete(run) : hidden.add(run);
+      chip.setAttribute("aria-pressed", String(!hidden.has(run)));
       draw();
-    } } }, el("i", { class: "mark", css: { background: colour(index) } }), `seed ${run.seed}`);
+    } } }, el("i", { class: "mark", css: { background: colour(index) } }), called(run));
     return chip;
   });
   draw();

@@ -32,6 +32,7 @@ from gamlp.training import (
     StageEnd,
     Stages,
     StageStart,
+    blend_words,
     check_trainable,
     check_warm,
     choose_device,
@@ -184,7 +185,7 @@ def _train(
             raise
     if not finished:
         run.note_timings(peak_memory=max(kept.get("peak_memory", 0), peak.bytes))
-    return Trained(run, recipe, bundles, [*notes, *_drawn(bundles)])
+    return Trained(run, recipe, bundles, [*notes, *_drawn(bundles), *_blended(bundles)])
 
 
 def adopt_trained(source: Source, recipe: Recipe, out: Path, trained: RunFolder, valid: Source | None = None) -> None:
@@ -318,6 +319,12 @@ def _drawn(bundles: dict[int, Bundle]) -> list[str]:
             name = bundle.recipe.model.name
             return [f"'{name}' learned from {rows:,} of the {there:,} training rows, drawn by the seed"]
     return []
+
+
+def _blended(bundles: dict[int, Bundle]) -> list[str]:
+    """A sentence for each seed that is several models."""
+    said = {seed: blend_words(bundle.report) for seed, bundle in bundles.items()}
+    return [f"seed {seed} is {words}" for seed, words in said.items() if words is not None]
 
 
 def _check_free(out: Path) -> None:

@@ -171,12 +171,14 @@ class TaskFolder(NoFolder):
 
     place: Place
 
-    def files(self, seed: int) -> SeedFiles:
-        folder = self.place / f"seed-{seed}"
-        return SeedFiles(checkpoint=self.place / f"seed-{seed}.checkpoint", job=folder)
+    def files(self, seed: int, member: int | None = None) -> SeedFiles:
+        name = f"seed-{seed}" if member is None else f"seed-{seed}-model-{member}"
+        return SeedFiles(checkpoint=self.place / f"{name}.checkpoint", job=self.place / name)
 
-    def keep(self, seed: int, bundle: Bundle) -> None:
-        (self.place / f"seed-{seed}.checkpoint").remove()
+    def keep(self, seed: int, bundle: Bundle, member: int | None = None) -> None:
+        checkpoint = self.files(seed, member).checkpoint
+        assert isinstance(checkpoint, Place)
+        checkpoint.remove()
 
 
 def _test_scores(spark: Any, bundle: Bundle, store: HopStore) -> dict[str, float]:

@@ -5,6 +5,21 @@
 from gamlp.training.as_of import by_time, resolve_as_of
 from gamlp.training.batches import Batch, Batches, HopRows, read_batches, target_tensor
 
+# Trained models as one: what each says of validation rows, how much it weighs
+from gamlp.training.blending import (
+    MOST_HELD_ROWS,
+    Answers,
+    Said,
+    blend_words,
+    blended,
+    fitted_of,
+    mixed,
+    picks,
+    probabilities_of,
+    some_rows,
+    told,
+)
+
 # A trained model as it is saved
 from gamlp.training.bundle import Bundle, best_seed, make_model
 
@@ -55,7 +70,7 @@ from gamlp.training.metrics import (
 )
 
 # Several processes: how they meet, the job they share, who starts them, the code they are sent
-from gamlp.training.ranks.job import GO_ON, TrainingJob, fitted_of, read_result, run_job, shared_job
+from gamlp.training.ranks.job import GO_ON, TrainingJob, read_result, run_job, shared_job
 from gamlp.training.ranks.launch import LOOK, RETRIES, Follower, Result, clear, died, launch_processes
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
@@ -91,7 +106,16 @@ from gamlp.training.scores import (
 )
 
 # Every seed of a recipe
-from gamlp.training.seeds import NoFolder, SeedFiles, SeedFolder, bundle_of, fit_prepared, metric_of, train_seeds
+from gamlp.training.seeds import (
+    NoFolder,
+    SeedFiles,
+    SeedFolder,
+    bundle_of,
+    fit_blend,
+    fit_prepared,
+    metric_of,
+    train_seeds,
+)
 
 # Stages, each taught by the one before
 from gamlp.training.stages import HOPS, StageEnd, Stages, StageStart, in_stage, mean_valid, run_stages, teach
@@ -114,10 +138,12 @@ __all__ = [
     "LOOK",
     "LOOPBACK",
     "METHOD_RUN",
+    "MOST_HELD_ROWS",
     "MOST_KEPT",
     "RETRIES",
     "STAGES",
     "About",
+    "Answers",
     "Batch",
     "Batches",
     "Bundle",
@@ -134,6 +160,7 @@ __all__ = [
     "Reliability",
     "Result",
     "RunFolder",
+    "Said",
     "ScoreCounts",
     "SeedFiles",
     "SeedFolder",
@@ -150,6 +177,8 @@ __all__ = [
     "best_seed",
     "best_threshold",
     "better",
+    "blend_words",
+    "blended",
     "bundle_of",
     "by_time",
     "calibrate",
@@ -168,6 +197,7 @@ __all__ = [
     "died",
     "expected_shape",
     "fit",
+    "fit_blend",
     "fit_prepared",
     "fit_temperature",
     "fitted_of",
@@ -186,8 +216,11 @@ __all__ = [
     "metric_of",
     "metric_value",
     "metric_words",
+    "mixed",
+    "picks",
     "plan_of",
     "prepare_graph",
+    "probabilities_of",
     "ranked",
     "rarer_class",
     "read_batches",
@@ -207,12 +240,14 @@ __all__ = [
     "score_of",
     "shape_of",
     "shared_job",
+    "some_rows",
     "sources_of",
     "summary",
     "target_tensor",
     "teach",
     "to_probabilities",
     "to_train_on",
+    "told",
     "trackers_for",
     "train_seeds",
     "trivial_scores",

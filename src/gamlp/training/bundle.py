@@ -18,9 +18,9 @@ from torch import nn
 from gamlp.errors import GamlpError
 from gamlp.graph import ONE_TYPE, ClassType, FeatureColumn, FeatureSchema, fits_type, total_width
 from gamlp.io import Trust, Untrusted
-from gamlp.models import Part, Shape, model_of
+from gamlp.models import Part, Shape, Solvable, model_of
 from gamlp.propagation import Statistics
-from gamlp.recipe import Recipe
+from gamlp.recipe import Recipe, is_own
 from gamlp.training.calibration import with_temperature
 from gamlp.training.checkpoint import Weights, save_tensors, with_digest, without_digest
 from gamlp.training.metrics import best_of
@@ -247,6 +247,10 @@ def make_model(recipe: Recipe, shape: Shape) -> nn.Module:
             f"model '{settings.name}' reads all subsets of relations at every step",
             hint="set training.subset_sample to 0",
         )
+    if recipe.training.members > 1 and (isinstance(model, Solvable) or is_own(settings.name)):
+        own = is_own(settings.name)
+        why = "is code of its own, which no blend may name" if own else "has no first weights that could differ"
+        raise GamlpError(f"model '{settings.name}' {why}", hint="set training.members to 1")
     return model
 
 

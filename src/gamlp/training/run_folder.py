@@ -203,38 +203,38 @@ class RunFolder:
     def store_path(self) -> Path:
         return self.path / self.about().store  # an absolute path stays itself
 
-    def seed_path(self, seed: int) -> Path:
-        return self.path / "seeds" / f"{seed}.safetensors"
+    def seed_path(self, seed: int, member: int | None = None) -> Path:
+        return self.path / "seeds" / f"{_name(seed, member)}.safetensors"
 
-    def checkpoint_path(self, seed: int) -> Path:
-        return self.path / "seeds" / f"{seed}.checkpoint"
+    def checkpoint_path(self, seed: int, member: int | None = None) -> Path:
+        return self.path / "seeds" / f"{_name(seed, member)}.checkpoint"
 
-    def files(self, seed: int) -> SeedFiles:
+    def files(self, seed: int, member: int | None = None) -> SeedFiles:
         """Where the training of a seed may leave files; epochs that were observed before it was interrupted."""
         return SeedFiles(
-            checkpoint=self.checkpoint_path(seed),
+            checkpoint=self.checkpoint_path(seed, member),
             checkpoint_seconds=self.checkpoint_seconds,
-            job=self.path / "seeds" / f".{seed}.job",
-            log=self.path / "seeds" / f"{seed}.log",
-            observed=max((line["epoch"] for line in self.metrics() if line["seed"] == seed), default=0),
+            job=self.path / "seeds" / f".{_name(seed, member)}.job",
+            log=self.path / "seeds" / f"{_name(seed, member)}.log",
+            observed=max((line["epoch"] for line in self.metrics() if _is_of(line, seed, member)), default=0),
         )
 
-    def found(self, seed: int) -> Bundle | None:
+    def found(self, seed: int, member: int | None = None) -> Bundle | None:
         """The bundle of a seed that was trained before."""
-        if not self.seed_path(seed).exists():
+        if not self.seed_path(seed, member).exists():
             return None
-        self.checkpoint_path(seed).unlink(missing_ok=True)  # a kill may have come between the two
-        return Bundle.load(self.seed_path(seed), self.trust)
+        self._tidy(seed, member)  # a kill may have come between the two
+        return Bundle.load(self.seed_path(seed, member), self.trust)
 
     def bundles(self) -> dict[int, Bundle]:
         """Every seed's bundle."""
         return {seed: Bundle.load(self.seed_path(seed), self.trust) for seed in self.recipe().training.seeds}
 
-    def keep(self, seed: int, bundle: Bundle) -> None:
-        """A seed is done: its bundle instead of its checkpoint, and of what a kill left half-written."""
-        bundle.save(self.seed_path(seed))
-        self.checkpoint_path(seed).unlink(missing_ok=True)
-        for written in (self.checkpoint_path(seed), self.seed_path(seed)):
+    def keep(self, seed: int, bundle: Bundle, member: int | None = None) -> None:
+        """A seed is done: its bundle instead of its checkpoint, its members, and what a kill left half-written."""
+        bundle.save(self.seed_path(seed, member))
+        self._tidy(seed, member)
+        for written in (self.checkpoint_path(seed, member), self.seed_path(seed, member)):
             remove_partial(written)
 
     def stage_path(self, stage: int) -> Path:
@@ -260,6 +260,13 @@ class RunFolder:
         """What was said of the stages when they ended."""
         return self._words(self.path / _STAGE_WORDS)
 
+    def _tidy(self, seed: int, member: int | None) -> None:
+        """Remove what a bundle makes needless. A blend holds the weights of its members."""
+        self.checkpoint_path(seed, member).unlink(missing_ok=True)
+        if member is None:
+            for left in (self.path / "seeds").glob(f"{_name(seed, '*')}.*"):
+                left.unlink(missing_ok=True)
+
     def forget(self) -> None:
         """A run that learned nothing leaves only its hops, which another recipe may use; one that did can go on."""
         learned = [*(self.path / "seeds").iterdir(), *self.path.glob(f"{STAGES}/*/seeds/*")]
@@ -271,23 +278,23 @@ class RunFolder:
         """Make a seed's bundle the run's."""
         Place.of(self.bundle_path).put_file(self.seed_path(seed))
 
-    def lines(self, seed: int) -> Callable[[dict[str, Any]], None]:
+    def lines(self, seed: int, member: int | None = None) -> Callable[[dict[str, Any]], None]:
         """Append to the metrics. Epochs that a killed run wrote after its checkpoint come again, and theirs go."""
         started = False
 
         def write(line: dict[str, Any]) -> None:
             nonlocal started
             if not started:
-                self._drop(seed, line["epoch"])
+                self._drop(seed, member, line["epoch"])
                 started = True
             with self.metrics_path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({key: _json_number(value) for key, value in line.items()}) + "\n")
 
         return write
 
-    def _drop(self, seed: int, first: int) -> None:
+    def _drop(self, seed: int, member: int | None, first: int) -> None:
         """Remove lines of a seed from an epoch on, and whatever a kill cut off."""
-        kept = [line for line in self.metrics() if line["seed"] != seed or line["epoch"] < first]
+        kept = [line for line in self.metrics() if not _is_of(line, seed, member) or line["epoch"] < first]
         write_text(self.metrics_path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -303,6 +310,15 @@ class RunFolder:
             if _is_epoch(content):
                 found.append(content)
         return found
+
+
+def _name(seed: int, member: int | str | None) -> str:
+    """Of the files of a seed, or of one of the models that are blended into its own."""
+    return str(seed) if member is None else f"{seed}-model-{member}"
+
+
+def _is_of(line: dict[str, Any], seed: int, member: int | None) -> bool:
+    return line["seed"] == seed and line.get("member") == member
 
 
 def _is_epoch(line: Any) -> bool:

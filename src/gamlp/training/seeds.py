@@ -1,14 +1,19 @@
-"""Train every seed of a recipe, and say which is the best by validation rows: the only place where this is done."""
+"""Train every seed of a recipe, and say which is the best by validation rows: the only place where this is done.
+
+With `training.members` a seed is several models, each from first weights of its own, which are blended into one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from gamlp.io import Place
+from gamlp.models import blend_recipe
 from gamlp.progress import Progress, silent
+from gamlp.training.blending import blended, fitted_of, shares_of
 from gamlp.training.bundle import Bundle, best_seed
 from gamlp.training.calibration import calibrate
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
@@ -16,6 +21,9 @@ from gamlp.training.metrics import rarer_class, resolve_metric
 from gamlp.training.rows import Prepared, beside_of
 from gamlp.training.trivial import class_counts, trivial_scores
 from gamlp.training.warm import first_model
+
+_BETWEEN_MEMBERS = 1_000_003  # from a seed to the next of its members: a list of seeds that people write never meets it
+_SEEDS = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -48,34 +56,34 @@ class FitSeed(Protocol):
 
 
 class SeedFolder(Protocol):
-    """Keeps what every seed learned."""
+    """Keeps what every seed learned, and until it is trained each of its members, where it has several."""
 
-    def found(self, seed: int) -> Bundle | None:
+    def found(self, seed: int, member: int | None = None) -> Bundle | None:
         """The bundle of a seed that was trained before."""
 
-    def files(self, seed: int) -> SeedFiles:
+    def files(self, seed: int, member: int | None = None) -> SeedFiles:
         """Where its training may leave files."""
 
-    def lines(self, seed: int) -> Observe | None:
+    def lines(self, seed: int, member: int | None = None) -> Observe | None:
         """What observes its epochs."""
 
-    def keep(self, seed: int, bundle: Bundle) -> None:
-        """A seed is trained."""
+    def keep(self, seed: int, bundle: Bundle, member: int | None = None) -> None:
+        """A seed is trained; what its members left may go."""
 
 
 class NoFolder:
     """For training that leaves nothing behind."""
 
-    def found(self, seed: int) -> Bundle | None:
+    def found(self, seed: int, member: int | None = None) -> Bundle | None:
         return None
 
-    def files(self, seed: int) -> SeedFiles:
+    def files(self, seed: int, member: int | None = None) -> SeedFiles:
         return SeedFiles()
 
-    def lines(self, seed: int) -> Observe | None:
+    def lines(self, seed: int, member: int | None = None) -> Observe | None:
         return None
 
-    def keep(self, seed: int, bundle: Bundle) -> None:
+    def keep(self, seed: int, bundle: Bundle, member: int | None = None) -> None:
         pass
 
 
@@ -93,13 +101,87 @@ def train_seeds(
     for seed in prepared.recipe.training.seeds:
         bundle = folder.found(seed)
         if bundle is None:
-            observers = [one for one in (folder.lines(seed), observe) if one is not None]
-            files = folder.files(seed)
-            fitted = fit_seed(prepared, seed, files, observe=_observe_all(observers), progress=progress)
-            bundle = bundle_of(prepared, fitted, seed)
+            own, fitted, members = _fit_seed(prepared, seed, fit_seed, folder, observe, progress)
+            bundle = bundle_of(own, fitted, seed, members)
             folder.keep(seed, bundle)
         bundles[seed] = bundle
     return bundles, best_seed(bundles)
+
+
+def _fit_seed(
+    prepared: Prepared, seed: int, fit_seed: FitSeed, folder: SeedFolder, observe: Observe | None, progress: Progress
+) -> tuple[Prepared, Fitted, list[dict[str, Any]]]:
+    """A seed's model with the recipe that it is of: the recipe's own, or a blend's and what is told of its members."""
+    count = prepared.recipe.training.members
+    if count == 1:
+        told = _observe_all([folder.lines(seed), observe])
+        return prepared, fit_seed(prepared, seed, folder.files(seed), observe=told, progress=progress), []
+    bundles = [_member(prepared, seed, number, fit_seed, folder, observe, progress) for number in range(count)]
+    positive = None if prepared.multi_label else rarer_class(prepared.train.targets)
+    shares = shares_of(bundles, prepared.valid, metric_of(prepared)[0], positive)
+    names = ("seed", "epoch", "epochs", "valid", "stopped")
+    members = [{"weight": share, **{name: one.report[name] for name in names}} for one, share in zip(bundles, shares)]
+    picked = [(one, share) for one, share in zip(bundles, shares) if share > 0]
+    if len(picked) == 1:
+        alone, _ = picked[0]
+        facts = {name: alone.report[name] for name in ("epoch", "epochs", "valid", "stopped")}
+        return prepared, fitted_of(prepared, facts, alone.weights), members
+    recipe = blend_recipe(
+        [one.recipe for one, _ in picked], [share for _, share in picked], multi_label=prepared.multi_label,
+        temperatures=[one.temperature for one, _ in picked],
+    )  # fmt: skip
+    own = replace(prepared, recipe=recipe)
+    fitted = blended(own, [one for one, _ in picked])
+    return own, replace(fitted, epochs=sum(one["epochs"] for one in members)), members
+
+
+def _member(
+    prepared: Prepared,
+    seed: int,
+    number: int,
+    fit_seed: FitSeed,
+    folder: SeedFolder,
+    observe: Observe | None,
+    progress: Progress,
+) -> Bundle:
+    """One of the models that are blended, trained or found; its lines are its seed's, and say which it is."""
+    found = folder.found(seed, number)
+    if found is not None:
+        return found
+    own, count = member_seed(seed, number), prepared.recipe.training.members
+    both = _observe_all([folder.lines(seed, number), observe])
+
+    def tell(line: dict[str, Any]) -> None:
+        if both is not None:
+            both({**line, "seed": seed, "member": number})
+
+    def told(stage: str, done: float, total: float | None = None, unit: str = "", note: str = "") -> None:
+        progress(f"seed {seed}, model {number + 1} of {count}", done, total, unit, note)
+
+    fitted = fit_seed(prepared, own, folder.files(seed, number), observe=tell, progress=told)
+    bundle = bundle_of(prepared, fitted, own)
+    folder.keep(seed, bundle, number)
+    return bundle
+
+
+def member_seed(seed: int, number: int) -> int:
+    """The seed of a member's first weights, order of rows and dropout; the first has the seed itself."""
+    return (seed + _BETWEEN_MEMBERS * number) % _SEEDS
+
+
+def fit_blend(
+    prepared: Prepared, seed: int, machine: Machine, *, observe: Observe | None = None, progress: Progress = silent
+) -> tuple[Prepared, Fitted]:
+    """Train one seed in this process, blended where it has several members; with the recipe that the model is of."""
+
+    def fit_seed(
+        prepared: Prepared, seed: int, files: SeedFiles | None = None, *, observe: Observe | None = None,
+        progress: Progress = silent,
+    ) -> Fitted:  # fmt: skip
+        return fit_prepared(prepared, seed, machine, observe=observe, progress=progress)
+
+    own, fitted, _ = _fit_seed(prepared, seed, fit_seed, NoFolder(), observe, progress)
+    return own, replace(fitted, model=fitted.model.to(machine.device))
 
 
 def fit_prepared(
@@ -119,8 +201,10 @@ def fit_prepared(
     )
 
 
-def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
-    """A fitted model as it is saved, calibrated by its validation rows."""
+def bundle_of(
+    prepared: Prepared, fitted: Fitted, seed: int, members: Sequence[dict[str, Any]] = ()
+) -> Bundle:  # fmt: skip
+    """A fitted model as it is saved, calibrated by its validation rows; of a blend, with what is told of `members`."""
     train, valid = prepared.train.targets, prepared.valid
     counts = class_counts(train, len(prepared.classes))
     report: dict[str, Any] = {
@@ -140,6 +224,8 @@ def bundle_of(prepared: Prepared, fitted: Fitted, seed: int) -> Bundle:
         calibration = calibrate(fitted.model, valid)
         if calibration is not None:
             report["calibration"], temperature = asdict(calibration), calibration.temperature
+    if members:
+        report["members"] = list(members)
     if fitted.solved:
         report["solved"] = fitted.solved
     if prepared.stage:
@@ -164,9 +250,11 @@ def metric_of(prepared: Prepared) -> tuple[str, str | None]:
     return resolve_metric(prepared.recipe.training, prepared.train.targets, prepared.multi_label, valid)
 
 
-def _observe_all(observers: list[Callable[[dict[str, Any]], None]]) -> Observe | None:
+def _observe_all(observers: Sequence[Callable[[dict[str, Any]], None] | None]) -> Observe | None:
+    known = [one for one in observers if one is not None]
+
     def observe(line: dict[str, Any]) -> None:
-        for one in observers:
+        for one in known:
             one(line)
 
-    return observe if observers else None
+    return observe if known else None

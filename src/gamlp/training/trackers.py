@@ -60,7 +60,12 @@ def dotted(recipe: Recipe) -> dict[str, str]:
 
 
 def _metrics(line: dict[str, Any]) -> dict[str, float]:
-    return {key: float(value) for key, value in line.items() if key not in ("seed", "epoch")}
+    return {key: float(value) for key, value in line.items() if key not in ("seed", "member", "epoch")}
+
+
+def _model(line: dict[str, Any]) -> str:
+    """Whose line this is: a seed's, or that of one of the models which are blended into the seed's own."""
+    return str(line["seed"]) if "member" not in line else f"{line['seed']}-model-{line['member']}"
 
 
 @contextmanager
@@ -69,10 +74,10 @@ def _tensorboard(folder: Path) -> Iterator[Observe]:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise MissingExtra("tensorboard", "tensorboard") from error
-    writers: dict[int, Any] = {}
+    writers: dict[str, Any] = {}
 
     def observe(line: dict[str, Any]) -> None:
-        seed, epoch = line["seed"], line["epoch"]
+        seed, epoch = _model(line), line["epoch"]
         if seed not in writers:
             # Epochs from here on that a killed run wrote after its checkpoint are not shown.
             writers[seed] = SummaryWriter(str(folder / f"seed-{seed}"), purge_step=epoch)
@@ -103,13 +108,13 @@ def _mlflow(run_folder: Path, where: str, recipe: Recipe, name: str) -> Iterator
         experiment = _experiment(client)
     except (MlflowException, ImportError, OSError) as error:
         raise _failed(where, error) from error
-    begun: dict[int, str] = {}
+    begun: dict[str, str] = {}
 
-    def begin(seed: int) -> str:
+    def begin(seed: str) -> str:
         run = runs.find(client, seed, MlflowException)
         if run is None:
             run = client.create_run(experiment, run_name=f"{name}, seed {seed}").info.run_id
-            client.log_param(run, "seed", str(seed))
+            client.log_param(run, "seed", seed)
             for key, value in dotted(recipe).items():
                 client.log_param(run, key, value)
             runs.keep(seed, run)
@@ -120,7 +125,7 @@ def _mlflow(run_folder: Path, where: str, recipe: Recipe, name: str) -> Iterator
     def observe(line: dict[str, Any]) -> None:
         from mlflow.entities import Metric
 
-        now, seed = int(time.time() * 1000), line["seed"]
+        now, seed = int(time.time() * 1000), _model(line)
         try:
             if seed not in begun:
                 begun[seed] = begin(seed)
@@ -150,8 +155,8 @@ class _Runs:
     def __init__(self, path: Path, address: str) -> None:
         self.path, self.address = path, address
 
-    def find(self, client: Any, seed: int, missing: type[Exception]) -> str | None:
-        run: str | None = self._read().get(str(seed))
+    def find(self, client: Any, seed: str, missing: type[Exception]) -> str | None:
+        run: str | None = self._read().get(seed)
         if run is None:
             return None
         try:
@@ -160,9 +165,9 @@ class _Runs:
             return None
         return run
 
-    def keep(self, seed: int, run: str) -> None:
+    def keep(self, seed: str, run: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(self.path, {"address": self.address, "runs": {**self._read(), str(seed): run}})
+        write_json(self.path, {"address": self.address, "runs": {**self._read(), seed: run}})
 
     def _read(self) -> dict[str, Any]:
         try:

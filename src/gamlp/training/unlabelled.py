@@ -24,7 +24,7 @@ from gamlp.training.ranks.world import World
 Forward = Callable[[Batch], Tensor]  # logits of a batch, as the model trains
 
 
-class Said(Protocol):
+class NodeChances(Protocol):
     """Probabilities `[n, c]`, by the numbers of nodes."""
 
     def __getitem__(self, rows: Array) -> Array: ...
@@ -38,7 +38,7 @@ class Taught:
     """
 
     rows: UnlabelledRows
-    said: Said
+    said: NodeChances
     weight: float = 1.0
 
 

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from torch import nn
-
 from gamlp.models import blend_recipe
 from gamlp.recipe import Choice, Recipe, Space, load_space, starting_point, suggest
-from gamlp.training import Bundle, Fitted, Prepared, bundle_of, make_model, report_of, weights_of
+from gamlp.training import blended, bundle_of, mixed, picks
 from gamlp.tune.candidates import Candidate
 from gamlp.tune.portfolio import Portfolio
 from gamlp.tune.study import check_study, complete, finished, load_optuna, run_trial, study_at, wait_again
-from gamlp.tune.uncertainty import Said, Validated
 from gamlp.tune.verdict import Finalist
 
 _SEARCH, _SEEDS = 0.65, 0.8  # of the time: when they end
@@ -24,7 +20,6 @@ _MOST_TRIALS = 500
 _KEPT = 5  # trials, the best ones, that may be chosen or blended
 _MORE_SEEDS = 4
 _MEMBERS = 12  # of which a blend is made
-_ROUNDS = 25
 
 
 def improve(work: Portfolio) -> None:
@@ -144,43 +139,6 @@ def blend(work: Portfolio) -> None:
     candidate = Candidate("blend", f"Blend of {len(members)} models", 10_000, "other", (), recipe)
     made = work.contender(candidate)
     finalist = Finalist(made.candidate, mixed([ranked[index].validated for index in members], shares))
-    said = finalist.validated.said[0]
-    valid = report_of(said.probabilities, said.targets)
-    fitted = Fitted(
-        model := _joined(made.prepared, bundles), weights_of(model), 0, 0,
-        {"loss": valid["loss"], "score": valid["score"]},
-    )  # fmt: skip
+    fitted = blended(made.prepared, bundles)
     made.run.keep(made.seed, bundle_of(made.prepared, fitted, made.seed))
     work.let_in(made, finalist)
-
-
-def _joined(prepared: Prepared, members: Sequence[Bundle]) -> nn.Module:
-    """The blend with the weights that its members learned."""
-    model = make_model(prepared.recipe, prepared.shape)
-    weights: dict[str, Any] = {}
-    for index, one in enumerate(members):
-        weights |= {f"members.{index}.{name}": value for name, value in one.weights.items()}
-    model.load_state_dict(weights)
-    return model.eval()
-
-
-def picks(validated: Sequence[Validated]) -> list[int]:
-    """Greedy selection with replacement, begun with the best: numbers of members, as far as the mean grew better."""
-    found, so_far, best, length = [0], validated[0], validated[0].rank, 1
-    for count in range(1, _ROUNDS):
-        shares = (count / (count + 1), 1 / (count + 1))
-        tried = [mixed((so_far, other), shares) for other in validated]
-        found.append(max(range(len(tried)), key=lambda index: tried[index].rank))
-        so_far = tried[found[-1]]
-        if so_far.rank > best:
-            best, length = so_far.rank, len(found)
-    return found[:length]
-
-
-def mixed(validated: Sequence[Validated], shares: Sequence[float]) -> Validated:
-    """What the mean of several models says of the same rows, by their shares."""
-    said = []
-    for same in zip(*(one.said for one in validated)):
-        probabilities = sum(share * one.probabilities for share, one in zip(shares, same))
-        said.append(Said(same[0].rows, np.asarray(probabilities, np.float32), same[0].targets))
-    return replace(validated[0], said=tuple(said))

@@ -20,10 +20,18 @@ from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.run import LOCAL, Resources, Source, adopt_trained, as_source, check_start
-from gamlp.training import Bundle, RunFolder, choose_device, metric_value, rows_of, writing_run
+from gamlp.training import (
+    MOST_HELD_ROWS,
+    Bundle,
+    RunFolder,
+    choose_device,
+    metric_value,
+    probabilities_of,
+    rows_of,
+    writing_run,
+)
 from gamlp.tune.best import blend, improve
 from gamlp.tune.candidates import Candidate, facts_of, fitting, load_candidates, views_of_relations
-from gamlp.tune.contender import MOST_KEPT, probabilities_of
 from gamlp.tune.effort import Clock
 from gamlp.tune.leaderboard import Leaderboard
 from gamlp.tune.pace import pace_for, training_rows
@@ -202,11 +210,12 @@ def _with_test(board: Leaderboard, out: Path, resources: Resources) -> Leaderboa
     labels, split = store.labels, store.split
     rows = np.zeros(0, np.int64) if labels is None or split is None else split.test[labels.known()[split.test]]
     notes, scored = list(board.notes), []
-    if len(rows) > MOST_KEPT:
+    if len(rows) > MOST_HELD_ROWS:
         notes.append(
-            f"test scores of the leaderboard are of {MOST_KEPT:,} of the {len(rows):,} test rows, evenly among them"
+            f"test scores of the leaderboard are of {MOST_HELD_ROWS:,} of the {len(rows):,} test rows, evenly among "
+            "them"
         )
-        rows = rows[np.linspace(0, len(rows) - 1, MOST_KEPT).astype(np.int64)]
+        rows = rows[np.linspace(0, len(rows) - 1, MOST_HELD_ROWS).astype(np.int64)]
     for row in board.rows:
         if row.state == "finished" and len(rows) and labels is not None:
             (file,) = (out / FOLDER / row.name / "seeds").glob("*.safetensors")

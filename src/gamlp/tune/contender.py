@@ -15,35 +15,31 @@ from typing import Any
 import numpy as np
 import torch
 
-from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io import DiskFull, Place, map_array, save_array
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run import LOCAL, Resources
 from gamlp.training import (
-    Batches,
     Bundle,
-    HopRows,
     Machine,
     Prepared,
     RunFolder,
+    Said,
     bundle_of,
     choose_device,
     fit_prepared,
     judged,
-    logits_of,
     make_model,
+    probabilities_of,
     rows_of,
     shape_of,
-    to_probabilities,
+    some_rows,
     to_train_on,
 )
 from gamlp.tune.candidates import Candidate
 from gamlp.tune.effort import Clock, epoch_seconds
-from gamlp.tune.uncertainty import Said
 
-MOST_KEPT = 100_000  # validation rows whose probabilities are kept
 _LOOKED_BACK = 3  # epochs: the mean of so many is compared, since one alone may be luck
 _VALID = "valid.npy"
 _TIME = "the time that was given was over"
@@ -179,7 +175,7 @@ class Contender:
     def said(self) -> Said:
         """Of validation rows: asked once, then kept beside the bundle."""
         assert self.prepared.valid is not None
-        rows = _some(self.prepared.valid)
+        rows = some_rows(self.prepared.valid)
         path = self.folder / _VALID
         if path.exists():
             kept = np.asarray(map_array(path))
@@ -189,23 +185,6 @@ class Contender:
         with Place.of(path).atomic_file() as new:
             save_array(new, found)
         return Said(rows.rows, found, rows.targets)
-
-
-def probabilities_of(bundle: Bundle, rows: HopRows, device: torch.device, memory: int | None) -> Array:
-    """`[rows, classes]`, float32."""
-    batches = Batches(rows, bundle.recipe.training.batch_size, device, memory)
-    found = [
-        to_probabilities(logits, bundle.multi_label) for _, logits in logits_of(bundle.model().to(device), batches)
-    ]
-    return torch.cat(found).cpu().numpy().astype(np.float32)
-
-
-def _some(rows: HopRows) -> HopRows:
-    """All, or as many as are kept, evenly among them: the same for every contender."""
-    if len(rows) <= MOST_KEPT:
-        return rows
-    picked = np.linspace(0, len(rows) - 1, MOST_KEPT).astype(np.int64)
-    return replace(rows, rows=rows.rows[picked])
 
 
 def _valid(line: dict[str, Any]) -> dict[str, float]:

@@ -15,14 +15,14 @@ from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run import LOCAL, Resources, Source, prepare, resolve_recipe
-from gamlp.training import Prepared, metric_of, rarer_class
+from gamlp.training import Prepared, Said, metric_of, rarer_class, told
 from gamlp.tune.candidates import Candidate, Role
 from gamlp.tune.contender import Contender, read_as
 from gamlp.tune.effort import Clock
 from gamlp.tune.halving import halve
 from gamlp.tune.leaderboard import LeaderboardRow
 from gamlp.tune.repeated import FEW, MORE, can_repeat, prepared_splits
-from gamlp.tune.uncertainty import Said, Validated, told
+from gamlp.tune.uncertainty import Validated
 from gamlp.tune.verdict import Finalist, Ruling, decide
 
 FOLDER = "portfolio"  # of a run: a folder for each candidate

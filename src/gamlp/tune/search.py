@@ -28,7 +28,7 @@ from gamlp.training import (
     by_time,
     check_trainable,
     choose_device,
-    fit_prepared,
+    fit_blend,
     judged,
     metric_words,
     plan_of,
@@ -184,7 +184,7 @@ class Search:
             for number, graph in enumerate(self.graphs):
                 prepared = self.prepared(recipe, graph, number)
                 machine = Machine(choose_device(self.resources.device), self.resources.memory)
-                valid = fit_prepared(prepared, seed, machine).valid
+                valid = fit_blend(prepared, seed, machine)[1].valid
                 after(-valid["loss"] if self.measured == "loss" else judged(valid, recipe.training))
 
     def prepared(self, recipe: Recipe, graph: Graph, number: int) -> Prepared:

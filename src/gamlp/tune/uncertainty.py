@@ -8,45 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.training import metric_value
+from gamlp.training import Answers
 
 SAMPLES = 100
 _MOST = 5_000  # nodes that a sample has; of more, the error shrinks with the root of how many there are
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a model said of the validation rows of one split: nodes `[b]`, probabilities `[b, c]`, targets."""
+class Validated(Answers):
+    """What a model said of one split or several, measured, and how sure that is."""
 
-    rows: Array
-    probabilities: Array
-    targets: Array
-
-
-@dataclass(frozen=True)
-class Validated:
-    """What a model said of one split or several, measured. Higher is better: of the log-loss, minus it."""
-
-    metric: str
-    said: tuple[Said, ...]
-    positive: int | None = None  # of two classes, the one whose average precision is asked for
     seed: int = 0
-
-    @cached_property
-    def gain(self) -> float:
-        """The mean over splits."""
-        return float(np.mean([self._gain(one.probabilities, one.targets) for one in self.said]))
-
-    @cached_property
-    def rank(self) -> tuple[float, float]:
-        """What models are ordered by: higher is better. Where gains are equal, the log-loss tells."""
-        losses = [metric_value("log_loss", one.probabilities, one.targets) for one in self.said]
-        return self.gain, -float(np.mean(losses))
-
-    @property
-    def value(self) -> float:
-        """As people read it."""
-        return told(self.metric, self.gain)
 
     @property
     def error(self) -> float:
@@ -79,15 +51,7 @@ class Validated:
             for index, one in enumerate(self.said):
                 picked = np.repeat(np.arange(len(one.rows)), times[places[bounds[index] : bounds[index + 1]]])
                 if len(picked):
-                    values.append(self._gain(one.probabilities[picked], one.targets[picked]))
+                    values.append(self.gain_of(one.probabilities[picked], one.targets[picked]))
             found.append(np.mean(values) if values else self.gain)
         gains: Array = np.nan_to_num(np.array(found), nan=self.gain)
         return gains
-
-    def _gain(self, probabilities: Array, targets: Array) -> float:
-        return told(self.metric, metric_value(self.metric, probabilities, targets, self.positive))
-
-
-def told(metric: str, gain: float) -> float:
-    """A gain as people read it."""
-    return -gain if metric == "log_loss" else gain

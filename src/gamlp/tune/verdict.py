@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gamlp.training import metric_words
+from gamlp.training import metric_words, told
 from gamlp.tune.candidates import Candidate
-from gamlp.tune.uncertainty import Validated, told
+from gamlp.tune.uncertainty import Validated
 
 _AS_IT_IS = ("log_loss",)  # others are shares and areas, told in per cent as all scores are
 

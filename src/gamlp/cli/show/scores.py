@@ -101,7 +101,7 @@ def show_training(trained: Trained) -> None:
         report = bundle.report
         one = {"mean": bundle.valid}
         shown = [spread(one, name, 1) if report["valid"] else "none" for name in names]
-        epochs = ("", "") if "solved" in report else (report["epoch"], report["epochs"])
+        epochs = ("", "") if "solved" in report else (report["epoch"] or "", report["epochs"])
         rows.append((seed, *shown, *epochs))
     if len(rows) > 1 and trained.valid is not None:
         rows.append(("mean", *(spread(trained.valid, name, len(bundles)) for name in names), "", ""))

@@ -24,10 +24,9 @@ from gamlp.io import Place, available_memory, usable_cores
 from gamlp.progress import silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.training.bundle import make_model
 from gamlp.training.checkpoint import Weights, read_tensors, save_tensors, with_digest
 from gamlp.training.device import choose_device
-from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine
+from gamlp.training.loop import CHECKPOINT_SECONDS, Machine
 from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import World
 from gamlp.training.rows import Prepared, reopened
@@ -193,14 +192,6 @@ def read_result(job: TrainingJob) -> tuple[dict[str, Any], Weights] | None:
     if "error" in found:
         raise GamlpError(**found["error"])
     return found["fitted"], weights
-
-
-def fitted_of(prepared: Prepared, facts: dict[str, Any], weights: Weights) -> Fitted:
-    """What one process would have given."""
-    with torch.random.fork_rng(devices=[]):
-        model = make_model(prepared.recipe, prepared.shape)
-    model.load_state_dict(weights)
-    return Fitted(model.eval(), weights, **facts)
 
 
 def device_of(name: str, world: World) -> torch.device:

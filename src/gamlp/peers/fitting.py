@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gamlp.graph import Graph
 from gamlp.peers.registry import METHODS
-from gamlp.recipe import Recipe, shipped_names
+from gamlp.recipe import Recipe, published_recipe, shipped_names
 
 _WHOLE = 300_000  # nodes of a graph whose every layer is held in memory at once without a second thought
 _TYPED = ("nars", "one-view")  # recipes that tell relations apart, or say what that is worth
@@ -24,8 +24,8 @@ class FittingRecipe:
 def recipes_for(graph: Graph, dataset: str | None = None) -> list[FittingRecipe]:
     """The recipes of this dataset, if it is called by its name, then the general ones; what does not fit comes last."""
     known = shipped_names()
-    own = [name for name in known if dataset is not None and name.startswith(f"{dataset}-")]
-    listed = [_own(name) for name in own] + [_general(name, graph) for name in known if _is_general(name)]
+    listed = [] if dataset is None else [_own(name, dataset) for name in known if name.startswith(f"{dataset}-")]
+    listed += [_general(name, graph) for name in known if _is_general(name)]
     return [one for _, one in sorted(listed, key=lambda pair: (pair[0], pair[1].name))]
 
 
@@ -34,8 +34,11 @@ def _is_general(name: str) -> bool:
     return name in METHODS or name in ("jk", "recursive", *_TYPED)
 
 
-def _own(name: str) -> tuple[int, FittingRecipe]:
-    if "gamlp tune" in Recipe.of(name).about:
+def _own(name: str, dataset: str) -> tuple[int, FittingRecipe]:
+    recipe, published = Recipe.of(name), published_recipe(dataset)
+    if published is not None and recipe.model.name == "gamlp":
+        return -3 if name == published else -2, FittingRecipe(name, True, recipe.about)
+    if "gamlp tune" in recipe.about:
         return -1, FittingRecipe(name, True, "found by a search on this dataset's validation rows")
     return 0, FittingRecipe(name, True, "a peer's settings for this dataset")
 

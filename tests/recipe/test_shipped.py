@@ -66,7 +66,7 @@ def test_an_addition_replaces_what_it_says_and_leaves_the_rest() -> None:
     changes = {
         f"{section}.{key}": value for section in ("training", "consistency") for key, value in said[section].items()
     }
-    assert made == base.changed({**changes, "about": f"{base.about} {said['about']}"})
+    assert made == base.changed({**changes, "about": f"As ogbn-mag-jk (its sources are there). {said['about']}"})
     assert base.consistency is None and base.training.stages == 1
 
 

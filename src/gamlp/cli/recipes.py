@@ -89,13 +89,19 @@ def _is_graph(name: str) -> bool:
 def _show_fitting(name: str, data_dir: Path | None, as_json: bool) -> None:
     from gamlp.graph.datasets import find_dataset, open_or_load
     from gamlp.io import is_url
-    from gamlp.peers import recipes_for
+    from gamlp.peers import recipes_for, recipes_of
     from gamlp.recipe import published_recipe
 
-    with display.progress(as_json) as progress:
-        graph = open_or_load(name, data_dir, 0, progress)
     dataset = None if is_url(name) or Path(name).is_dir() else find_dataset(name).name
-    fitting = recipes_for(graph, dataset)
+    missing = ""
+    try:
+        with display.progress(as_json) as progress:
+            graph = open_or_load(name, data_dir, 0, progress)
+        fitting = recipes_for(graph, dataset)
+    except GamlpError as error:  # files that are not there: which recipes wait for them can be told all the same
+        if dataset is None or not (fitting := recipes_of(dataset)):
+            raise
+        missing = str(error).rstrip(".")
     if as_json:
         display.print_json([asdict(one) for one in fitting])
         return
@@ -107,3 +113,5 @@ def _show_fitting(name: str, data_dir: Path | None, as_json: bool) -> None:
         f"\ngamlp run {place}: {f'uses {published}' if published else 'tries several and keeps what validates best'}"
         f"\ngamlp run {place} --recipe {fitting[0].name}: this one alone"
     )
+    if missing:
+        display.warn(missing)

@@ -23,9 +23,16 @@ class FittingRecipe:
 
 def recipes_for(graph: Graph, dataset: str | None = None) -> list[FittingRecipe]:
     """The recipes of this dataset, if it is called by its name, then the general ones; what does not fit comes last."""
-    known = shipped_names()
-    listed = [] if dataset is None else [_own(name, dataset) for name in known if name.startswith(f"{dataset}-")]
-    listed += [_general(name, graph) for name in known if _is_general(name)]
+    listed = [_general(name, graph) for name in shipped_names() if _is_general(name)]
+    return ([] if dataset is None else recipes_of(dataset)) + _in_order(listed)
+
+
+def recipes_of(dataset: str) -> list[FittingRecipe]:
+    """The recipes of this dataset alone, which can be told before its files are there."""
+    return _in_order([_own(name, dataset) for name in shipped_names() if name.startswith(f"{dataset}-")])
+
+
+def _in_order(listed: list[tuple[int, FittingRecipe]]) -> list[FittingRecipe]:
     return [one for _, one in sorted(listed, key=lambda pair: (pair[0], pair[1].name))]
 
 

@@ -28,7 +28,7 @@ def shipped_content(name: str) -> dict[str, Any] | None:
         return None
     path, addition = place
     content: dict[str, Any] = _load(f"{path}.yaml")
-    return content if addition is None else _on_top(content, _additions()[path][addition])
+    return content if addition is None else _on_top(path, content, _additions()[path][addition])
 
 
 def published_recipe(dataset: str) -> str | None:
@@ -62,10 +62,10 @@ def _additions() -> dict[str, dict[str, dict[str, Any]]]:
     }
 
 
-def _on_top(content: dict[str, Any], addition: dict[str, Any]) -> dict[str, Any]:
-    """Setting by setting; one `about` follows the other."""
+def _on_top(path: str, content: dict[str, Any], addition: dict[str, Any]) -> dict[str, Any]:
+    """Setting by setting; the addition's own `about`, after the name of what it is put on."""
     sections = {name: {**content.get(name, {}), **own} for name, own in addition.items() if name != "about"}
-    return {**content, **sections, "about": f"{content['about']} {addition['about']}"}
+    return {**content, **sections, "about": f"As {_name(path)} (its sources are there). {addition['about']}"}
 
 
 def _name(path: str) -> str:

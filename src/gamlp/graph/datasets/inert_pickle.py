@@ -112,7 +112,7 @@ class InertPickle:
         """Of a storage, all or a stretch of it, in one dimension."""
         given = (*found.given, None, None, None, None)
         storage, start, size, stride = given[:4]
-        named = getattr(storage, "given", ()) if isinstance(storage, self._kinds["storage"]) else ()
+        named: tuple[Any, ...] = getattr(storage, "given", ()) if isinstance(storage, self._kinds["storage"]) else ()
         kind = next((name for name in ("i8", "i4") if len(named) > 2 and named[1] is self._kinds[name]), None)
         if self._storage is None or kind is None or not isinstance(named[2], str):
             raise self._refused("a tensor of whole numbers is expected")
@@ -141,8 +141,9 @@ class InertPickle:
 
     def _bytes(self, data: Any) -> Any:
         """What stands for bytes, as bytes: a text of Python 2, or one with the name of its encoding."""
-        if isinstance(data, self._kinds["bytes"]) and len(data.given) == 2 and data.given[1] == "latin1":
-            data = data.given[0]
+        given: tuple[Any, ...] = getattr(data, "given", ()) if isinstance(data, self._kinds["bytes"]) else ()
+        if len(given) == 2 and given[1] == "latin1":
+            data = given[0]
         return data.encode("latin1") if isinstance(data, str) else data
 
     def _dtype(self, kind: Any) -> np.dtype[Any]:

@@ -43,14 +43,31 @@ def test_a_recipe_says_where_it_comes_from(name: str) -> None:
     assert "test rows" not in recipe.about or "not read" in recipe.about or "never" in recipe.about
 
 
+SHIPPED = ROOT / "src" / "gamlp" / "recipe" / "shipped"
+OTHERS = yaml.safe_load((SHIPPED / "names.yaml").read_text())
+ADDED = yaml.safe_load((SHIPPED / "additions.yaml").read_text())
+
+
 def test_a_content_exists_once_and_every_name_has_one_file() -> None:
-    folder = ROOT / "src" / "gamlp" / "recipe" / "shipped"
-    files = [path for path in folder.rglob("*.yaml") if path.name != "names.yaml"]
-    contents = [Recipe.of(path).changed({"about": ""}) for path in files]
-    assert all(one not in contents[:at] for at, one in enumerate(contents)), "two files with the same settings"
-    others = yaml.safe_load((folder / "names.yaml").read_text())
-    assert all((folder / f"{path}.yaml") in files for path in others)
-    assert len(shipped_names()) == len(files) + sum(map(len, others.values())), "a name that is given twice"
+    files = list(SHIPPED.glob("*/*.yaml"))
+    made = sum(len(group["onto"]) * (len(group) - 1) for group in ADDED)
+    paths = [*OTHERS, *(path for group in ADDED for path in group["onto"])]
+    assert all((SHIPPED / f"{path}.yaml") in files for path in paths)
+    assert len(shipped_names()) == len(files) + made + sum(map(len, OTHERS.values())), "a name that is given twice"
+    further = {name for names in OTHERS.values() for name in names}
+    contents = [Recipe.of(name).changed({"about": ""}) for name in shipped_names() if name not in further]
+    assert all(one not in contents[:at] for at, one in enumerate(contents)), "two recipes with the same settings"
+
+
+def test_an_addition_replaces_what_it_says_and_leaves_the_rest() -> None:
+    base, made = Recipe.of("ogbn-mag-jk"), Recipe.of("ogbn-mag-jk-rlu-scr")
+    (group,) = [one for one in ADDED if "ogbn-mag/jk" in one["onto"]]
+    said = group["rlu-scr"]
+    changes = {
+        f"{section}.{key}": value for section in ("training", "consistency") for key, value in said[section].items()
+    }
+    assert made == base.changed({**changes, "about": f"As ogbn-mag-jk (its sources are there). {said['about']}"})
+    assert base.consistency is None and base.training.stages == 1
 
 
 def test_a_recipe_of_one_view_has_one() -> None:

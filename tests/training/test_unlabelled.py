@@ -15,13 +15,24 @@ from hypothesis import strategies as st
 from gamlp.errors import GamlpError
 from gamlp.recipe import ConsistencySettings, Recipe
 from gamlp.training.batches import Batch
+from gamlp.training.checks import resolve_unlabelled
 from gamlp.training.loop import Machine
 from gamlp.training.ranks.world import ALONE
 from gamlp.training.rows import beside_of, rows_of, unlabelled_rows
 from gamlp.training.seeds import fit_prepared
 from gamlp.training.teacher import SaidRows, read_teacher, write_teacher
 from gamlp.training.unlabelled import Consistency, Distillation, StepFacts, Taught, positions_of
-from tests.training.small import CLASSES, NODES, RECIPE, make_graph, prepared_in, same_weights, trained
+from tests.training.small import (
+    CLASSES,
+    NODES,
+    RECIPE,
+    make_graph,
+    prepared_in,
+    rows_of_role,
+    same_weights,
+    trained,
+    with_labels,
+)
 
 CPU = torch.device("cpu")
 MANY = pytest.mark.parametrize("multi_label", [False, True], ids=["one label", "many labels"])
@@ -188,9 +199,19 @@ def test_a_model_that_is_solved_refuses_what_belongs_to_steps(tmp_path: Path) ->
             prepared_in(tmp_path, make_graph(), recipe, **change)
 
 
-def test_inductively_there_must_be_rows_without_labels_in_the_training_graph(tmp_path: Path) -> None:
-    with pytest.raises(GamlpError, match="the training graph has none"):
-        prepared_in(tmp_path, make_graph(), consistency={}, training__setting="inductive")
+def test_where_the_training_graph_has_no_rows_without_labels_it_is_left_out_and_told(tmp_path: Path) -> None:
+    graph = make_graph()
+    recipe = RECIPE.changed({"consistency": {}, "training.stages": 3, "model.beta": 0.0})
+    assert resolve_unlabelled(graph, recipe) == (recipe, [])
+    inductive = recipe.changed({"training.setting": "inductive"})
+    found, (said,) = resolve_unlabelled(graph, inductive)
+    assert found.consistency is None and found.training.stages == 1
+    assert "the training graph has none: they are left out" in said
+    assert not prepared_in(tmp_path, graph, inductive).recipe.reads_unlabelled
+    values = graph.nodes.labels.values.copy()  # type: ignore[union-attr]
+    values[rows_of_role(graph, "train")[-1]] = -1
+    with pytest.raises(GamlpError, match="stages with hops of labels are trained in the transductive setting"):
+        resolve_unlabelled(with_labels(graph, values), inductive.changed({"model.beta": 1.0}))
 
 
 def test_averaged_weights_are_the_recursion_written_out(tmp_path: Path) -> None:

@@ -83,23 +83,35 @@ def _is_graph(name: str) -> bool:
 
     if name == "defaults" or name in shipped_names() or name.endswith((".yaml", ".yml")):
         return False
-    return is_url(name) or Path(name).is_dir() or is_dataset(name)
+    return is_url(name) or Path(name).is_dir() or is_dataset(name.lower()) or is_dataset(name)
 
 
 def _show_fitting(name: str, data_dir: Path | None, as_json: bool) -> None:
-    from gamlp.graph.datasets import is_dataset, open_or_load
-    from gamlp.peers import recipes_for
+    from gamlp.graph.datasets import find_dataset, open_or_load
+    from gamlp.io import is_url
+    from gamlp.peers import recipes_for, recipes_of
+    from gamlp.recipe import published_recipe
 
-    with display.progress(as_json) as progress:
-        graph = open_or_load(name, data_dir, 0, progress)
-    fitting = recipes_for(graph, name if is_dataset(name) and not Path(name).is_dir() else None)
+    dataset = None if is_url(name) or Path(name).is_dir() else find_dataset(name).name
+    missing = ""
+    try:
+        with display.progress(as_json) as progress:
+            graph = open_or_load(name, data_dir, 0, progress)
+        fitting = recipes_for(graph, dataset)
+    except GamlpError as error:  # files that are not there: which recipes wait for them can be told all the same
+        if dataset is None or not (fitting := recipes_of(dataset)):
+            raise
+        missing = str(error).rstrip(".")
     if as_json:
         display.print_json([asdict(one) for one in fitting])
         return
     rows = [(one.name, "" if one.fits else "does not fit", one.why) for one in fitting]
     display.table("recipe", "", "why", rows=rows)
     place = shlex.quote(name)
+    published = None if dataset is None else published_recipe(dataset)
     display.say(
-        f"\ngamlp run {place}: tries several and keeps what validates best"
+        f"\ngamlp run {place}: {f'uses {published}' if published else 'tries several and keeps what validates best'}"
         f"\ngamlp run {place} --recipe {fitting[0].name}: this one alone"
     )
+    if missing:
+        display.warn(missing)

@@ -145,7 +145,7 @@ def _run(
     """
     from gamlp.models import is_solved
     from gamlp.peers import peer_of, run_method
-    from gamlp.run import from_tables, open_source, run_path
+    from gamlp.run import from_tables, open_source, published_default, run_path
     from gamlp.training import writing_run
     from gamlp.tune import choose
 
@@ -169,6 +169,8 @@ def _run(
         columns = [] if opened.ingested is None else opened.ingested.columns
         delimiters = {} if opened.ingested is None else opened.ingested.delimiters
         choice, notes = None, []
+        if asked is not None and preset is None and time_limit is None and published_default(opened) is not None:
+            asked, notes = None, [f"settings of {opened.name} are published, and used; --preset default tries several"]
         if asked is not None:
             limit = asked.left(time.monotonic() - begun)
             choice = choose(

@@ -3,8 +3,8 @@
 # What a peer is asked and what it answers; labelled rows of a split's parts
 from gamlp.peers.contract import Peer, Report, Seconds, Task, Workspace, labelled
 
-# Shipped recipes that fit a graph, and why
-from gamlp.peers.fitting import FittingRecipe, recipes_for
+# Shipped recipes that fit a graph, and why; those of a dataset alone
+from gamlp.peers.fitting import FittingRecipe, recipes_for, recipes_of
 
 # Hops that a task's runs share
 from gamlp.peers.hops import INFERENCE_BATCH, features_key, features_store, prepare_task
@@ -35,6 +35,7 @@ __all__ = [
     "recipe_name",
     "recipe_named",
     "recipes_for",
+    "recipes_of",
     "run",
     "run_method",
 ]

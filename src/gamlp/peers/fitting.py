@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gamlp.graph import Graph
 from gamlp.peers.registry import METHODS
-from gamlp.recipe import Recipe, shipped_names
+from gamlp.recipe import Recipe, published_recipe, shipped_names
 
 _WHOLE = 300_000  # nodes of a graph whose every layer is held in memory at once without a second thought
 _TYPED = ("nars", "one-view")  # recipes that tell relations apart, or say what that is worth
@@ -23,9 +23,16 @@ class FittingRecipe:
 
 def recipes_for(graph: Graph, dataset: str | None = None) -> list[FittingRecipe]:
     """The recipes of this dataset, if it is called by its name, then the general ones; what does not fit comes last."""
-    known = shipped_names()
-    own = [name for name in known if dataset is not None and name.startswith(f"{dataset}-")]
-    listed = [_own(name) for name in own] + [_general(name, graph) for name in known if _is_general(name)]
+    listed = [_general(name, graph) for name in shipped_names() if _is_general(name)]
+    return ([] if dataset is None else recipes_of(dataset)) + _in_order(listed)
+
+
+def recipes_of(dataset: str) -> list[FittingRecipe]:
+    """The recipes of this dataset alone, which can be told before its files are there."""
+    return _in_order([_own(name, dataset) for name in shipped_names() if name.startswith(f"{dataset}-")])
+
+
+def _in_order(listed: list[tuple[int, FittingRecipe]]) -> list[FittingRecipe]:
     return [one for _, one in sorted(listed, key=lambda pair: (pair[0], pair[1].name))]
 
 
@@ -34,8 +41,11 @@ def _is_general(name: str) -> bool:
     return name in METHODS or name in ("jk", "recursive", *_TYPED)
 
 
-def _own(name: str) -> tuple[int, FittingRecipe]:
-    if "gamlp tune" in Recipe.of(name).about:
+def _own(name: str, dataset: str) -> tuple[int, FittingRecipe]:
+    recipe, published = Recipe.of(name), published_recipe(dataset)
+    if published is not None and recipe.model.name == "gamlp":
+        return -3 if name == published else -2, FittingRecipe(name, True, recipe.about)
+    if "gamlp tune" in recipe.about:
         return -1, FittingRecipe(name, True, "found by a search on this dataset's validation rows")
     return 0, FittingRecipe(name, True, "a peer's settings for this dataset")
 

@@ -1,8 +1,7 @@
 """Recipe, the only configuration: its sections, the shipped ones, search spaces, settings as people write them."""
 
-# Everything that decides a result beside the data; names of the shipped recipes; every key with its default; whether
-# a model's name is code.
-from gamlp.recipe.recipe import Recipe, described, is_own, shipped_names
+# Everything that decides a result beside the data; every key with its default; whether a model's name is code.
+from gamlp.recipe.recipe import Recipe, described, is_own
 
 # Its sections, the two kinds of attention, and what validation may go by.
 from gamlp.recipe.sections import (
@@ -19,6 +18,9 @@ from gamlp.recipe.sections import (
 
 # YAML of plain values: of a text, of a file, one value, KEY=VALUE pairs.
 from gamlp.recipe.settings_file import load_yaml, parse_changes, parse_value, read_yaml
+
+# Names of the shipped recipes; that of a dataset whose settings are published.
+from gamlp.recipe.shipped_files import published_recipe, shipped_names
 
 # Search spaces: which keys a search may change and to what; the recipe of its first trial and of a later one.
 from gamlp.recipe.space import Choice, Space, load_space, named_spaces, starting_point, suggest
@@ -43,6 +45,7 @@ __all__ = [
     "named_spaces",
     "parse_changes",
     "parse_value",
+    "published_recipe",
     "read_yaml",
     "shipped_names",
     "starting_point",

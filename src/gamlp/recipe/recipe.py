@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,10 +22,10 @@ from gamlp.recipe.sections import (
     SmoothingSettings,
     TrainingSettings,
 )
-from gamlp.recipe.settings_file import load_yaml, read_yaml
+from gamlp.recipe.settings_file import read_yaml
+from gamlp.recipe.shipped_files import shipped_content, shipped_names
 
 OLD_KEYS = {"relations.apart": "relations.separate_types"}  # former spellings, still read
-_GENERAL = "general"  # the folder of recipes that are of no dataset
 
 
 def is_own(name: str) -> bool:
@@ -97,8 +94,8 @@ class Recipe(Section):
         path = Path(source)
         if path.suffix in (".yaml", ".yml") or path.is_file():
             return cls._checked(read_yaml(path), path, trust)
-        if (file := _shipped_files().get(str(source))) is not None:
-            return cls._checked(load_yaml(file.read_text(encoding="utf-8")), None)
+        if (content := shipped_content(str(source))) is not None:
+            return cls._checked(content, None)
         near = difflib.get_close_matches(str(source), shipped_names(), 1)
         raise GamlpError(
             f"there is no recipe '{source}'" + (f": did you mean '{near[0]}'?" if near else ""),
@@ -172,24 +169,6 @@ def _dumped(content: dict[str, Any], **layout: Any) -> str:
     plain = not any(mark in str(content.get("about", "")) for mark in ("\x85", "\u2028", "\u2029"))
     text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=plain, **layout)
     return text
-
-
-def shipped_names() -> list[str]:
-    """Names of the recipes inside the package: `<dataset>-<recipe>`, or `<recipe>` of a general one."""
-    return sorted(_shipped_files())
-
-
-@cache
-def _shipped_files() -> dict[str, Traversable]:
-    """Each name's file: shipped/<dataset>/<recipe>.yaml; names.yaml has the further names of some."""
-    folder = resources.files("gamlp.recipe") / "shipped"
-    found = {}
-    for dataset in (entry for entry in folder.iterdir() if entry.is_dir()):
-        prefix = "" if dataset.name == _GENERAL else f"{dataset.name}-"
-        found.update({prefix + file.name.removesuffix(".yaml"): file for file in dataset.iterdir()})
-    for path, names in load_yaml((folder / "names.yaml").read_text(encoding="utf-8")).items():
-        found.update(dict.fromkeys(names, folder / f"{path}.yaml"))
-    return found
 
 
 def _sentence(error: ValidationError, path: Path | None) -> GamlpError:

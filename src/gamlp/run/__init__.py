@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from gamlp.run.source import check_one_stage as check_one_stage
     from gamlp.run.source import default_recipe as default_recipe
     from gamlp.run.source import open_source as open_source
+    from gamlp.run.source import published_default as published_default
     from gamlp.run.source import resolve_recipe as resolve_recipe
     from gamlp.run.tables import Tables as Tables
     from gamlp.run.tables import from_tables as from_tables
@@ -94,7 +95,8 @@ _PLACES = {
     "preparation": ("hops_for", "prepare", "prepare_split", "propagate"),
     "resources": ("LOCAL", "Resources", "engine_names"),
     "source": (
-        "Source", "as_source", "check_one_model", "check_one_stage", "default_recipe", "open_source", "resolve_recipe",
+        "Source", "as_source", "check_one_model", "check_one_stage", "default_recipe", "open_source",
+        "published_default", "resolve_recipe",
     ),
     "schemas": ("schema_of",),
     "tables": ("Tables", "from_tables"),

@@ -33,6 +33,7 @@ from gamlp.training import (
     prepare_graph,
     reduced_from,
     resolve_as_of,
+    resolve_unlabelled,
     role_rows,
     rows_of,
     shape_of,
@@ -60,7 +61,7 @@ def prepare(
 ) -> Prepared:
     """Propagate what training needs into `folder`; hops that are there already are used as they are."""
     check_trainable(graph, recipe)
-    recipe, _ = resolve_as_of(graph, recipe)
+    recipe, _ = resolve_as_of(graph, resolve_unlabelled(graph, recipe)[0])
     apart = recipe.training.setting == "inductive" or recipe.propagation.as_of_split
     if apart and graph.nodes.split is not None:
         graph = written(fitted_on(graph, graph.nodes.split.train), folder)
@@ -173,6 +174,7 @@ def prepare_split(
 ) -> Prepared:
     """One of several splits of a graph: features come from a store that all splits share, labels from their own."""
     check_trainable(graph, recipe)
+    recipe, _ = resolve_unlabelled(graph, recipe)
     with closing(resources.open_engine()) as engine:
         graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
     labels, split = graph.nodes.labels, graph.nodes.split

@@ -14,8 +14,8 @@ from gamlp.io import Place, is_url
 from gamlp.models import check_operators, labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
-from gamlp.recipe import Recipe, shipped_names
-from gamlp.training import Origin, resolve_as_of, resolve_relations, with_columns
+from gamlp.recipe import Recipe, published_recipe, shipped_names
+from gamlp.training import Origin, resolve_as_of, resolve_relations, resolve_unlabelled, with_columns
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ def open_source(place: str, data_dir: str | Path | None = None, seed: int = 0, p
         return Source(place, Origin(graph=found.resolved().url), graph)
     dataset = find_dataset(place)
     raw = data_folder(data_dir) if dataset.raw or dataset.plugin is not None else None
-    return Source(place, Origin(graph=place, data_dir=None if raw is None else str(raw.resolve()), seed=seed), graph)
+    origin = Origin(graph=dataset.name, data_dir=None if raw is None else str(raw.resolve()), seed=seed)
+    return Source(dataset.name, origin, graph)  # ogbn-papers100M is called ogbn-papers100m
 
 
 def as_source(given: Source | Graph | str | Path) -> Source:
@@ -62,10 +63,21 @@ def as_source(given: Source | Graph | str | Path) -> Source:
 
 
 def default_recipe(source: Source) -> str | None:
-    """The shipped recipe of a dataset that is called by its name."""
-    if source.origin is None or source.origin.graph != source.name:
+    """The shipped recipe of a dataset that is called by its name: as published, or else as it was searched for."""
+    if (dataset := _called(source)) is None:
         return None
-    return next((name for name in (f"{source.name}-jk", f"{source.name}-recursive") if name in shipped_names()), None)
+    searched = (f"{dataset}-jk", f"{dataset}-recursive")
+    return published_default(source) or next((name for name in searched if name in shipped_names()), None)
+
+
+def published_default(source: Source) -> str | None:
+    """The recipe of a dataset that is called by its name, where its settings are published."""
+    return None if (dataset := _called(source)) is None else published_recipe(dataset)
+
+
+def _called(source: Source) -> str | None:
+    """The name by which a dataset was called; None of any other graph."""
+    return source.name if source.origin is not None and source.origin.graph == source.name else None
 
 
 def resolve_recipe(source: Source, recipe: Recipe, valid: Graph | None = None) -> tuple[Recipe, list[str]]:
@@ -82,9 +94,9 @@ def resolve_recipe(source: Source, recipe: Recipe, valid: Graph | None = None) -
             )  # fmt: skip
         recipe = _as_stored(recipe, source.store)
     else:
-        recipe, notes = resolve_as_of(source.opened, recipe)
-        recipe, more = resolve_relations(source.opened, recipe)
-        notes += more
+        for resolve in (resolve_unlabelled, resolve_as_of, resolve_relations, resolve_unlabelled):
+            recipe, more = resolve(source.opened, recipe)
+            notes += more
     if valid is not None and source.graph is not None and (source.graph.columns or valid.columns):
         notes += with_columns(valid, source.graph.columns)[1]
     if valid is not None and labels_used(recipe) and not valid.trainable:

@@ -31,38 +31,43 @@ def check_trainable(graph: Graph, recipe: Recipe | None = None) -> None:
     if not len(nodes.split.train):
         raise GamlpError(f"graph '{graph.name}' has no training rows", hint="mark some rows 'train' in its split")
     if recipe is not None:
-        _check_unlabelled(graph, recipe)
+        _check_steps(recipe)
 
 
-def _check_unlabelled(graph: Graph, recipe: Recipe) -> None:
-    """What reads rows without labels, or averages weights over steps: refuse it where there are none of them."""
+def _check_steps(recipe: Recipe) -> None:
+    """Refuse what belongs to training in steps for a model that is solved."""
     asked = [
-        ("consistency", recipe.consistency is not None and recipe.consistency.weight > 0),
-        ("training.stages", recipe.training.stages > 1),
-        ("training.ema", recipe.training.ema > 0),
+        ("consistency", "null", recipe.consistency is not None and recipe.consistency.weight > 0),
+        ("training.stages", "1", recipe.training.stages > 1),
+        ("training.ema", "0", recipe.training.ema > 0),
     ]
-    named = next((name for name, wanted in asked if wanted), None)
-    if named is not None and is_solved(recipe):
-        raise GamlpError(
-            f"model '{recipe.model.name}' is solved at once, and '{named}' belongs to training in steps",
-            hint=f"leave it out: --set {named}={'null' if named == 'consistency' else 1 if named.endswith('s') else 0}",
-        )
-    if not recipe.reads_unlabelled:
-        return
+    for name, without, wanted in asked:
+        if wanted and is_solved(recipe):
+            raise GamlpError(
+                f"model '{recipe.model.name}' is solved at once, and '{name}' belongs to training in steps",
+                hint=f"leave it out: --set {name}={without}",
+            )
+
+
+def resolve_unlabelled(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
+    """The recipe without what reads rows without labels, where the training graph has none; and that, in a sentence.
+
+    Done twice it changes nothing.
+    """
     labels, split = graph.nodes.labels, graph.nodes.split
-    assert labels is not None and split is not None
-    trained = np.count_nonzero(labels.known()[split.train])
+    if not recipe.reads_unlabelled or labels is None or split is None:
+        return recipe, []
     inductive = recipe.training.setting == "inductive"
+    trained = np.count_nonzero(labels.known()[split.train])
     if (len(split.train) if inductive else graph.nodes.count) <= trained:
-        raise GamlpError(
-            f"'{named}' reads rows without labels, and the training graph has none",
-            hint="leave it out" + (", or set training.setting to transductive" if inductive else ""),
-        )
+        said = "consistency and stages read rows without labels, and the training graph has none: they are left out"
+        return recipe.changed({"consistency": None, "training.stages": 1}), [said]
     if inductive and recipe.training.stages > 1 and labels_used(recipe):
         raise GamlpError(
             "stages with hops of labels are trained in the transductive setting",
             hint="set model.beta to 0, training.stages to 1 or training.setting to transductive",
         )
+    return recipe, []
 
 
 def check_features(graph: Graph) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import shutil
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
@@ -18,47 +20,31 @@ from gamlp.graph.datasets.conversion import Conversion
 from gamlp.graph.datasets.loading import load
 from gamlp.graph.datasets.raw_files import Npz
 from gamlp.graph.folder import GraphWriter
-
-Array = np.ndarray[Any, Any]
-NODES, EDGES, WIDTH = 60, 400, 128
-
-
-def write_csv(path: Path, rows: Any, header: str = "") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [header] if header else []
-    lines += [",".join(str(cell) for cell in np.atleast_1d(row)) for row in rows]
-    with gzip.open(path, "wt") as file:
-        file.write("\n".join(lines) + "\n")
+from tests.graph.datasets.raw_folders import (
+    MAG_COUNTS,
+    MAG_RELATIONS,
+    NODES,
+    PARTS,
+    Array,
+    ogb_arrays,
+    write_csv,
+    write_mag,
+    write_papers,
+    write_split_dict,
+    write_tables,
+)
 
 
 @pytest.fixture
 def arrays() -> dict[str, Array]:
-    random = np.random.default_rng(0)
-    return {
-        "edges": random.integers(0, NODES, (2, EDGES)),
-        # OGB writes six decimals; whole numbers among them must not decide a column's type.
-        "features": np.where(random.random((NODES, WIDTH)) < 0.1, 0, random.standard_normal((NODES, WIDTH)).round(6)),
-        "labels": random.integers(0, 40, NODES),
-        "train": np.arange(30),
-        "valid": np.arange(30, 40),
-        "test": np.arange(40, NODES),
-    }
+    return ogb_arrays()
 
 
 @pytest.fixture
 def arxiv(arrays: dict[str, Array], tmp_path: Path) -> Path:
     """A data folder with ogbn_arxiv in the layout of OGB's zip."""
-    raw = tmp_path / "data" / "ogbn_arxiv" / "raw"
-    write_csv(raw / "edge.csv.gz", arrays["edges"].T)
-    write_csv(raw / "node-feat.csv.gz", arrays["features"])
-    write_csv(raw / "node-label.csv.gz", arrays["labels"])
-    write_csv(raw / "node_year.csv.gz", np.full(NODES, 2015))
-    write_csv(raw / "num-node-list.csv.gz", [NODES])
-    write_csv(raw / "num-edge-list.csv.gz", [EDGES])
-    for part in ("train", "valid", "test"):
-        write_csv(raw.parent / "split" / "time" / f"{part}.csv.gz", arrays[part])
-    (raw.parent / "RELEASE_v1.txt").touch()
-    (raw.parent / "mapping").mkdir()
+    write_tables(tmp_path / "data" / "ogbn_arxiv", arrays)
+    write_csv(tmp_path / "data" / "ogbn_arxiv" / "raw" / "node_year.csv.gz", np.full(NODES, 2015))
     return tmp_path / "data"
 
 
@@ -162,20 +148,7 @@ def test_a_truncated_table_is_named(arxiv: Path) -> None:
 def test_arrays_of_papers100m_load_stored_or_compressed(
     save: Any, order: Any, arrays: dict[str, Array], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "ogbn_papers100M"
-    (folder / "raw").mkdir(parents=True)
-    save(
-        folder / "raw" / "data.npz",
-        edge_index=np.asarray(arrays["edges"], order=order),
-        node_feat=arrays["features"].astype(np.float32),
-        node_year=np.full((NODES, 1), 2015),
-        num_nodes_list=[NODES],
-        num_edges_list=[EDGES],
-    )
-    unknown = np.where(np.arange(NODES) % 3 == 0, np.nan, arrays["labels"]).astype(np.float32)[:, None]
-    save(folder / "raw" / "node-label.npz", node_label=unknown)
-    for part in ("train", "valid", "test"):
-        write_csv(folder / "split" / "time" / f"{part}.csv.gz", arrays[part])
+    write_papers(tmp_path / "ogbn_papers100M", arrays, save, order)
     graph = load("ogbn-papers100m", tmp_path)
     assert graph.nodes.labels is not None
     assert np.array_equal(np.flatnonzero(~graph.nodes.labels.known()), np.arange(0, NODES, 3))
@@ -215,31 +188,10 @@ def test_a_stored_member_is_mapped_and_a_compressed_one_streams(tmp_path: Path) 
 
 
 def test_mag_has_types_and_relations_as_ogb_has_them(arrays: dict[str, Array], tmp_path: Path) -> None:
-    folder, random = tmp_path / "ogbn_mag", np.random.default_rng(2)
-    counts = {"author": 30, "field_of_study": 8, "institution": 5, "paper": NODES}
-    triplets = [
-        ("author", "affiliated_with", "institution"),
-        ("author", "writes", "paper"),
-        ("paper", "cites", "paper"),
-        ("paper", "has_topic", "field_of_study"),
-    ]
-    raw = folder / "raw"
-    write_csv(raw / "num-node-dict.csv.gz", [list(counts.values())], header=",".join(counts))
-    write_csv(raw / "triplet-type-list.csv.gz", triplets)
-    write_csv(raw / "nodetype-has-label.csv.gz", [["False", "False", "False", "True"]], header=",".join(counts))
-    write_csv(raw / "node-feat" / "paper" / "node-feat.csv.gz", arrays["features"])
-    write_csv(raw / "node-label" / "paper" / "node-label.csv.gz", arrays["labels"])
-    edges = {}
-    for head, name, tail in triplets:
-        edges[head, name, tail] = np.stack([random.integers(0, counts[node_type], 50) for node_type in (head, tail)])
-        place = raw / "relations" / f"{head}___{name}___{tail}"
-        write_csv(place / "edge.csv.gz", edges[head, name, tail].T)
-        write_csv(place / "num-edge-list.csv.gz", [50])
-    for part in ("train", "valid", "test"):
-        write_csv(folder / "split" / "time" / "paper" / f"{part}.csv.gz", arrays[part])
+    edges = write_mag(tmp_path / "ogbn_mag", arrays)
     for _ in range(2):
         graph = load("ogbn-mag", tmp_path)
-        assert {node_type: nodes.count for node_type, nodes in graph.node_types.items()} == counts
+        assert {node_type: nodes.count for node_type, nodes in graph.node_types.items()} == MAG_COUNTS
         assert graph.target == "paper" and graph.nodes.features is not None and graph.nodes.labels is not None
         assert graph.node_types["author"].features is None
         assert np.array_equal(graph.nodes.labels.values, arrays["labels"])
@@ -253,11 +205,11 @@ def test_mag_has_types_and_relations_as_ogb_has_them(arrays: dict[str, Array], t
             assert stored(graph, turned.name) == {(b, a) for a, b in wanted}
         assert graph.relation_pairs == {
             f"{head}-{name}-{tail}": (f"{head}-{name}-{tail}", f"rev-{head}-{name}-{tail}")
-            for head, name, tail in triplets
+            for head, name, tail in MAG_RELATIONS
         }
     ogb = pytest.importorskip("ogb.io.read_graph_raw")
-    (theirs,) = ogb.read_csv_heterograph_raw(str(raw))
-    assert theirs["num_nodes_dict"] == counts
+    (theirs,) = ogb.read_csv_heterograph_raw(str(tmp_path / "ogbn_mag" / "raw"))
+    assert theirs["num_nodes_dict"] == MAG_COUNTS
     assert np.array_equal(theirs["edge_index_dict"]["author", "writes", "paper"], edges["author", "writes", "paper"])
 
 
@@ -269,13 +221,89 @@ def test_a_folder_under_its_archives_name_is_found(arxiv: Path, arrays: dict[str
         assert folder in DATASETS[f"ogbn-{name}"].folders
 
 
-def test_a_split_that_is_a_pickle_is_told(arxiv: Path) -> None:
+@pytest.mark.parametrize("tensors", [True, False])
+def test_a_split_dict_is_read_as_the_three_tables_are(arrays: dict[str, Array], tmp_path: Path, tensors: bool) -> None:
+    """OGB's other form of a split: tensors or arrays, by part, and by part and type where there are types."""
+    write = partial(write_split_dict, tensors=tensors)
+    write_tables(tmp_path / "products", arrays, "sales_ranking", write)
+    write_papers(tmp_path / "papers100M-bin", arrays, write=write)
+    write_mag(tmp_path / "mag", arrays, write)
+    for name in ("products", "papers100m", "mag"):
+        split = load(f"ogbn-{name}", tmp_path).nodes.split
+        assert split is not None
+        for part in ("train", "valid", "test"):
+            assert np.array_equal(split.rows(part), arrays[part])
+
+
+def test_tables_of_a_split_are_preferred_to_its_split_dict(arxiv: Path, arrays: dict[str, Array]) -> None:
+    (arxiv / "ogbn_arxiv" / "split" / "time" / "split_dict.pt").write_bytes(b"x")
+    check(load("ogbn-arxiv", arxiv), arrays, 40)
+
+
+def _zipped(content: bytes, member: str = "split_dict/data.pkl") -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as stored:
+        stored.writestr(member, content)
+        stored.writestr("split_dict/data/0", np.arange(9).tobytes())
+    return file.getvalue()
+
+
+def _stored(rows: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(rows, file)
+    return file.getvalue()
+
+
+def _pickle_of(rows: int) -> bytes:
+    """data.pkl of so many rows in every part."""
+    with zipfile.ZipFile(io.BytesIO(_stored({part: torch.arange(rows) for part in PARTS}))) as stored:
+        return next(stored.read(name) for name in stored.namelist() if name.endswith("data.pkl"))
+
+
+def _old() -> bytes:
+    file = io.BytesIO()
+    torch.save({part: torch.arange(3) for part in PARTS}, file, _use_new_zipfile_serialization=False)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"x", "not a readable split_dict.pt .*; save it again with a torch from 1.6 on, or put train.csv.gz"),
+        (_old(), "not a readable split_dict.pt .*; save it again with a torch from 1.6 on"),
+        (_zipped(b"\x80\x02}.", "other/file"), "no file that torch.save writes"),
+        (_zipped(b"cos\nsystem\n(S'true'\ntR."), "names os.system, which is no array"),
+        (_zipped(b"\x80\x02}."), "no rows of 'train' inside"),
+        (_stored([1, 2]), "rows by name are expected"),
+        (_stored(dict.fromkeys(PARTS, "x")), "an array is expected"),
+        (_stored({part: torch.rand(3) for part in PARTS}), "names torch.FloatStorage, which is no array"),
+        (_stored({part: torch.arange(6).reshape(2, 3) for part in PARTS}), "a tensor of one dimension is expected"),
+        (_stored({"train": torch.arange(3)}), "no rows of 'valid' inside"),
+        (_stored({part: torch.tensor([NODES]) for part in PARTS}), "a row beyond the 60 nodes"),
+        (_zipped(_pickle_of(9).replace(b"K\t\x85", b"K\n\x85")), "reaches beyond its storage"),
+    ],
+)
+def test_a_split_dict_that_is_none_is_told(arxiv: Path, content: bytes, told: str) -> None:
+    """Nothing that it names is called, and a tensor that lies about its size is refused."""
     split = arxiv / "ogbn_arxiv" / "split" / "time"
     for path in split.iterdir():
         path.unlink()
-    (split / "split_dict.pt").write_bytes(b"x")
-    with pytest.raises(GamlpError, match=r"missing: put split/time/train\.csv\.gz.*split_dict\.pt is a pickle"):
+    (split / "split_dict.pt").write_bytes(content)
+    with pytest.raises(GamlpError, match=f"split_dict.pt: .*{told}"):
         load("ogbn-arxiv", arxiv)
+
+
+def test_a_stretch_of_a_tensor_is_that_stretch(arxiv: Path) -> None:
+    """Parts that are views of one tensor share its storage in the file."""
+    split, all_rows = arxiv / "ogbn_arxiv" / "split" / "time", torch.arange(NODES)
+    for path in split.iterdir():
+        path.unlink()
+    torch.save({"train": all_rows[:30], "valid": all_rows[30:40], "test": all_rows[40:].int()}, split / "split_dict.pt")
+    found = load("ogbn-arxiv", arxiv).nodes.split
+    assert found is not None
+    assert [(part[0], part[-1], len(part)) for part in (found.train, found.valid, found.test)] == [
+        (0, 29, 30), (30, 39, 10), (40, 59, 20),
+    ]  # fmt: skip
 
 
 def test_an_old_release_is_told(arxiv: Path) -> None:

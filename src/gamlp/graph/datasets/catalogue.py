@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
@@ -38,6 +39,7 @@ class Download:
 class Dataset:
     """One name. `reader` is a key of `gamlp.graph.datasets.loading.READERS`; folders are below the data folder.
 
+    `split_file`, where it lies, stands for those of `files` that are in its folder or below.
     `plugin` names what another package brings, `load(data_dir, seed) → Graph`; its counts are not known before.
     """
 
@@ -48,6 +50,7 @@ class Dataset:
     reader: str
     folders: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    split_file: str | None = None
     archives: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     target: str = "node"
@@ -60,6 +63,16 @@ class Dataset:
     def raw(self) -> bool:
         """Whether it is made from files, rather than bundled or generated."""
         return bool(self.files)
+
+    def files_in(self, place: Path) -> tuple[str, ...]:
+        """The files that are read there, or would be if they were there."""
+        if self.split_file is None or not (place / self.split_file).is_file():
+            return self.files
+        folder = self.split_file.rpartition("/")[0] + "/"
+        others = [file for file in self.files if file.startswith(folder)]
+        if all((place / file).is_file() for file in others):
+            return self.files
+        return (*(file for file in self.files if file not in others), self.split_file)
 
 
 PUBLIC = "public"
@@ -115,6 +128,7 @@ def _ogb(name: str, reader: str, counts: Counts, split: str, files: Iterable[str
         reader=reader,
         folders=(folder, f"{folder}_pyg", archive),
         files=tuple(files),
+        split_file=f"split/{split}/split_dict.pt",
         options={"split": split, "classes": counts.classes, "release": 1, **settings.pop("options", {})},
         **settings,
     )
@@ -194,7 +208,7 @@ DATASETS: dict[str, Dataset] = {
             Counts(56_944, 818_716, 50, 121),
             "20 / 2 / 2 graphs",
             "ppi",
-            ("PPI/raw",),
+            ("PPI/raw", "PPI", "ppi"),
             tuple(
                 f"{part}_{name}"
                 for part in _PARTS
@@ -208,7 +222,7 @@ DATASETS: dict[str, Dataset] = {
             Counts(89_250, 449_878, 500, 7),
             PUBLIC,
             "flickr",
-            ("Flickr/raw",),
+            ("Flickr/raw", "Flickr", "flickr"),
             ("adj_full.npz", "feats.npy", "class_map.json", "role.json"),
             options={"classes": 7},
             download=Download("torch_geometric", "Flickr", "Flickr"),
@@ -219,7 +233,7 @@ DATASETS: dict[str, Dataset] = {
             Counts(232_965, 57_307_946, 602, 41),
             PUBLIC,
             "reddit",
-            ("Reddit/raw",),
+            ("Reddit/raw", "Reddit", "reddit"),
             ("reddit_data.npz", "reddit_graph.npz"),
             options={"classes": 41},
             download=Download("torch_geometric", "Reddit", "Reddit"),

@@ -1,13 +1,14 @@
 """Old pickles of arrays, read without building anything that they name.
 
-Planetoid's files are pickles by origin, the one exception to the rule that no file is unpickled. What a pickle would
-call is replaced by stand-ins that only keep what they are given: no function of numpy or scipy runs on a file's word,
-since these trust what they get (a dtype or a matrix of wrong insides ends the process). Arrays are then made from the
-kept bytes, after every number has been checked.
+Planetoid's files and OGB's split_dict.pt are pickles by origin, the exceptions to the rule that no file is unpickled.
+What a pickle would call is replaced by stand-ins that only keep what they are given: no function of numpy, scipy or
+torch runs on a file's word, since these trust what they get (a dtype or a matrix of wrong insides ends the process).
+Arrays are then made from the kept bytes, after every number has been checked.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import pickle
 import pickletools
@@ -31,22 +32,38 @@ _STAND_INS = {
     ("scipy.sparse.csr", "csr_matrix"): "matrix",
     ("scipy.sparse._csr", "csr_matrix"): "matrix",
     ("collections", "defaultdict"): "dict",
+    ("collections", "OrderedDict"): "dict",
     ("__builtin__", "list"): "other",
     ("builtins", "list"): "other",
+    ("_codecs", "encode"): "bytes",  # how Python 3 writes bytes where a pickle must be readable by Python 2
+    ("torch._utils", "_rebuild_tensor_v2"): "tensor",
+    ("torch", "LongStorage"): "i8",
+    ("torch", "IntStorage"): "i4",
 }
 
 
 class InertPickle:
-    """What one file holds. `arrays`, `matrix` and `lists` say what is expected of it."""
+    """What one file holds. `array`, `matrix`, `lists` and `rows` say what is expected of it.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    `content` is the pickle where it is only a part of the file, and `storage` gives the bytes of a tensor's storage by
+    its key; `what` the file should be.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        content: bytes | None = None,
+        storage: Callable[[str], bytes] | None = None,
+        what: str = "a Planetoid file",
+    ) -> None:
+        self.path, self._storage, self._what = path, storage, what
         self._kinds = _stand_ins()
         try:
-            if path.stat().st_size > _LARGEST_FILE:
+            size = path.stat().st_size if content is None else len(content)
+            if size > _LARGEST_FILE:
                 raise ValueError("it is far too large")
-            with path.open("rb") as file:
-                _check_memory(file, path.stat().st_size)
+            with path.open("rb") if content is None else io.BytesIO(content) as file:
+                _check_memory(file, size)
                 self._found = _Reader(file, self._kinds).load()
         except OSError as error:
             raise GamlpError(f"cannot be read ({error.strerror})", file=path) from error
@@ -77,12 +94,42 @@ class InertPickle:
                 raise self._refused("lists of whole numbers are expected")
         return dict(self._found)
 
+    def rows(self, *keys: str) -> dict[str, Array]:
+        """Numbers of rows by name, `[rows]` each, of a mapping; `keys` lead through mappings inside every entry."""
+        if not isinstance(self._found, dict):
+            raise self._refused("rows by name are expected")
+        found = {}
+        for name, value in self._found.items():
+            for key in keys:
+                value = value.get(key) if isinstance(value, dict) else None
+            part = self._tensor(value) if isinstance(value, self._kinds["tensor"]) else self._array(value)
+            if not isinstance(name, str) or part.ndim != 1 or part.dtype.kind not in "iu":
+                raise self._refused("numbers of rows are expected")
+            found[name] = part
+        return found
+
+    def _tensor(self, found: Any) -> Array:
+        """Of a storage, all or a stretch of it, in one dimension."""
+        given = (*found.given, None, None, None, None)
+        storage, start, size, stride = given[:4]
+        named: tuple[Any, ...] = getattr(storage, "given", ()) if isinstance(storage, self._kinds["storage"]) else ()
+        kind = next((name for name in ("i8", "i4") if len(named) > 2 and named[1] is self._kinds[name]), None)
+        if self._storage is None or kind is None or not isinstance(named[2], str):
+            raise self._refused("a tensor of whole numbers is expected")
+        if stride != (1,) or type(start) is not int or not isinstance(size, tuple) or len(size) != 1:
+            raise self._refused("a tensor of one dimension is expected")
+        content = self._storage(named[2])
+        dtype: np.dtype[Any] = np.dtype(f"<{kind}")
+        if type(size[0]) is not int or start < 0 or size[0] < 0 or (start + size[0]) * dtype.itemsize > len(content):
+            raise self._refused("a tensor reaches beyond its storage")
+        return np.frombuffer(content, dtype, size[0], start * dtype.itemsize)
+
     def _array(self, found: Any) -> Array:
         state = getattr(found, "state", None)
         if not isinstance(found, self._kinds["array"]) or not isinstance(state, tuple) or len(state) != 5:
             raise self._refused("an array is expected")
         _, shape, kind, by_columns, data = state
-        content = data.encode("latin1") if isinstance(data, str) else data
+        content = self._bytes(data)
         if not isinstance(content, bytes) or not isinstance(shape, tuple) or not 1 <= len(shape) <= 2:
             raise self._refused("an array of one or two dimensions is expected")
         if any(type(size) is not int or size < 0 for size in shape):
@@ -91,6 +138,13 @@ class InertPickle:
         if math.prod(shape) * dtype.itemsize != len(content):
             raise self._refused(f"{len(content)} bytes where {math.prod(shape)} numbers are expected")
         return np.frombuffer(content, dtype).reshape(shape, order="F" if by_columns else "C")
+
+    def _bytes(self, data: Any) -> Any:
+        """What stands for bytes, as bytes: a text of Python 2, or one with the name of its encoding."""
+        given: tuple[Any, ...] = getattr(data, "given", ()) if isinstance(data, self._kinds["bytes"]) else ()
+        if len(given) == 2 and given[1] == "latin1":
+            data = given[0]
+        return data.encode("latin1") if isinstance(data, str) else data
 
     def _dtype(self, kind: Any) -> np.dtype[Any]:
         named: tuple[Any, ...] = getattr(kind, "given", ()) if isinstance(kind, self._kinds["dtype"]) else ()
@@ -102,7 +156,7 @@ class InertPickle:
         return dtype
 
     def _refused(self, why: str) -> GamlpError:
-        return GamlpError(f"not a Planetoid file ({why})", file=self.path, hint="fetch it again")
+        return GamlpError(f"not {self._what} ({why})", file=self.path, hint="fetch it again")
 
 
 def _stand_ins() -> dict[str, type]:
@@ -119,8 +173,8 @@ def _stand_ins() -> dict[str, type]:
         def __init__(self, *_: Any) -> None:
             super().__init__()
 
-    kinds: dict[str, type] = {name: type(name, (Kept,), {}) for name in ("array", "dtype", "matrix", "other")}
-    return {**kinds, "dict": Lists}
+    names = {"storage", *_STAND_INS.values()} - {"dict"}
+    return {**{name: type(name, (Kept,), {}) for name in names}, "dict": Lists}
 
 
 def _check_memory(file: IO[bytes], size: int) -> None:
@@ -135,6 +189,10 @@ class _Reader(pickle.Unpickler):
     def __init__(self, file: Any, kinds: dict[str, type]) -> None:
         super().__init__(file, encoding="latin1")
         self._kinds = kinds
+
+    def persistent_load(self, named: Any) -> Any:
+        """A tensor's numbers, which torch keeps beside the pickle."""
+        return self._kinds["storage"](*(named if isinstance(named, tuple) else ()))
 
     def find_class(self, module: str, name: str) -> Callable[..., Any]:
         if (module, name) not in _STAND_INS:

@@ -113,10 +113,8 @@ class Presence:
         """`present`, or what to put where."""
         if not self.missing:
             return "present"
-        pickled = self.wanted is not None and any(self.wanted.glob("split/*/split_dict.pt"))
-        note = "; its split_dict.pt is a pickle, which is not read" if pickled else ""
         names = ", ".join(self.missing[:3]) + (f" and {len(self.missing) - 3} more" if len(self.missing) > 3 else "")
-        return f"missing: put {names} into {self.wanted}{note}"
+        return f"missing: put {names} into {self.wanted}"
 
 
 def cache_folder() -> Path:
@@ -206,7 +204,7 @@ def _look(dataset: Dataset, data_dir: str | Path | None) -> Presence:
         return Presence(dataset, None)
     for root in roots:
         for place in (root / folder for folder in dataset.folders):
-            if all((place / file).is_file() for file in dataset.files):
+            if all((place / file).is_file() for file in dataset.files_in(place)):
                 return Presence(dataset, place)
         for place in (root / file for file in dataset.archives):
             if place.is_file():
@@ -214,7 +212,7 @@ def _look(dataset: Dataset, data_dir: str | Path | None) -> Presence:
     # A folder that has some of the files is where the others belong; without a data folder, the cache.
     started = [root / folder for root in roots for folder in dataset.folders if (root / folder).is_dir()]
     wanted = started[0] if started else roots[0] / dataset.folders[0]
-    missing = tuple(file for file in dataset.files if not (wanted / file).is_file())
+    missing = tuple(file for file in dataset.files_in(wanted) if not (wanted / file).is_file())
     return Presence(dataset, None, missing, wanted)
 
 
@@ -247,7 +245,7 @@ def _find_raw(dataset: Dataset, data_dir: str | Path | None) -> Path:
 
 def _converted(dataset: Dataset, place: Path, memory: int, progress: Progress) -> Graph:
     """The graph folder in the cache, made now if it is not there or its raw files have changed."""
-    files = [place] if place.is_file() else [place / file for file in dataset.files]
+    files = [place] if place.is_file() else [place / file for file in dataset.files_in(place)]
     stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = digest([_READINGS.get(dataset.reader, 1), dataset.reader, dataset.options, stats])
     folder = cache_folder() / "graphs" / f"{dataset.name}-{key}"

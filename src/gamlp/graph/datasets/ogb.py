@@ -15,6 +15,7 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.conversion import Conversion, RawRelation, numbered
 from gamlp.graph.datasets.raw_files import Npz, named, table, tables
+from gamlp.graph.datasets.split_dict import NAME, PARTS, read_split_dict
 from gamlp.graph.graph import Split
 
 _EDGES = 1 << 22
@@ -56,7 +57,7 @@ def read_types(raw: Conversion) -> None:
             _csv_features(raw, path, count, node_type)
     labels = table(raw.file(f"raw/node-label/{target}/node-label.csv.gz"))
     raw.writer.labels(numbered(labels, raw.options["classes"]), target)
-    raw.writer.split(_split(raw, raw.file("split/{split}") / target, nodes[target]), target)
+    raw.writer.split(_split(raw, raw.file("split/{split}"), nodes[target], target), target)
     for head, relation, tail in _triplets(raw.file("raw/triplet-type-list.csv.gz")):
         if head not in nodes or tail not in nodes:
             raise GamlpError(f"relation '{relation}' joins unknown types {head} and {tail}", file=raw.raw)
@@ -72,11 +73,18 @@ def _csv_features(raw: Conversion, path: Path, count: int, node_type: str) -> No
     raw.write_dense(chain([first], parts), first.shape[1], count, node_type)
 
 
-def _split(raw: Conversion, folder: Path, count: int) -> Split:
-    rows = {part: table(folder / f"{part}.csv.gz")[:, 0].astype(np.int64) for part in ("train", "valid", "test")}
+def _split(raw: Conversion, folder: Path, count: int, node_type: str | None = None) -> Split:
+    """Of three tables, below the type's folder where there are types; or of OGB's other form, one split_dict.pt."""
+    tabled = folder if node_type is None else folder / node_type
+    files = {part: tabled / f"{part}.csv.gz" for part in PARTS}
+    if all(file.is_file() for file in files.values()):
+        rows = {part: table(file)[:, 0].astype(np.int64) for part, file in files.items()}
+    else:
+        files = dict.fromkeys(PARTS, folder / NAME)
+        rows = read_split_dict(folder / NAME, node_type)
     for part, numbers in rows.items():
         if len(numbers) and (numbers.min() < 0 or numbers.max() >= count):
-            raise GamlpError(f"a row beyond the {count} nodes", file=folder / f"{part}.csv.gz", hint="fetch it again")
+            raise GamlpError(f"a row beyond the {count} nodes", file=files[part], hint="fetch it again")
     return Split.of(count, train=rows["train"], valid=rows["valid"], test=rows["test"])
 
 

@@ -144,6 +144,9 @@ def test_a_published_experiment_is_one_command(name: str, variant: str, tmp_path
     assert f"recipe: {asked}" in ended.out
     used = yaml.safe_load((tmp_path / "made" / "recipe.yaml").read_text())
     wanted = Recipe.of(asked).changed(cut)
+    if variant and wanted.training.setting == "inductive":  # every row of the training graph has a label
+        assert "the training graph has none: they are left out" in ended.out
+        wanted = wanted.changed({"consistency": None, "training.stages": 1})
     for section in ("model", "training", "consistency"):
         assert used[section] == yaml.safe_load(wanted.to_yaml())[section]
     for key in ("hops", "label_hops", "r", "label_r", "loops", "scaling"):

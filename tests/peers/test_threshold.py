@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gamlp.graph import Graph, Labels
 from gamlp.peers import Task, Workspace, recipe_named, run
-from gamlp.peers.threshold import Answers, at_threshold, graph_reports
+from gamlp.peers.threshold import GraphAnswers, at_threshold, graph_reports
 from gamlp.training import best_threshold
 from tests.training.small import ONE_THREAD, make_graph, with_labels, with_nodes
 
@@ -49,8 +49,8 @@ def test_of_equal_thresholds_the_one_nearest_to_half_and_half_way_between_scores
     assert right_at(best_threshold(close, np.array([False, True])), close, np.array([False, True])) == 2
 
 
-def said(scores: Array, true: Array) -> Answers:
-    found = Answers()
+def said(scores: Array, true: Array) -> GraphAnswers:
+    found = GraphAnswers()
     for rows in np.array_split(np.arange(len(scores)), 2):  # two batches
         found.watch(rows, np.stack([1 - scores[rows], scores[rows]], 1), true[rows].astype(np.int64))
     return found

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
 from gamlp.models import labels_used
-from gamlp.recipe import Recipe, described, parse_value, shipped_names
+from gamlp.recipe import ModelSettings, Recipe, described, parse_value, shipped_names
 
 
 def written(folder: Path, text: str) -> Path:
@@ -183,7 +183,10 @@ SETTINGS = st.fixed_dictionaries(
             optional={
                 "beta": st.floats(0, 1e300),
                 "dropout": st.floats(0, 1, exclude_max=True),
-                "options": st.dictionaries(st.text(max_size=5), PLAIN, max_size=3),
+                # An option that is a setting too ("beta", "name") obeys its limits, or is refused.
+                "options": st.dictionaries(
+                    st.text(max_size=5).filter(lambda key: key not in ModelSettings.model_fields), PLAIN, max_size=3
+                ),
             },
         ),
         "training": st.fixed_dictionaries(

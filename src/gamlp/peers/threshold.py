@@ -18,7 +18,7 @@ Reporting = Callable[[Rows, Watch | None], dict[str, float]]
 
 
 @dataclass
-class Answers:
+class GraphAnswers:
     """Probabilities `[b, 2]` and labels of rows, batch by batch."""
 
     probabilities: list[Array] = field(default_factory=list)
@@ -40,14 +40,14 @@ def graph_reports(
     two = not labels.multi_label and len(labels.classes) == 2
     if valid is None or not two or not 0 < len(valid) <= MOST_KEPT:
         return {name: report(rows, None) for name, rows in tests.items()}
-    said = {name: Answers() for name in tests}
+    said = {name: GraphAnswers() for name in tests}
     found = {name: report(rows, said[name].watch) for name, rows in tests.items()}
-    chooses = Answers()
+    chooses = GraphAnswers()
     report(valid, chooses.watch)
     return {name: scores | at_threshold(chooses, said[name], labels) for name, scores in found.items()}
 
 
-def at_threshold(valid: Answers, test: Answers, labels: Labels) -> dict[str, float]:
+def at_threshold(valid: GraphAnswers, test: GraphAnswers, labels: Labels) -> dict[str, float]:
     """The threshold of the second class that is best on validation rows, and the accuracy of test rows there.
 
     How common a class is differs from graph to graph, and half is where the training graph has it.

@@ -165,9 +165,10 @@ def _with_current_keys(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dumped(content: dict[str, Any], **layout: Any) -> str:
-    # YAML folds these line breaks into spaces where they stand as they are: such a text is escaped.
-    plain = not any(mark in str(content.get("about", "")) for mark in ("\x85", "\u2028", "\u2029"))
-    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=plain, **layout)
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, **layout)
+    if any(mark in text for mark in ("\x85", "\u2028", "\u2029")):
+        # YAML folds these line breaks into spaces where they stand as they are: such a text is escaped.
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=False, **layout)
     return text
 
 

@@ -94,7 +94,7 @@ def resolve_recipe(source: Source, recipe: Recipe, valid: Graph | None = None) -
             )  # fmt: skip
         recipe = _as_stored(recipe, source.store)
     else:
-        for resolve in (resolve_unlabelled, resolve_as_of, resolve_relations, resolve_unlabelled):
+        for resolve in (resolve_unlabelled, resolve_as_of, resolve_relations):
             recipe, more = resolve(source.opened, recipe)
             notes += more
     if valid is not None and source.graph is not None and (source.graph.columns or valid.columns):

@@ -62,7 +62,7 @@ def write_teacher(
         said = GrowingArray(new / _SAID, rows.classes, np.float32)
         sure: list[Array] = []
         for part, x, y in read_batches(rows, device=device):
-            found = to_probabilities(model(x, y), multi_label)
+            found = to_probabilities(model(x, y), multi_label).float()
             kept = (confidence(as_distributions(found, multi_label)) >= reliable).cpu().numpy()
             said.append(found.cpu().numpy()[kept])
             sure.append(rows.rows[part][kept])

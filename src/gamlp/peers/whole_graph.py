@@ -126,7 +126,8 @@ def _report(
         seed=seed, machine=Machine(device), observe=workspace.observe, progress=workspace.progress,
     )  # fmt: skip
     trained = time.monotonic()
-    found = {name: full_report(fitted.model, rows.batches(0, device)) for name, rows in sides.tests.items()}
+    tests = sides.tests if workspace.score_test else {}
+    found = {name: full_report(fitted.model, rows.batches(0, device)) for name, rows in tests.items()}
     ended = time.monotonic()
     probabilities = None
     if workspace.probabilities:
@@ -138,9 +139,9 @@ def _report(
             ended = time.monotonic()
     parameters = sum(value.numel() for value in fitted.model.parameters())
     return Report(
-        recipe.model.name, seed, fitted.valid, summary(list(found.values()))["mean"],
+        recipe.model.name, seed, fitted.valid, summary(list(found.values()))["mean"] if found else {},
         Seconds(prepared - begun, trained - prepared, ended - trained), 0, parameters,
-        fitted.epoch, fitted.epochs, fitted.stopped, found if task.tests else {}, probabilities,
+        fitted.epoch, fitted.epochs, fitted.stopped, found if task.tests else {}, probabilities, fitted.valid_mean,
     )  # fmt: skip
 
 

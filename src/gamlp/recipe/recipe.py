@@ -67,10 +67,12 @@ class Recipe(Section):
         return self
 
     def __getitem__(self, key: str) -> Any:
-        """A setting by its dotted key: `recipe["model.beta"]`."""
+        """A setting by its dotted key: `recipe["model.beta"]`; None in a section or an option that was left out."""
         value: Any = self
         for part in OLD_KEYS.get(key, key).split("."):
-            value = getattr(value, part)
+            value = value.get(part) if isinstance(value, dict) else getattr(value, part)
+            if value is None:
+                return None
         return value
 
     @classmethod

@@ -15,14 +15,13 @@ BY_CHANCE = 8  # trials before their scores are listened to
 _TRIES = 20
 
 
-def draw(space: Space, base: Recipe, told: Sequence[tuple[Recipe, float]], seed: tuple[int, ...]) -> Recipe:
-    """The base recipe with other values of the space's keys: one that was not tried, unless the space has no other.
+def draw(space: Space, base: Recipe, told: Sequence[tuple[Recipe, float]], seed: tuple[int, ...]) -> Recipe | None:
+    """The base recipe with other values of the space's keys; None where all that come were tried before.
 
     `told` are recipes with their scores, higher is better. The same arguments give the same recipe.
     """
     optuna = load_optuna()
     known = [recipe for recipe, _ in told]
-    recipe = base
     for attempt in range(_TRIES):
         drawn = int(np.random.SeedSequence((*seed, attempt)).generate_state(1)[0])
         with warnings.catch_warnings():
@@ -33,8 +32,8 @@ def draw(space: Space, base: Recipe, told: Sequence[tuple[Recipe, float]], seed:
             study.add_trial(_past(optuna, space, other, score))
         recipe = suggest(study.ask(), space, base)
         if recipe not in known:
-            break
-    return recipe
+            return recipe
+    return None
 
 
 def _past(optuna: Any, space: Space, recipe: Recipe, score: float) -> Any:

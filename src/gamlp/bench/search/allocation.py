@@ -44,16 +44,20 @@ class Act:
 
 @dataclass(frozen=True)
 class Standing:
-    """How the trials of a cell compare. Trials that never ran are left out."""
+    """How the trials of a cell compare. Trials that never ran are left out.
+
+    `splits`: replicates are splits of their own, some easier than others; else they are seeds, which are all alike.
+    """
 
     tried: Sequence[Tried]
+    splits: bool = True
 
     @cached_property
     def _fit(self) -> tuple[dict[int, float], dict[int, float]]:
         """Score = trial + replicate, by least squares: a trial that only ran on an easy split is not better for it."""
         trials = {one.number: fmean(one.scores.values()) for one in self.tried}
         replicates = dict.fromkeys({key for one in self.tried for key in one.scores}, 0.0)
-        for _ in range(_ROUNDS if len(replicates) > 1 else 0):
+        for _ in range(_ROUNDS if self.splits and len(replicates) > 1 else 0):
             for key in replicates:
                 replicates[key] = fmean(one.scores[key] - trials[one.number] for one in self.tried if key in one.scores)
             for one in self.tried:
@@ -72,7 +76,7 @@ class Standing:
         residuals = [
             score - trials[one.number] - replicates[key] for one in self.tried for key, score in one.scores.items()
         ]
-        free = max(0, len(residuals) - len(trials) - len(replicates) + 1)
+        free = max(0, len(residuals) - len(trials) - (len(replicates) - 1 if self.splits else 0))
         total = sum(value * value for value in residuals) if free else 0.0
         return math.sqrt((total + _PRIOR_RUNS * _PRIOR**2) / (free + _PRIOR_RUNS))
 
@@ -98,10 +102,10 @@ class Standing:
         return sorted(found, key=lambda act: -act.value)
 
     def _gain_of_new(self) -> float:
-        """Of n + 1 recipes the last is the best by chance 1 / (n + 1), then by about the spread of the better half."""
+        """Of n + 1 recipes the last is the best by chance 1 / (n + 1), then by about the spread of the best quarter."""
         ordered = sorted(self.means.values(), reverse=True)
-        better = ordered[: max(1, (len(ordered) + 1) // 2)]
-        return max(better[0] - median(better), self.deviation) / (len(ordered) + 1)
+        best = ordered[: max(3, len(ordered) // 4)]
+        return max(best[0] - median(best), self.deviation) / (len(ordered) + 1)
 
     def _gain_of(self, one: Tried) -> float:
         """E[max(0, what the choice gains)] of one more run: σ f(-gap / σ) with f(z) = φ(z) + z Φ(z).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,11 @@ class Cell:
         return ("start", start), *own
 
 
+@cache
+def _space(name: str) -> Space:
+    return load_space(name)
+
+
 def cells_of(path: Path, hold: Iterable[str] = ()) -> dict[str, Cell]:
     """All cells of a plan by name. Keys to `hold` are not searched, and leads that change them are not tried."""
     plan = yaml.safe_load(path.read_text(encoding="utf-8"))  # the repository's own file: it may have aliases
@@ -110,7 +116,7 @@ def _cell(plan: Changes, group: Changes, dataset: str, method: str, space: str, 
     first = [] if present is None else [("present", present.changed({**settings, "about": ""}))]
     first += [("lead", base.changed(lead)) for lead in _leads(plan, name, held)]
     return Cell(
-        name, dataset, method, _limited(load_space(space), group.get("limits", {}), held), base, settings, tuple(first),
+        name, dataset, method, _limited(_space(space), group.get("limits", {}), held), base, settings, tuple(first),
         present, plan["replicates"], task=group.get("task"),
     )  # fmt: skip
 
@@ -120,7 +126,7 @@ def _variant(plan: Changes, plain: Cell, suffix: str, variant: Changes, held: se
     leads = tuple(("lead", Recipe().changed(lead)) for lead in _leads(plan, name, held))
     present = Recipe.of(name) if name in shipped_names() else None
     return replace(
-        plain, name=name, method=f"{plain.method}-{suffix}", space=_limited(load_space(variant["space"]), {}, held),
+        plain, name=name, method=f"{plain.method}-{suffix}", space=_limited(_space(variant["space"]), {}, held),
         set={**plain.set, **variant["set"]}, first=leads, present=present, after=plain.name,
     )  # fmt: skip
 

@@ -125,17 +125,17 @@ class CellSearch:
 
     def trials(self, name: str) -> Trials:
         """What is known of a cell now."""
-        path = self.journal(name).path
-        if not path.exists():
-            return Trials([])
-        about = path.stat()
-        key = about.st_mtime_ns, about.st_size
+        journal = self.journal(name)
+        about = journal.path.stat() if journal.path.exists() else None
+        key = (0, 0) if about is None else (about.st_mtime_ns, about.st_size)
         if name not in self._read or self._read[name][0] != key:
-            self._read[name] = key, self.journal(name).read()
+            self._read[name] = key, journal.read()
         return self._read[name][1]
 
     def journal(self, name: str) -> Journal:
-        return Journal(self.work / "cells" / f"{name}.jsonl")
+        """Its file; of a cell that is searched or that one of these comes after."""
+        splits = next(cell.draws_split for cell in self.cells if name in (cell.name, cell.after))
+        return Journal(self.work / "cells" / f"{name}.jsonl", splits)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -158,13 +158,24 @@ class CellSearch:
             for act in [None] if first else acts[name]:
                 if act is None or act.trial is None:
                     number = self._propose(cell, known[name], first)
-                    taken = self._take(cell, number, 0, stack)
-                    assert taken, "a new trial is nobody's"
-                    return cell, number, 0, reserve
-                replicate = known[name].trials[act.trial].next_replicate()
-                if replicate < cell.replicates and self._take(cell, act.trial, replicate, stack):
-                    return cell, act.trial, replicate, reserve
+                    if number is not None and self._take(cell, number, 0, stack):
+                        return cell, number, 0, reserve
+                    continue
+                trial, replicate = self._anchored(known[name], act.trial)
+                if replicate < cell.replicates and self._take(cell, trial, replicate, stack):
+                    return cell, trial, replicate, reserve
         return None
+
+    def _anchored(self, known: Trials, trial: int) -> tuple[int, int]:
+        """The trial and its next replicate; a split that the first recipe has not seen, that recipe sees first.
+
+        How easy a split is shows in a recipe that has seen all of them; and the first one is the present recipe, with
+        which the leader will be compared.
+        """
+        replicate, first = known.trials[trial].next_replicate(), known.trials[0]
+        if known.splits and first.runs and not first.failed and replicate not in first.runs:
+            return 0, first.next_replicate()
+        return trial, replicate
 
     def _ready(self, cell: Cell) -> bool:
         if (self.work / "cells" / f"{cell.name}.tested").exists():
@@ -187,9 +198,10 @@ class CellSearch:
         tried = [one.recipe for one in own]
         return [one for one in cell.beginning(found) if one[1] not in tried]
 
-    def _propose(self, cell: Cell, known: Trials, first: list[tuple[str, Recipe]]) -> int:
-        """A new trial's number: of a recipe to try first, or of one that is drawn."""
+    def _propose(self, cell: Cell, known: Trials, first: list[tuple[str, Recipe]]) -> int | None:
+        """A new trial's number: of a recipe to try first, or of one that is drawn; None where the space has no more."""
         number = len(known.trials)
+        recipe: Recipe | None
         if first:
             source, recipe = first[0]
         else:
@@ -198,6 +210,8 @@ class CellSearch:
             told = [(one.recipe, means[one.number]) for one in known.trials if one.number in means]
             source = "chance" if len(told) < BY_CHANCE else "TPE"
             recipe = draw(cell.space, base, told, (self.seed, crc32(cell.name.encode()), number))
+        if recipe is None:
+            return None
         self.journal(cell.name).append({"trial": number, "source": source, "recipe": recipe.explicit()})
         return number
 

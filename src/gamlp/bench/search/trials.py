@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -47,11 +48,12 @@ class Trials:
 
     trials: list[Trial]
     spent: Purse = field(default_factory=Purse)
+    splits: bool = True
 
-    @property
+    @cached_property
     def standing(self) -> Standing:
         """Of those that ran and did not fail."""
-        return Standing([one.tried for one in self.trials if one.runs and not one.failed])
+        return Standing([one.tried for one in self.trials if one.runs and not one.failed], self.splits)
 
     @property
     def waiting(self) -> list[Trial]:
@@ -69,11 +71,12 @@ class Journal:
     """The file. To be appended to while the search's lock is held, so that numbers are given once."""
 
     path: Path
+    splits: bool = True  # whether replicates are splits, or seeds alone
 
     def read(self) -> Trials:
         """What is there; a line that a kill cut short is passed over."""
         if not self.path.exists():
-            return Trials([])
+            return Trials([], splits=self.splits)
         lines = self.path.read_text(encoding="utf-8").splitlines()
         trials: list[Trial] = []
         equal = reserve = 0.0
@@ -86,7 +89,7 @@ class Journal:
                     f"line {number + 1} is damaged ({error})", file=self.path, hint="remove the line, or choose --work"
                 ) from error
             equal, reserve = (equal, reserve + seconds) if line.get("reserve") else (equal + seconds, reserve)
-        return Trials(trials, Purse(equal, reserve))
+        return Trials(trials, Purse(equal, reserve), self.splits)
 
     def append(self, line: Line) -> None:
         """One line, on disk when this returns."""

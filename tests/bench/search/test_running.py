@@ -1,0 +1,215 @@
+"""The search itself: on objectives whose best is known, and once on a real graph; resumed, shared, judged honestly."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pytest
+import yaml
+
+from gamlp.bench.search import Cell, CellSearch, Validation, cells_of, chosen_cells
+from gamlp.bench.search.trials import Line
+from gamlp.errors import GamlpError
+from gamlp.recipe import Choice, Recipe
+
+pytest.importorskip("optuna")
+ROOT = Path(__file__).parents[3]
+PLAN = ROOT / "benchmarks" / "search.yaml"
+SPACE = {
+    "training.learning_rate": Choice(low=1e-4, high=1.0, log=True),
+    "model.layers": Choice(choices=[1, 2, 3]),
+}
+
+
+def cell(name: str = "toy", *, after: str | None = None, first: int = 1, dataset: str = "digits") -> Cell:
+    base = Recipe().changed({"training.learning_rate": 0.5, "model.layers": 1})
+    tries = tuple(("lead", base.changed({"model.hidden": 8 * (1 + number)})) for number in range(first))
+    return Cell(name, dataset, "jk", SPACE, base, {}, () if after else tries, None, 10, after=after)
+
+
+class Objective:
+    """Best at a learning rate of 0.01 with two layers: 0.85; runs differ by 0.005, splits by `easier` at most."""
+
+    def __init__(self, seconds: float = 1.0, easier: float = 0.0) -> None:
+        self.seconds, self.easier = seconds, easier
+
+    def __call__(self, cell: Cell, recipe: Recipe, replicate: int) -> Line:
+        noise = np.random.default_rng(crc32(recipe.explicit_yaml().encode()) + replicate).normal(0, 0.005)
+        score = truth(recipe) + noise + self.easier * math.sin(replicate)
+        return {"score": float(score), "loss": 1 - float(score), "seconds": self.seconds}
+
+
+def truth(recipe: Recipe) -> float:
+    return 0.85 - 0.02 * abs(math.log10(recipe.training.learning_rate) + 2) - 0.03 * (recipe.model.layers != 2)
+
+
+def quiet(_: str) -> None: ...
+
+
+@pytest.mark.parametrize(("dataset", "easier"), [("digits", 0.0), ("amazon-photo", 0.05)])
+def test_the_best_is_found_and_runs_go_to_its_contenders(dataset: str, easier: float, tmp_path: Path) -> None:
+    """On one split with seeds, and on splits of which some are far easier than the best recipe is better."""
+    search = CellSearch([cell(dataset=dataset)], tmp_path, Objective(easier=easier), quiet)
+    assert search.run(60, most_runs=90) == 90
+    trials = search.trials("toy")
+    leader = trials.leader()
+    assert leader is not None
+    assert truth(leader.recipe) > 0.84
+    best = sorted(trials.trials, key=lambda one: -truth(one.recipe))
+    runs = [len(one.runs) for one in best]
+    half = len(runs) // 2
+    assert np.mean(runs[:5]) > 2 * np.mean(runs[half:]), "what is close to the best is repeated"
+    assert max(runs[half:]) <= 4, "what is clearly behind is dropped"
+    assert all(sorted(one.runs) == list(range(len(one.runs))) for one in trials.trials), "compared on the same splits"
+
+
+def test_cells_get_equal_seconds_whatever_a_run_costs(tmp_path: Path) -> None:
+    def cost(one: Cell, recipe: Recipe, replicate: int) -> Line:
+        return Objective({"cheap": 1.0, "dear": 9.0}[one.name])(one, recipe, replicate)
+
+    search = CellSearch([cell("cheap"), cell("dear")], tmp_path, cost, quiet)
+    search.run(60, most_runs=80)
+    spent = {name: search.trials(name).spent for name in ("cheap", "dear")}
+    assert abs(spent["cheap"].equal - spent["dear"].equal) <= 9.0
+    total = sum(purse.equal + purse.reserve for purse in spent.values())
+    assert sum(purse.reserve for purse in spent.values()) == pytest.approx(total / 3, abs=10.0)
+
+
+def test_a_search_that_was_ended_goes_on_as_one_that_was_not(tmp_path: Path) -> None:
+    whole = CellSearch([cell()], tmp_path / "whole", Objective(), quiet)
+    whole.run(60, most_runs=20)
+    for _ in range(20):
+        CellSearch([cell()], tmp_path / "parts", Objective(), quiet).run(60, most_runs=1)
+    files = [(tmp_path / folder / "cells" / "toy.jsonl").read_text() for folder in ("whole", "parts")]
+    assert files[0] == files[1]
+
+
+def test_a_kill_loses_the_run_and_nothing_else(tmp_path: Path) -> None:
+    search = CellSearch([cell()], tmp_path, Objective(), quiet)
+    search.run(60, most_runs=5)
+
+    def killed(*_: object) -> Line:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        CellSearch([cell()], tmp_path, killed, quiet).run(60)
+    path = search.journal("toy").path
+    with path.open("a") as file:
+        file.write('{"trial": 0, "replica')  # a line that was being written
+    before = len(search.trials("toy").trials)
+    again = CellSearch([cell()], tmp_path, Objective(), quiet)
+    again.run(60, most_runs=1)
+    assert sum(len(one.runs) for one in again.trials("toy").trials) == 6
+    assert len(again.trials("toy").trials) == before, "what was proposed is run, not proposed again"
+    path.write_text(path.read_text() + "words\n")
+    with pytest.raises(GamlpError, match=r"line \d+ is no JSON"):
+        CellSearch([cell()], tmp_path, Objective(), quiet).run(60, most_runs=1)
+
+
+def test_leads_come_first_and_one_that_is_new_to_the_plan_is_tried_later(tmp_path: Path) -> None:
+    CellSearch([cell(first=2)], tmp_path, Objective(), quiet).run(60, most_runs=4)
+    search = CellSearch([cell(first=3)], tmp_path, Objective(), quiet)
+    search.run(60, most_runs=1)
+    trials = search.trials("toy").trials
+    assert [one.source for one in trials[:2]] == ["lead", "lead"]
+    assert trials[-1].source == "lead" and trials[-1].recipe.model.hidden == 24
+
+
+def test_a_recipe_that_fails_is_told_and_left(tmp_path: Path) -> None:
+    def fails(one: Cell, recipe: Recipe, replicate: int) -> Line:
+        if recipe.model.layers == 1:
+            raise GamlpError("no such thing")
+        return Objective()(one, recipe, replicate)
+
+    said: list[str] = []
+    search = CellSearch([cell()], tmp_path, fails, said.append)
+    search.run(60, most_runs=12)
+    assert "failed (no such thing.)" in said[0]
+    leader = search.trials("toy").leader()
+    assert leader is not None and leader.recipe.model.layers > 1
+
+
+def test_a_variant_begins_from_what_the_plain_cell_found_once_that_was_repeated(tmp_path: Path) -> None:
+    plain, variant = cell("plain"), cell("plain-scr", after="plain")
+    assert CellSearch([variant], tmp_path, Objective(), quiet).run(60, most_runs=3) == 0, "nothing to begin from"
+    search = CellSearch([plain, variant], tmp_path, Objective(), quiet)
+    search.run(60, most_runs=40)
+    start = search.trials("plain-scr").trials[0]
+    assert start.source == "start"
+    assert start.recipe in [one.recipe for one in search.trials("plain").trials]
+
+
+def test_a_cell_whose_test_scores_were_read_is_not_searched_on(tmp_path: Path) -> None:
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "toy.tested").touch()
+    with pytest.raises(GamlpError, match="its search is over"):
+        CellSearch([cell()], tmp_path, Objective(), quiet).run(60)
+
+
+def test_the_plan_holds_every_cell_that_is_asked_for() -> None:
+    cells = cells_of(PLAN)
+    homogeneous = ["cora", "citeseer", "pubmed", "amazon-computers", "amazon-photo", "coauthor-cs", "coauthor-physics"]
+    peers = ["sign", "sgc", "s2gc", "gbp", "sagn", "sagn-labels", "gcn", "gat", "appnp", "jk-net", "resgcn", "ap-gcn"]
+    peers += ["unimp", "graphsage"]
+    wanted = {f"{dataset}-{method}" for dataset in homogeneous for method in ("jk", "recursive", *peers)}
+    wanted |= {f"hgb-{name}-{method}" for name in ("acm", "dblp", "imdb") for method in ("jk", "nars", "sign")}
+    wanted |= {f"twitch-{method}" for method in ("jk", "recursive", "mlp")}
+    assert {one.name for one in chosen_cells(cells, None)} == wanted
+    assert "cora-jk-scr" in cells and "citeseer-recursive-rlu-scr" in cells
+    for one in cells.values():
+        assert one.space, one.name
+        for _, recipe in one.first:
+            judged_by = recipe.training if one.after is None else one.base.training
+            assert judged_by.window == 5, "the same for all"
+        assert not {"training.monitor", "training.window", "training.metric"} & set(one.space)
+
+
+def test_keys_that_are_held_are_not_searched_and_their_leads_not_tried() -> None:
+    free, held = (cells_of(PLAN, hold)["amazon-computers-recursive"] for hold in ([], ["model.label_scale"]))
+    assert "model.label_scale" in free.space and "model.label_scale" not in held.space
+    assert len(held.first) < len(free.first)
+    with pytest.raises(GamlpError, match="no cell 'cora-nothing'"):
+        chosen_cells(cells_of(PLAN), ["cora-nothing"])
+
+
+def tiny_plan(folder: Path) -> Path:
+    """A real cell that takes a second: two of them on a graph that comes with the package."""
+    content = {
+        "set": {"training.monitor": "smooth", "training.window": 3},
+        "replicates": 3,
+        "bases": {"own": {"jk": {"model": {"attention": "jk", "hidden": 8}, "training": {"epochs": 5}}}},
+        "cells": [{"datasets": ["karate"], "methods": {"jk": "around"}, "bases": "own"}],
+        "variants": {},
+    }
+    path = folder / "plan.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_search_of_a_real_cell(tmp_path: Path) -> None:
+    options = ["--plan", str(tiny_plan(tmp_path)), "--work", str(tmp_path / "work"), "--logs", str(tmp_path / "logs")]
+    command = [sys.executable, str(ROOT / "benchmarks" / "search.py"), *options, "--minutes", "0.02"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [one.communicate() for one in both]
+    assert [one.returncode for one in both] == [0, 0], said
+    search = CellSearch(list(cells_of(tiny_plan(tmp_path)).values()), tmp_path / "work", Objective(), quiet)
+    trials = search.trials("karate-jk").trials
+    runs = [line for out, _ in said for line in out.splitlines() if ", run " in line]
+    assert sum(len(one.runs) for one in trials) == len(runs) == len({line.partition(":")[0] for line in runs})
+    assert (tmp_path / "logs" / "karate-jk.csv").exists()
+
+
+def test_a_real_run_is_judged_by_the_mean_over_its_window_and_takes_seconds(tmp_path: Path) -> None:
+    one = cells_of(tiny_plan(tmp_path))["karate-jk"]
+    validation = Validation(tmp_path / "hops")
+    first, again = validation(one, one.base, 0), validation(one, one.base, 0)
+    assert {key: first[key] for key in ("score", "loss", "epoch")} == {
+        key: again[key] for key in ("score", "loss", "epoch")
+    }
+    assert first["seconds"] > 0

@@ -35,9 +35,12 @@ def _is_general(name: str) -> bool:
 
 
 def _own(name: str) -> tuple[int, FittingRecipe]:
-    if "gamlp tune" in Recipe.of(name).about:
+    recipe = Recipe.of(name)
+    searched = "test rows were not read" in recipe.about  # as every search says
+    if recipe.model.name == "gamlp" and searched:
         return -1, FittingRecipe(name, True, "found by a search on this dataset's validation rows")
-    return 0, FittingRecipe(name, True, "a peer's settings for this dataset")
+    how = ", found by a search on its validation rows" if searched else ""
+    return 0, FittingRecipe(name, True, f"a peer's settings for this dataset{how}")
 
 
 def _general(name: str, graph: Graph) -> tuple[int, FittingRecipe]:

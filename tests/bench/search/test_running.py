@@ -60,11 +60,12 @@ def test_the_best_is_found_and_runs_go_to_its_contenders(dataset: str, easier: f
     leader = trials.leader()
     assert leader is not None
     assert truth(leader.recipe) > 0.84
-    best = sorted(trials.trials, key=lambda one: -truth(one.recipe))
-    runs = [len(one.runs) for one in best]
-    half = len(runs) // 2
-    assert np.mean(runs[:5]) > 2 * np.mean(runs[half:]), "what is close to the best is repeated"
-    assert max(runs[half:]) <= 4, "what is clearly behind is dropped"
+    # Without the first, which is run on every split that another is run on.
+    best = sorted(trials.trials[1:], key=lambda one: -truth(one.recipe))
+    runs, half = [len(one.runs) for one in best], len(best) // 2
+    assert np.mean(runs[:8]) > 1.5 * np.mean(runs[half:]), "what is close to the best is repeated"
+    assert len(leader.runs) >= 4, "as is the best itself"
+    assert max(runs[half:]) <= 3, "what is clearly behind is dropped"
     assert all(sorted(one.runs) == list(range(len(one.runs))) for one in trials.trials), "compared on the same splits"
 
 

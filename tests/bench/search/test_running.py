@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from gamlp.bench.search import Cell, CellSearch, Validation, cells_of, chosen_ce
 from gamlp.bench.search.trials import Line
 from gamlp.errors import GamlpError
 from gamlp.recipe import Choice, Recipe
+from gamlp.tune.drawing import draw
 
 pytest.importorskip("optuna")
 ROOT = Path(__file__).parents[3]
@@ -214,3 +216,18 @@ def test_a_real_run_is_judged_by_the_mean_over_its_window_and_takes_seconds(tmp_
         key: again[key] for key in ("score", "loss", "epoch")
     }
     assert first["seconds"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [one.name for one in cells_of(PLAN).values() if one.dataset == "cora" and not one.after]
+)
+def test_what_a_space_draws_its_method_can_run(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    one = dataclasses.replace(cells_of(PLAN)[name], dataset="digits")
+    validation = Validation(tmp_path)
+    for number in range(2):
+        recipe = draw(one.space, one.base, [], (number,))
+        assert recipe is not None
+        quick = recipe.changed({"training.epochs": 1, "propagation.hops": min(3, recipe.propagation.hops)})
+        assert 0 <= validation(dataclasses.replace(one, deepest=0), quick, 0)["score"] <= 1

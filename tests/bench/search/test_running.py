@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
-from gamlp.bench.search import Cell, CellSearch, Validation, cells_of, chosen_cells
+from gamlp.bench.search import CellSearch, SearchCell, Validation, cells_of, chosen_cells
 from gamlp.bench.search.trials import Line
 from gamlp.errors import GamlpError
 from gamlp.recipe import Choice, Recipe
@@ -28,10 +28,10 @@ SPACE = {
 }
 
 
-def cell(name: str = "toy", *, after: str | None = None, first: int = 1, dataset: str = "digits") -> Cell:
+def cell(name: str = "toy", *, after: str | None = None, first: int = 1, dataset: str = "digits") -> SearchCell:
     base = Recipe().changed({"training.learning_rate": 0.5, "model.layers": 1})
     tries = tuple(("lead", base.changed({"model.hidden": 8 * (1 + number)})) for number in range(first))
-    return Cell(name, dataset, "jk", SPACE, base, {}, () if after else tries, None, 10, after=after)
+    return SearchCell(name, dataset, "jk", SPACE, base, {}, () if after else tries, None, 10, after=after)
 
 
 class Objective:
@@ -40,7 +40,7 @@ class Objective:
     def __init__(self, seconds: float = 1.0, easier: float = 0.0) -> None:
         self.seconds, self.easier = seconds, easier
 
-    def __call__(self, cell: Cell, recipe: Recipe, replicate: int) -> Line:
+    def __call__(self, cell: SearchCell, recipe: Recipe, replicate: int) -> Line:
         noise = np.random.default_rng(crc32(recipe.explicit_yaml().encode()) + replicate).normal(0, 0.005)
         score = truth(recipe) + noise + self.easier * math.sin(replicate)
         return {"score": float(score), "loss": 1 - float(score), "seconds": self.seconds}
@@ -72,7 +72,7 @@ def test_the_best_is_found_and_runs_go_to_its_contenders(dataset: str, easier: f
 
 
 def test_cells_get_equal_seconds_whatever_a_run_costs(tmp_path: Path) -> None:
-    def cost(one: Cell, recipe: Recipe, replicate: int) -> Line:
+    def cost(one: SearchCell, recipe: Recipe, replicate: int) -> Line:
         return Objective({"cheap": 1.0, "dear": 9.0}[one.name])(one, recipe, replicate)
 
     search = CellSearch([cell("cheap"), cell("dear")], tmp_path, cost, quiet)
@@ -124,7 +124,7 @@ def test_leads_come_first_and_one_that_is_new_to_the_plan_is_tried_later(tmp_pat
 
 
 def test_a_recipe_that_fails_is_told_and_left(tmp_path: Path) -> None:
-    def fails(one: Cell, recipe: Recipe, replicate: int) -> Line:
+    def fails(one: SearchCell, recipe: Recipe, replicate: int) -> Line:
         if recipe.model.layers == 1:
             raise GamlpError("no such thing")
         return Objective()(one, recipe, replicate)

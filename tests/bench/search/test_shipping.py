@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gamlp.bench.search import Cell, CellSearch, Shelf, rank_cell, ship, spearman, write_log, write_ranking
+from gamlp.bench.search import CellSearch, SearchCell, Shelf, rank_cell, ship, spearman, write_log, write_ranking
 from gamlp.bench.search.trials import Line
 from gamlp.errors import GamlpError
 from gamlp.recipe import Choice, Recipe
@@ -18,19 +18,19 @@ from gamlp.recipe import Choice, Recipe
 pytest.importorskip("optuna")
 
 
-def cell(present: float) -> Cell:
+def cell(present: float) -> SearchCell:
     """Its score is its learning rate, and a little more for each seed."""
     shipped = Recipe().changed({"training.learning_rate": present})
     space = {"training.learning_rate": Choice(choices=[0.1, 0.2, 0.3])}
-    return Cell("karate-jk", "karate", "jk", space, shipped, {}, (("present", shipped),), shipped, 10)
+    return SearchCell("karate-jk", "karate", "jk", space, shipped, {}, (("present", shipped),), shipped, 10)
 
 
-def score(_: Cell, recipe: Recipe, replicate: int) -> Line:
+def score(_: SearchCell, recipe: Recipe, replicate: int) -> Line:
     value = recipe.training.learning_rate + 0.001 * replicate
     return {"score": value, "loss": 1 - value, "seconds": 1.0}
 
 
-def searched(folder: Path, one: Cell, runs: int = 8) -> CellSearch:
+def searched(folder: Path, one: SearchCell, runs: int = 8) -> CellSearch:
     search = CellSearch([one], folder, score, lambda _: None)
     search.run(60, most_runs=runs)
     return search
@@ -116,7 +116,7 @@ def test_test_scores_are_read_only_after_the_choice_and_end_the_search(tmp_path:
     search = searched(tmp_path / "work", one)
     read: list[float] = []
 
-    def test(_: Cell, recipe: Recipe, replicate: int) -> float:
+    def test(_: SearchCell, recipe: Recipe, replicate: int) -> float:
         read.append(recipe.training.learning_rate)
         return 1 - recipe.training.learning_rate  # what is best by validation is worst
 
@@ -143,7 +143,7 @@ def test_ranks_are_correlated_with_ties_as_their_mean() -> None:
 def test_a_trial_that_failed_is_not_shipped(tmp_path: Path) -> None:
     one = replace(cell(0.15), space={"training.learning_rate": Choice(choices=[0.1, 0.3])})
 
-    def fails(own: Cell, recipe: Recipe, replicate: int) -> Line:
+    def fails(own: SearchCell, recipe: Recipe, replicate: int) -> Line:
         if recipe.training.learning_rate == 0.3 and replicate:
             raise GamlpError("fell over")
         return score(own, recipe, replicate)

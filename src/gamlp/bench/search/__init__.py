@@ -4,7 +4,7 @@
 from gamlp.bench.search.allocation import RESERVE, Act, Purse, Standing, Tried, next_cells
 
 # Datasets and methods of a plan
-from gamlp.bench.search.plan import Cell, cells_of, chosen_cells
+from gamlp.bench.search.plan import SearchCell, cells_of, chosen_cells
 
 # How well validation ranks test, after the choice
 from gamlp.bench.search.ranking import rank_cell, spearman, write_ranking
@@ -21,10 +21,10 @@ from gamlp.bench.search.trials import Journal, Trial, Trials
 __all__ = [
     "RESERVE",
     "Act",
-    "Cell",
     "CellSearch",
     "Journal",
     "Purse",
+    "SearchCell",
     "Shelf",
     "Shipped",
     "Standing",

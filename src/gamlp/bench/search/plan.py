@@ -20,7 +20,7 @@ Changes = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Cell:
+class SearchCell:
     """A dataset and a method. `base` has what the space does not; `set` holds for all trials, what they are judged by
     among it.
 
@@ -67,11 +67,11 @@ def _space(name: str) -> Space:
     return load_space(name)
 
 
-def cells_of(path: Path, hold: Iterable[str] = ()) -> dict[str, Cell]:
+def cells_of(path: Path, hold: Iterable[str] = ()) -> dict[str, SearchCell]:
     """All cells of a plan by name. Keys to `hold` are not searched, and leads that change them are not tried."""
     plan = yaml.safe_load(path.read_text(encoding="utf-8"))  # the repository's own file: it may have aliases
     held = set(hold)
-    found: dict[str, Cell] = {}
+    found: dict[str, SearchCell] = {}
     for group in plan["cells"]:
         for dataset in group["datasets"]:
             for method, space in group["methods"].items():
@@ -91,11 +91,11 @@ def cells_of(path: Path, hold: Iterable[str] = ()) -> dict[str, Cell]:
     return found
 
 
-def chosen_cells(cells: dict[str, Cell], names: Iterable[str] | None) -> list[Cell]:
+def chosen_cells(cells: dict[str, SearchCell], names: Iterable[str] | None) -> list[SearchCell]:
     """Those whose names match (`cora-*`); without names all plain ones."""
     if names is None:
         return [cell for cell in cells.values() if cell.after is None]
-    found: dict[str, Cell] = {}
+    found: dict[str, SearchCell] = {}
     for pattern in names:
         matching = {name: cell for name, cell in cells.items() if fnmatchcase(name, pattern)}
         if not matching:
@@ -104,7 +104,7 @@ def chosen_cells(cells: dict[str, Cell], names: Iterable[str] | None) -> list[Ce
     return list(found.values())
 
 
-def _cell(plan: Changes, group: Changes, dataset: str, method: str, space: str, held: set[str]) -> Cell:
+def _cell(plan: Changes, group: Changes, dataset: str, method: str, space: str, held: set[str]) -> SearchCell:
     name = f"{dataset}-{method}"
     settings = {**plan["set"], **group.get("set", {})}
     present = recipe_named(method, dataset) if method in shipped_names() or name in shipped_names() else None
@@ -115,13 +115,13 @@ def _cell(plan: Changes, group: Changes, dataset: str, method: str, space: str, 
     base = base.changed({**settings, "about": ""})
     first = [] if present is None else [("present", present.changed({**settings, "about": ""}))]
     first += [("lead", base.changed(lead)) for lead in _leads(plan, name, held)]
-    return Cell(
+    return SearchCell(
         name, dataset, method, _limited(_space(space), group.get("limits", {}), held), base, settings, tuple(first),
         present, plan["replicates"], task=group.get("task"),
     )  # fmt: skip
 
 
-def _variant(plan: Changes, plain: Cell, suffix: str, variant: Changes, held: set[str]) -> Cell:
+def _variant(plan: Changes, plain: SearchCell, suffix: str, variant: Changes, held: set[str]) -> SearchCell:
     name = f"{plain.name}-{suffix}"
     leads = tuple(("lead", Recipe().changed(lead)) for lead in _leads(plan, name, held))
     present = Recipe.of(name) if name in shipped_names() else None
@@ -147,7 +147,7 @@ def _limited(space: Space, limits: Changes, held: set[str]) -> Space:
     return found
 
 
-def _most_hops(cell: Cell) -> int:
+def _most_hops(cell: SearchCell) -> int:
     """Hops of features are made once, as deep as any trial on the dataset reads."""
     choice = cell.space.get("propagation.hops")
     given: list[int] = [] if choice is None else list(choice.choices or [])

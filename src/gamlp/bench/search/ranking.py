@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gamlp.bench.search.plan import Cell
+from gamlp.bench.search.plan import SearchCell
 from gamlp.bench.search.running import CellSearch
 from gamlp.errors import GamlpError
 from gamlp.io import write_json, write_text
@@ -21,10 +21,10 @@ from gamlp.recipe import Recipe
 
 BEST = 10
 RUNS = 5
-Test = Callable[[Cell, Recipe, int], float]
+Test = Callable[[SearchCell, Recipe, int], float]
 
 
-def rank_cell(search: CellSearch, cell: Cell, test: Test) -> dict[str, Any]:
+def rank_cell(search: CellSearch, cell: SearchCell, test: Test) -> dict[str, Any]:
     """Validation and test scores of the best recipes, Spearman's ρ of both, and what the choice lost."""
     if not (search.work / "cells" / f"{cell.name}.shipped").exists():
         raise GamlpError(f"'{cell.name}' is not shipped yet: its choice could still change", hint="use --ship first")

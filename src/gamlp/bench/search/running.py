@@ -14,8 +14,8 @@ from zlib import crc32
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.bench.search.allocation import next_cells
-from gamlp.bench.search.plan import Cell
+from gamlp.bench.search.allocation import Act, next_cells
+from gamlp.bench.search.plan import SearchCell
 from gamlp.bench.search.trials import Journal, Line, Trial, Trials
 from gamlp.errors import GamlpError
 from gamlp.io import locked
@@ -23,10 +23,10 @@ from gamlp.peers import Task, Workspace, features_key, peer_of, prepare_task, ru
 from gamlp.recipe import Recipe
 from gamlp.run import LOCAL, Resources
 from gamlp.training import judged
-from gamlp.tune.drawing import BY_CHANCE, draw
+from gamlp.tune import BY_CHANCE, draw
 
 ENOUGH = 3  # replicates of a plain cell's leader before variants begin from it
-Validate = Callable[[Cell, Recipe, int], Line]
+Validate = Callable[[SearchCell, Recipe, int], Line]
 Tell = Callable[[str], None]
 
 
@@ -40,7 +40,7 @@ class Validation:
     _tasks: dict[tuple[str, int], Task] = field(default_factory=dict)
     _kept: dict[str, Array | None] = field(default_factory=dict)
 
-    def __call__(self, cell: Cell, recipe: Recipe, replicate: int) -> Line:
+    def __call__(self, cell: SearchCell, recipe: Recipe, replicate: int) -> Line:
         """The score and loss, means over `training.window` epochs, and the processor's seconds without making hops."""
         task = self._task(cell, replicate)
         workspace = self._workspace(cell, recipe, score_test=False)
@@ -54,14 +54,14 @@ class Validation:
             raise GamlpError("the validation score or loss is not a number")
         return {"score": score, "loss": loss, "seconds": round(seconds, 3), "epoch": report.epoch}
 
-    def test(self, cell: Cell, recipe: Recipe, replicate: int) -> float:
+    def test(self, cell: SearchCell, recipe: Recipe, replicate: int) -> float:
         """A test score. For what is read once, after recipes are shipped: see `gamlp.bench.search.ranking`."""
         task = cell.load(replicate if cell.draws_split else 0, self.data_dir, tests=True)
         report = run(task, recipe, replicate, self._workspace(cell, recipe, score_test=True))
         metric = recipe.training.metric
         return report.test[metric if metric in report.test else "score"]
 
-    def _workspace(self, cell: Cell, recipe: Recipe, *, score_test: bool) -> Workspace:
+    def _workspace(self, cell: SearchCell, recipe: Recipe, *, score_test: bool) -> Workspace:
         # Rows without labels teach where these are on; test rows are among them, their labels are not read.
         every = score_test or recipe.consistency is not None or recipe.training.stages > 1
         kept = None if every else self._rows(cell)
@@ -69,7 +69,7 @@ class Validation:
         depths = {features_key(recipe): deepest} if peer_of(recipe).leaves_bundle else {}
         return Workspace(self.folder, self.resources, depths=depths, kept=kept, score_test=score_test)
 
-    def _task(self, cell: Cell, replicate: int) -> Task:
+    def _task(self, cell: SearchCell, replicate: int) -> Task:
         key = cell.dataset, replicate if cell.draws_split else 0
         if key not in self._tasks:
             if len(self._tasks) > 2 * cell.replicates:
@@ -77,7 +77,7 @@ class Validation:
             self._tasks[key] = cell.load(key[1], self.data_dir)
         return self._tasks[key]
 
-    def _rows(self, cell: Cell) -> Array | None:
+    def _rows(self, cell: SearchCell) -> Array | None:
         """Training and validation rows of all replicates; None where graphs stand apart."""
         if cell.task is not None:
             return None
@@ -95,7 +95,7 @@ class Validation:
 class CellSearch:
     """The search over some cells, with its files in `work`; several processes may run one over the same files."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[SearchCell]
     work: Path
     validate: Validate
     tell: Tell = print
@@ -103,7 +103,12 @@ class CellSearch:
     _read: dict[str, tuple[tuple[int, int], Trials]] = field(default_factory=dict)
 
     def run(self, seconds: float, most_runs: int | None = None) -> int:
-        """Runs until the time or the number is over; gives how many."""
+        """Runs until the time or the number is over; gives how many. Cells whose test scores were read are left out."""
+        if all(self._tested(cell) for cell in self.cells):
+            raise GamlpError(
+                f"test scores of '{self.cells[0].name}' have been read: its search is over",
+                hint="choose other --names, or another --work to begin anew and say so",
+            )
         ends, done = time.monotonic() + seconds, 0
         while time.monotonic() < ends and (most_runs is None or done < most_runs):
             with ExitStack() as stack:
@@ -115,7 +120,7 @@ class CellSearch:
             done += 1
         return done
 
-    def complete(self, cell: Cell, trial: Trial, replicates: int) -> None:
+    def complete(self, cell: SearchCell, trial: Trial, replicates: int) -> None:
         """Run the replicates that a trial lacks, up to so many."""
         for number in range(replicates):
             if number not in self.trials(cell.name).trials[trial.number].runs:
@@ -142,7 +147,7 @@ class CellSearch:
         with locked(self.work / "search"):
             yield
 
-    def _choose(self, stack: ExitStack) -> tuple[Cell, int, int, bool] | None:
+    def _choose(self, stack: ExitStack) -> tuple[SearchCell, int, int, bool] | None:
         """(cell, trial, replicate, of the reserve), its lock held by the stack; None where nothing is left to do."""
         ready = {cell.name: cell for cell in self.cells if self._ready(cell)}
         known = {name: self.trials(name) for name in ready}
@@ -150,45 +155,39 @@ class CellSearch:
         values = {name: acts[name][0].value if known[name].standing.tried else 0.0 for name in ready}
         purses = {name: known[name].spent for name in ready}
         for name, reserve in next_cells(purses, values):
-            cell = ready[name]
-            for trial in known[name].waiting:
-                if self._take(cell, trial.number, 0, stack):
-                    return cell, trial.number, 0, reserve
-            first = self._untried(cell)
-            for act in [None] if first else acts[name]:
-                if act is None or act.trial is None:
-                    number = self._propose(cell, known[name], first)
-                    if number is not None and self._take(cell, number, 0, stack):
-                        return cell, number, 0, reserve
-                    continue
-                trial, replicate = self._anchored(known[name], act.trial)
-                if replicate < cell.replicates and self._take(cell, trial, replicate, stack):
-                    return cell, trial, replicate, reserve
+            if (taken := self._taken(ready[name], known[name], acts[name], stack)) is not None:
+                return ready[name], *taken, reserve
         return None
 
-    def _anchored(self, known: Trials, trial: int) -> tuple[int, int]:
-        """The trial and its next replicate; a split that the first recipe has not seen, that recipe sees first.
+    def _taken(self, cell: SearchCell, known: Trials, acts: Sequence[Act], stack: ExitStack) -> tuple[int, int] | None:
+        """The trial and replicate of a cell that are worth most and that nobody runs, taken."""
+        for waiting in known.waiting:
+            if self._take(cell, waiting.number, 0, stack):
+                return waiting.number, 0
+        first = self._untried(cell)
+        for act in acts:
+            if act.trial is None or first:
+                number = self._propose(cell, known, first)
+                if number is not None and self._take(cell, number, 0, stack):
+                    return number, 0
+            else:
+                trial, replicate = _anchored(known, act.trial)
+                if replicate < cell.replicates and self._take(cell, trial, replicate, stack):
+                    return trial, replicate
+        return None
 
-        How easy a split is shows in a recipe that has seen all of them; and the first one is the present recipe, with
-        which the leader will be compared.
-        """
-        replicate, first = known.trials[trial].next_replicate(), known.trials[0]
-        if known.splits and first.runs and not first.failed and replicate not in first.runs:
-            return 0, first.next_replicate()
-        return trial, replicate
-
-    def _ready(self, cell: Cell) -> bool:
-        if (self.work / "cells" / f"{cell.name}.tested").exists():
-            raise GamlpError(
-                f"test scores of '{cell.name}' have been read: its search is over",
-                hint="choose other --names, or another --work to begin anew and say so",
-            )
+    def _ready(self, cell: SearchCell) -> bool:
+        if self._tested(cell):
+            return False
         if cell.after is None:
             return True
         leader = self.trials(cell.after).leader()
         return bool(self.trials(cell.name).trials) or (leader is not None and len(leader.runs) >= ENOUGH)
 
-    def _untried(self, cell: Cell) -> list[tuple[str, Recipe]]:
+    def _tested(self, cell: SearchCell) -> bool:
+        return (self.work / "cells" / f"{cell.name}.tested").exists()
+
+    def _untried(self, cell: SearchCell) -> list[tuple[str, Recipe]]:
         """Recipes to try first that were not: those of the plan, of which some may be new to it."""
         own = self.trials(cell.name).trials
         found = None
@@ -198,7 +197,7 @@ class CellSearch:
         tried = [one.recipe for one in own]
         return [one for one in cell.beginning(found) if one[1] not in tried]
 
-    def _propose(self, cell: Cell, known: Trials, first: list[tuple[str, Recipe]]) -> int | None:
+    def _propose(self, cell: SearchCell, known: Trials, first: list[tuple[str, Recipe]]) -> int | None:
         """A new trial's number: of a recipe to try first, or of one that is drawn; None where the space has no more."""
         number = len(known.trials)
         recipe: Recipe | None
@@ -215,13 +214,13 @@ class CellSearch:
         self.journal(cell.name).append({"trial": number, "source": source, "recipe": recipe.explicit()})
         return number
 
-    def _running(self, cell: Cell, trial: int, replicate: int) -> Path:
+    def _running(self, cell: SearchCell, trial: int, replicate: int) -> Path:
         return self.work / "running" / f"{cell.name}-{trial}-{replicate}"
 
-    def _take(self, cell: Cell, trial: int, replicate: int, stack: ExitStack) -> bool:
+    def _take(self, cell: SearchCell, trial: int, replicate: int, stack: ExitStack) -> bool:
         return stack.enter_context(locked(self._running(cell, trial, replicate), wait=False))
 
-    def _run(self, cell: Cell, trial: int, replicate: int, reserve: bool) -> None:
+    def _run(self, cell: SearchCell, trial: int, replicate: int, reserve: bool) -> None:
         recipe = self.trials(cell.name).trials[trial].recipe
         line: dict[str, Any] = {"trial": trial, "replicate": replicate}
         begun = time.process_time()
@@ -234,7 +233,7 @@ class CellSearch:
             self.journal(cell.name).append(line)
         self.tell(self._told(cell, line))
 
-    def _told(self, cell: Cell, line: Line) -> str:
+    def _told(self, cell: SearchCell, line: Line) -> str:
         trials = self.trials(cell.name)
         leader = trials.leader()
         said = f"{cell.name} trial {line['trial']} ({trials.trials[line['trial']].source}), run {line['replicate']}: "
@@ -245,3 +244,15 @@ class CellSearch:
                 f" in {line['seconds']:.1f} s; best {100 * mean:.2f} % (trial {leader.number}, {len(leader.runs)} runs)"
             )
         return said
+
+
+def _anchored(known: Trials, trial: int) -> tuple[int, int]:
+    """The trial and its next replicate; a split that the first recipe has not seen, that recipe sees first.
+
+    How easy a split is shows in a recipe that has seen all of them; and the first one is the present recipe, with
+    which the leader will be compared.
+    """
+    replicate, first = known.trials[trial].next_replicate(), known.trials[0]
+    if known.splits and first.runs and not first.failed and replicate not in first.runs:
+        return 0, first.next_replicate()
+    return trial, replicate

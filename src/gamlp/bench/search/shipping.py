@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 
 import yaml
 
-from gamlp.bench.search.plan import Cell
+from gamlp.bench.search.plan import SearchCell
 from gamlp.bench.search.running import CellSearch
 from gamlp.bench.search.trials import Trial, Trials
 from gamlp.errors import GamlpError
@@ -24,7 +24,7 @@ CONFIRM = 5  # replicates that the leader and the present recipe are compared on
 COLUMNS = ("trial", "source", "state", "replicates", "valid", "deviation", "valid_loss", "seconds", "recipe")
 
 
-def write_log(cell: Cell, trials: Trials, folder: Path) -> Path:
+def write_log(cell: SearchCell, trials: Trials, folder: Path) -> Path:
     """A line for every trial: `valid` and `valid_loss` are means over its replicates, `recipe` is what it says."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS)
@@ -61,7 +61,7 @@ class Shipped:
     before: list[float]
 
 
-def ship(search: CellSearch, cell: Cell, folder: Path, tell: Callable[[str], None] = print) -> Shipped:
+def ship(search: CellSearch, cell: SearchCell, folder: Path, tell: Callable[[str], None] = print) -> Shipped:
     """Write the leader among the shipped recipes in `folder`, if it is better than the present one by validation.
 
     First both are run on CONFIRM replicates, as often as that changes who leads.
@@ -82,7 +82,7 @@ def ship(search: CellSearch, cell: Cell, folder: Path, tell: Callable[[str], Non
     return found
 
 
-def _settled(search: CellSearch, cell: Cell) -> tuple[Trial, Trial | None]:
+def _settled(search: CellSearch, cell: SearchCell) -> tuple[Trial, Trial | None]:
     while True:
         trials = search.trials(cell.name)
         leader = trials.leader()
@@ -99,7 +99,7 @@ def _settled(search: CellSearch, cell: Cell) -> tuple[Trial, Trial | None]:
                 break
 
 
-def _about(cell: Cell, trials: Trials, leader: Trial, scores: list[float], before: list[float]) -> str:
+def _about(cell: SearchCell, trials: Trials, leader: Trial, scores: list[float], before: list[float]) -> str:
     runs = sum(len(one.runs) for one in trials.trials)
     over = f"{len(scores)} {'splits' if cell.draws_split else 'seeds'}"
     was = f", where the recipe before it has {told(before)}" if before else ""

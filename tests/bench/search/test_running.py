@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import subprocess
+import multiprocessing
+import os
+import runpy
 import sys
+import time
 from pathlib import Path
 from zlib import crc32
 
@@ -194,18 +197,46 @@ def tiny_plan(folder: Path) -> Path:
     return path
 
 
+def _share(folder: Path) -> None:
+    def slowly(one: SearchCell, recipe: Recipe, replicate: int) -> Line:
+        time.sleep(0.01)
+        with (folder / f"runs-{os.getpid()}").open("a") as file:
+            file.write(f"{recipe.explicit_yaml()!r} {replicate}\n")
+        return Objective()(one, recipe, replicate)
+
+    CellSearch([cell()], folder, slowly, quiet).run(60, most_runs=15)
+
+
+def test_two_processes_share_a_search_and_run_nothing_twice(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    both = [context.Process(target=_share, args=(tmp_path,)) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert [one.exitcode for one in both] == [0, 0]
+    runs = [line for file in tmp_path.glob("runs-*") for line in file.read_text().splitlines()]
+    assert len(runs) == len(set(runs)) == 30
+    trials = CellSearch([cell()], tmp_path, Objective(), quiet).trials("toy").trials
+    assert sum(len(one.runs) for one in trials) == 30
+
+
 @pytest.mark.slow
-def test_two_processes_share_a_search_of_a_real_cell(tmp_path: Path) -> None:
+def test_the_command_searches_a_real_cell_goes_on_and_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ["--plan", str(tiny_plan(tmp_path)), "--work", str(tmp_path / "work"), "--logs", str(tmp_path / "logs")]
-    command = [sys.executable, str(ROOT / "benchmarks" / "search.py"), *options, "--minutes", "0.02"]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [one.communicate() for one in both]
-    assert [one.returncode for one in both] == [0, 0], said
-    search = CellSearch(list(cells_of(tiny_plan(tmp_path)).values()), tmp_path / "work", Objective(), quiet)
-    trials = search.trials("karate-jk").trials
-    runs = [line for out, _ in said for line in out.splitlines() if ", run " in line]
-    assert sum(len(one.runs) for one in trials) == len(runs) == len({line.partition(":")[0] for line in runs})
-    assert (tmp_path / "logs" / "karate-jk.csv").exists()
+    command = ["search.py", *options, "--recipes", str(tmp_path / "shipped")]
+    said = []
+    for more in (["--minutes", "0.01"], ["--minutes", "0.01"], ["--ship"]):
+        monkeypatch.setattr(sys, "argv", [*command, *more])
+        runpy.run_path(str(ROOT / "benchmarks" / "search.py"), run_name="__main__")
+        said.append(capsys.readouterr().out)
+    assert said[0].startswith("karate-jk trial 0 (present), run 0") and said[0].endswith(" runs\n")
+    assert "trial 0 (present), run 0" not in said[1], "what was run is not run again"
+    assert "karate-jk: trial " in said[2]
+    rows = (tmp_path / "logs" / "karate-jk.csv").read_text().splitlines()
+    assert rows[0] == "trial,source,state,replicates,valid,deviation,valid_loss,seconds,recipe" and len(rows) > 1
 
 
 def test_a_real_run_is_judged_by_the_mean_over_its_window_and_takes_seconds(tmp_path: Path) -> None:
@@ -225,9 +256,7 @@ def test_a_real_run_is_judged_by_the_mean_over_its_window_and_takes_seconds(tmp_
 def test_what_a_space_draws_its_method_can_run(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")
     one = dataclasses.replace(cells_of(PLAN)[name], dataset="digits")
-    validation = Validation(tmp_path)
-    for number in range(2):
-        recipe = draw(one.space, one.base, [], (number,))
-        assert recipe is not None
-        quick = recipe.changed({"training.epochs": 1, "propagation.hops": min(3, recipe.propagation.hops)})
-        assert 0 <= validation(dataclasses.replace(one, deepest=0), quick, 0)["score"] <= 1
+    recipe = draw(one.space, one.base, [], (0,))
+    assert recipe is not None
+    quick = recipe.changed({"training.epochs": 1, "propagation.hops": min(3, recipe.propagation.hops)})
+    assert 0 <= Validation(tmp_path)(dataclasses.replace(one, deepest=0), quick, 0)["score"] <= 1

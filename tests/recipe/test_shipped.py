@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
-import sys
+import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
 
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.loading import load
-from gamlp.recipe import Recipe, load_space, parse_changes, shipped_names, suggest
+from gamlp.recipe import Recipe, shipped_names
 from gamlp.run.evaluation import evaluate_rows
 from gamlp.run.preparation import prepare
 from gamlp.training.loop import Machine
@@ -22,18 +20,7 @@ from gamlp.training.seeds import bundle_of, fit_prepared
 ROOT = Path(__file__).parents[2]
 ACCURACY = yaml.safe_load((ROOT / "benchmarks" / "accuracy.yaml").read_text())
 TABLE = [f"{name}-{attention}" for name in ACCURACY["datasets"] for attention in ("jk", "recursive")]
-SEARCHED = [*TABLE, *ACCURACY["twitch"]["recipes"].values()]  # by gamlp tune; a peer's come from its own paper
-
-
-@pytest.fixture(scope="module")
-def searches() -> ModuleType:
-    path = ROOT / "benchmarks" / "search.py"
-    spec = importlib.util.spec_from_file_location("search", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["search"] = module
-    spec.loader.exec_module(module)
-    return module
+SEARCHED = [*TABLE, *ACCURACY["twitch"]["recipes"].values()]
 
 
 @pytest.mark.parametrize("name", shipped_names())
@@ -83,26 +70,23 @@ def test_every_dataset_of_the_table_has_a_recipe_for_both_attentions() -> None:
     assert {twitch["train"], twitch["valid"], *twitch["test"], *ACCURACY["datasets"]} <= set(DATASETS)
 
 
-@pytest.mark.parametrize("name", SEARCHED)
-def test_a_recipe_says_how_it_was_found_and_lies_in_the_space_that_was_searched(
-    name: str, searches: ModuleType
-) -> None:
-    recipe = Recipe.of(name)
-    assert "gamlp tune" in recipe.about and "test rows were not read" in recipe.about
-    words = searches.searches()[name]
-    space = load_space(words[words.index("--space") + 1])
-    base = Recipe().changed(parse_changes([words[i + 1] for i, word in enumerate(words) if word == "--set"]))
-    # Spaces held the monitor once; what ranks trials is no longer among what they try.
-    base = base.changed({"training.monitor": recipe.training.monitor})
-    tried = suggest(_Replay(recipe), space, base)
-    assert tried.changed({"about": recipe.about}) == recipe
+def _found_by_search(name: str) -> bool:
+    return "benchmarks/search.py" in Recipe.of(name).about
 
 
-@pytest.mark.parametrize("name", SEARCHED)
-def test_the_log_of_a_search_holds_the_trial_that_won(name: str) -> None:
-    rows = list(csv.DictReader((ROOT / "docs" / "results" / "search" / f"{name}.csv").read_text().splitlines()))
+@pytest.mark.parametrize("name", [name for name in shipped_names() if name in SEARCHED or _found_by_search(name)])
+def test_a_recipe_says_how_it_was_found_and_its_search_holds_it(name: str) -> None:
     recipe = Recipe.of(name)
-    assert any(row["state"] == "complete" and _same(row, recipe) for row in rows)
+    assert "test rows were not read" in recipe.about
+    assert "gamlp tune" in recipe.about or _found_by_search(name)
+    lines = (ROOT / "docs" / "results" / "search" / f"{name}.csv").read_text().splitlines()
+    assert any(row["state"] == "complete" and _same(row, recipe) for row in csv.DictReader(lines))
+
+
+def test_recipes_of_the_search_are_judged_alike() -> None:
+    plan = yaml.safe_load((ROOT / "benchmarks" / "search.yaml").read_text())
+    found = [Recipe.of(name).training.window for name in shipped_names() if _found_by_search(name)]
+    assert set(found) <= {plan["set"]["training.window"]}
 
 
 @pytest.mark.slow
@@ -118,21 +102,11 @@ def test_a_recipe_reaches_on_real_data_what_an_mlp_does_not(
     assert report["mean"]["score"] > least
 
 
-class _Replay:
-    """A trial that suggests what a recipe holds, if the space has it."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
-
-    def suggest_categorical(self, key: str, choices: list[object]) -> object:
-        assert self.recipe[key] in choices
-        return self.recipe[key]
-
-    def suggest_float(self, key: str, low: float, high: float, *, step: float | None, log: bool) -> object:
-        assert low <= self.recipe[key] <= high
-        return self.recipe[key]
-
-
 def _same(row: dict[str, str], recipe: Recipe) -> bool:
+    """Whether a line of a log is of these settings, but for what chose the epoch: the search sets that for all."""
+    if "recipe" in row:
+        known = Recipe.of(json.loads(row["recipe"]))
+        judged = {f"training.{key}": known[f"training.{key}"] for key in ("monitor", "window", "metric")}
+        return known.changed({"about": ""}) == recipe.changed({**judged, "about": ""})
     tried = {key: yaml.safe_load(value) for key, value in row.items() if "." in key and value != ""}
     return all(type(recipe[key])(value) == recipe[key] for key, value in tried.items())

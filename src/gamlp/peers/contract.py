@@ -41,8 +41,8 @@ class Report:
     """What one run of one peer tells. `test` is read once, after everything was chosen.
 
     `tests` are the scores of each graph of `Task.tests`, and `test` is then their mean. `peak_memory` is resident
-    memory at its most above what the process held before. `chances[n, c]` are probabilities of all nodes of the
-    graph, where the workspace asks for them.
+    memory at its most above what the process held before. `probabilities[n, c]` are those of all nodes of the graph,
+    where the workspace asks for them. `valid_mean` is `valid` averaged over `training.window` epochs.
     """
 
     method: str
@@ -57,6 +57,7 @@ class Report:
     stopped: str = ""
     tests: dict[str, dict[str, float]] = field(default_factory=dict)
     probabilities: Array | None = field(default=None, repr=False, compare=False)
+    valid_mean: dict[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Without the probabilities."""
@@ -69,7 +70,9 @@ class Report:
 class Workspace:
     """Where hops are kept between runs, what the machine gives, and what a run is asked beside scores.
 
-    `depths` says how deep a shared store is made at once: feature settings (their digest) → hops.
+    `depths` says how deep a shared store is made at once: feature settings (their digest) → hops. `kept` are the rows
+    of features that it has; None: all. Without `score_test` a run looks at no test row, and its report has no `test`:
+    what searches ask for.
     """
 
     hops: Path
@@ -78,6 +81,8 @@ class Workspace:
     depths: dict[str, int] = field(default_factory=dict)
     observe: Observe | None = None
     progress: Progress = silent
+    kept: Array | None = field(default=None, repr=False, compare=False)
+    score_test: bool = True
 
 
 Run = Callable[[Task, Recipe, int, Workspace], Report]

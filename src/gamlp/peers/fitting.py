@@ -45,9 +45,11 @@ def _own(name: str, dataset: str) -> tuple[int, FittingRecipe]:
     recipe, published = Recipe.of(name), published_recipe(dataset)
     if published is not None and recipe.model.name == "gamlp":
         return -3 if name == published else -2, FittingRecipe(name, True, recipe.about)
-    if "gamlp tune" in recipe.about:
+    searched = "test rows were not read" in recipe.about  # as every search says
+    if recipe.model.name == "gamlp" and searched:
         return -1, FittingRecipe(name, True, "found by a search on this dataset's validation rows")
-    return 0, FittingRecipe(name, True, "a peer's settings for this dataset")
+    how = ", found by a search on its validation rows" if searched else ""
+    return 0, FittingRecipe(name, True, f"a peer's settings for this dataset{how}")
 
 
 def _general(name: str, graph: Graph) -> tuple[int, FittingRecipe]:

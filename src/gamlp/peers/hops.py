@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gamlp.arrays import Array
-from gamlp.graph import Graph, digest, fingerprint
+from gamlp.graph import Graph, Split, digest, fingerprint
 from gamlp.io import PeakMemory, locked, work_folder, write_json
 from gamlp.models import labels_used
 from gamlp.peers.contract import Report, Seconds, Task, Workspace, labelled
@@ -68,7 +68,7 @@ def run_on_hops(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> 
     return Report(
         recipe.model.name, seed, fitted.valid, test, Seconds(preparation, trained - begun, ended - trained),
         peak.bytes, parameters, fitted.epoch, fitted.epochs, fitted.stopped, tests,
-        probabilities,
+        probabilities, fitted.valid_mean,
     )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prep
     task, recipe, made = _ready(task, recipe, workspace)
     if task.valid is not None or recipe.training.setting == "inductive" or by_time(task.graph, recipe):
         graphs = [_known(graph) for graph in (task.graph, task.valid) if graph is not None]
-        folder = workspace.hops / f"inductive-{digest([graphs, plan_of(recipe).model_dump()])}"
+        folder = workspace.hops / f"inductive-{digest([graphs, plan_of(recipe).model_dump(), recipe.reads_unlabelled])}"
         with locked(folder):
             begun = time.monotonic()
             prepared = prepare(
@@ -107,7 +107,7 @@ def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prep
             )  # fmt: skip
             return prepared, made + _took(folder, time.monotonic() - begun)
     features, first = features_store(task.graph, recipe, workspace)
-    rows = "all" if workspace.probabilities or recipe.reads_unlabelled else "split"
+    rows = _label_rows(recipe, workspace)
     plan = plan_of(recipe).model_copy(update={"features": None, "rows": rows})
     folder = workspace.hops / f"labels-{digest([_known(task.graph), plan.model_dump()])}"
     with locked(folder):
@@ -117,6 +117,13 @@ def prepare_task(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Prep
         )
         second = _took(folder, time.monotonic() - begun) if labels_used(recipe) else 0.0
     return prepared, made + first + second
+
+
+def _label_rows(recipe: Recipe, workspace: Workspace) -> str:
+    """Rows of label hops that a run reads: all where rows without labels teach, else those of the split it looks at."""
+    if workspace.probabilities or recipe.reads_unlabelled:
+        return "all"
+    return "split" if workspace.score_test else "train+valid"
 
 
 def _ready(task: Task, recipe: Recipe, workspace: Workspace) -> tuple[Task, Recipe, float]:
@@ -141,12 +148,19 @@ def features_key(recipe: Recipe) -> str:
 
 
 def features_store(graph: Graph, recipe: Recipe, workspace: Workspace) -> tuple[HopStore, float]:
-    """All rows, as deep as `workspace.depths` asks; made once, in seconds that are kept beside it."""
-    plan = plan_of(recipe, labels=False).model_copy(update={"rows": "all"})
+    """The rows `workspace.kept`, as deep as `workspace.depths` asks; made once, in seconds that are kept beside it."""
+    known = [fingerprint.structure(graph), _features_of(graph)]
+    rows = "all" if workspace.kept is None else "train"
+    if workspace.kept is not None:
+        roles = np.zeros(graph.nodes.count, np.int8)
+        roles[workspace.kept] = 1
+        graph = graph.with_targets(split=Split(roles))
+        known.append(digest(workspace.kept.tolist()))
+    plan = plan_of(recipe, labels=False).model_copy(update={"rows": rows})
     assert plan.features is not None
     hops = max(plan.features.hops, workspace.depths.get(features_key(recipe), 0))
     plan = plan.model_copy(update={"features": plan.features.model_copy(update={"hops": hops})})
-    key = digest([fingerprint.structure(graph), _features_of(graph), plan.model_dump(exclude={"labels"})])
+    key = digest([*known, plan.model_dump(exclude={"labels"})])
     folder = workspace.hops / f"{graph.name}-{key}"
     with locked(folder):
         begun = time.monotonic()
@@ -181,7 +195,12 @@ def _features_of(graph: Graph) -> str:
 def scores_of(
     task: Task, prepared: Prepared, fitted: Fitted, workspace: Workspace, device: torch.device
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Test rows' scores; of several graphs the mean, and each, of two classes also at a threshold."""
+    """Test rows' scores; of several graphs the mean, and each, of two classes also at a threshold.
+
+    None where the workspace asks for none.
+    """
+    if not workspace.score_test:
+        return {}, {}
 
     def report(rows: HopRows, watch: Watch | None = None) -> dict[str, float]:
         return full_report(fitted.model, rows.batches(INFERENCE_BATCH, device, 0), watch)

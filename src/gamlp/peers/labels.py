@@ -56,9 +56,10 @@ def propagate_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace
         )  # fmt: skip
         seconds = time.monotonic() - begun
     valid = _validation(task.graph, found, recipe)
+    test = _scores(task.graph, found, "test") if workspace.score_test else {}
     return Report(
-        recipe.model.name, seed, valid, _scores(task.graph, found, "test"), Seconds(0.0, 0.0, seconds), peak.bytes,
-        parameters=0, probabilities=found if workspace.probabilities else None,
+        recipe.model.name, seed, valid, test, Seconds(0.0, 0.0, seconds), peak.bytes,
+        parameters=0, probabilities=found if workspace.probabilities else None, valid_mean=valid,
     )  # fmt: skip
 
 
@@ -82,10 +83,12 @@ def smoothed(base: Run) -> Run:
                 progress=workspace.progress,
             )
             took = time.monotonic() - begun
+        valid = _validation(task.graph, found, recipe)
         return replace(
             report,
-            valid=_validation(task.graph, found, recipe),
-            test=_scores(task.graph, found, "test"),
+            valid=valid,
+            valid_mean=valid,
+            test=_scores(task.graph, found, "test") if workspace.score_test else {},
             seconds=replace(report.seconds, inference=report.seconds.inference + took),
             peak_memory=max(report.peak_memory, peak.bytes + report.probabilities.nbytes),
             probabilities=found if workspace.probabilities else None,
@@ -148,7 +151,7 @@ def reuse_labels(task: Task, recipe: Recipe, seed: int, workspace: Workspace) ->
     parameters = sum(value.numel() for value in kept.model.parameters())
     return Report(
         recipe.model.name, seed, kept.valid, test, Seconds(preparation, training, ended - begun), peak.bytes,
-        parameters, kept.epoch, kept.epochs, kept.stopped, tests, found,
+        parameters, kept.epoch, kept.epochs, kept.stopped, tests, found, kept.valid_mean,
     )  # fmt: skip
 
 

@@ -132,7 +132,8 @@ def _report(
     def report(rows: GraphRows[Tensors], watch: Watch | None) -> dict[str, float]:
         return full_report(fitted.model, rows.batches(0, device), watch)
 
-    found = graph_reports(report, sides.tests, sides.valid if task.tests else None, labels)
+    tests = sides.tests if workspace.score_test else {}
+    found = graph_reports(report, tests, sides.valid if task.tests and tests else None, labels)
     ended = time.monotonic()
     probabilities = None
     if workspace.probabilities:
@@ -144,9 +145,9 @@ def _report(
             ended = time.monotonic()
     parameters = sum(value.numel() for value in fitted.model.parameters())
     return Report(
-        recipe.model.name, seed, fitted.valid, summary(list(found.values()))["mean"],
+        recipe.model.name, seed, fitted.valid, summary(list(found.values()))["mean"] if found else {},
         Seconds(prepared - begun, trained - prepared, ended - trained), 0, parameters,
-        fitted.epoch, fitted.epochs, fitted.stopped, found if task.tests else {}, probabilities,
+        fitted.epoch, fitted.epochs, fitted.stopped, found if task.tests else {}, probabilities, fitted.valid_mean,
     )  # fmt: skip
 
 

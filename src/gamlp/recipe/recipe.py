@@ -73,10 +73,12 @@ class Recipe(Section):
         return (self.consistency is not None and self.consistency.weight > 0) or self.training.stages > 1
 
     def __getitem__(self, key: str) -> Any:
-        """A setting by its dotted key: `recipe["model.beta"]`."""
+        """A setting by its dotted key: `recipe["model.beta"]`; None in a section or an option that was left out."""
         value: Any = self
         for part in OLD_KEYS.get(key, key).split("."):
-            value = getattr(value, part)
+            value = value.get(part) if isinstance(value, dict) else getattr(value, part)
+            if value is None:
+                return None
         return value
 
     @classmethod

@@ -52,7 +52,8 @@ Observe = Callable[[dict[str, Any]], None]
 class Fitted:
     """A trained model with the weights of the epoch that was kept. `stopped` says why it ended early, or nothing.
 
-    A model that is solved has no epochs; `solved` are the numbers that were chosen.
+    A model that is solved has no epochs; `solved` are the numbers that were chosen. `valid_mean` are validation numbers
+    averaged over `training.window` epochs, the last of them the kept one.
     """
 
     model: nn.Module
@@ -62,6 +63,7 @@ class Fitted:
     valid: dict[str, float]
     stopped: str = ""
     solved: dict[str, float] = field(default_factory=dict)
+    valid_mean: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def fit(
             if observe is not None:
                 observe({"seed": seed, **solution.line})
             progress(f"seed {seed}", 1, 1, "models", "solved")
-            return Fitted(model, weights_of(model), 0, 0, solution.valid, solved=solution.facts)
+            facts, valid_mean = solution.facts, solution.valid
+            return Fitted(model, weights_of(model), 0, 0, solution.valid, solved=facts, valid_mean=valid_mean)
         model = model.to(machine.device)
         if machine.world.rank:  # rank 0 draws as one process does
             torch.manual_seed(machine.world.random_seed(seed))
@@ -200,7 +203,10 @@ class _Run:
                 break
         self.model.load_state_dict(state.best_weights)
         self.model.eval()
-        return Fitted(self.model, state.best_weights, state.best_epoch, state.epoch, state.best, state.stopped)
+        return Fitted(
+            self.model, state.best_weights, state.best_epoch, state.epoch, state.best, state.stopped,
+            valid_mean=state.best_mean or state.best,
+        )  # fmt: skip
 
     def _epoch(self, state: TrainingState) -> dict[str, Any]:
         """One pass over the training rows, then a look at the validation rows."""

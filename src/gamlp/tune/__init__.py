@@ -6,6 +6,9 @@ from gamlp.tune.asked import AskedChoice, seconds_of
 # The recipe of a run from the portfolio, trained; how much of it is asked for
 from gamlp.tune.choosing import PRESETS, Chosen, Preset, choose
 
+# The next recipe to try, by what those before it scored
+from gamlp.tune.drawing import BY_CHANCE, draw
+
 # What was tried and how well it validated
 from gamlp.tune.leaderboard import Leaderboard, LeaderboardRow
 
@@ -13,6 +16,7 @@ from gamlp.tune.leaderboard import Leaderboard, LeaderboardRow
 from gamlp.tune.search import Found, Search
 
 __all__ = [
+    "BY_CHANCE",
     "PRESETS",
     "AskedChoice",
     "Chosen",
@@ -22,5 +26,6 @@ __all__ = [
     "Preset",
     "Search",
     "choose",
+    "draw",
     "seconds_of",
 ]

@@ -35,14 +35,16 @@ from gamlp.models.attention import RecursiveAttention
 from gamlp.models.sgc import SGC
 from gamlp.models.sign import SIGN
 from gamlp.propagation import FeatureSignal, HopStore, LocalPropagator, Plan
-from gamlp.recipe import TrainingSettings
-from gamlp.training.batches import Batches, HopRows
+from gamlp.recipe import ConsistencySettings, TrainingSettings
+from gamlp.training.batches import Batches, HopRows, UnlabelledRows
 from gamlp.training.checkpoint import TrainingState
 from gamlp.training.loop import Machine, _Run
+from gamlp.training.unlabelled import Beside
 from machine import describe, versions
 from written_out import LastHop, PlainJK, PlainRecursive, Work, plain_epoch, plain_mlp, products
 
 CPU = torch.device("cpu")
+PASSES = training_record.PASSES
 PLAIN = ("plain", "written out")  # contestants in names: they have the allocator as it is
 
 
@@ -186,6 +188,8 @@ def epochs(size: Size, store: HopStore, hops: int, rounds: Rounds) -> dict[str, 
         "SGC": _epoch(SGC(shape, **options), batches, size),
         "SIGN": _epoch(SIGN(shape, **options), batches, size),
         "GAMLP(R), rows from the store": _epoch(recursive, streamed, size),
+        "GAMLP(R) + SCR": _epoch(recursive, batches, size, ConsistencySettings(passes=PASSES)),
+        "GAMLP(R) + SCR-m": _epoch(recursive, batches, size, ConsistencySettings(teacher="average", passes=1)),
         "GAMLP(R) written out": plain(PlainRecursive(size.features)),
         "GAMLP(JK) written out": plain(PlainJK(size.features, hops, size.hidden, size.dropout)),
         "SGC, plain PyTorch": plain(LastHop()),
@@ -201,11 +205,16 @@ def epochs(size: Size, store: HopStore, hops: int, rounds: Rounds) -> dict[str, 
     return rounds.of(contestants, kept)
 
 
-def _epoch(model: nn.Module, batches: Batches, size: Size) -> Work:
-    """An epoch of the package's own loop. Its rows are shared by all models, so that they are held once."""
-    one = HopRows(batches.source.store, batches.source.rows[:1], batches.source.hops)
+def _epoch(model: nn.Module, batches: Batches, size: Size, consistency: ConsistencySettings | None = None) -> Work:
+    """An epoch of the package's own loop. Its rows are shared by all models, so that they are held once.
+
+    With consistency, every step reads as many rows without labels as labelled ones.
+    """
+    source = batches.source
+    one = HopRows(source.store, source.rows[:1], source.hops)
+    beside = Beside(UnlabelledRows(source.store, source.rows, source.hops), consistency) if consistency else None
     settings = TrainingSettings(batch_size=size.batch, learning_rate=0.001)
-    run = _Run(model, one, None, settings, torch.Generator().manual_seed(0), 0, Machine(CPU))
+    run = _Run(model, one, None, settings, torch.Generator().manual_seed(0), 0, Machine(CPU), beside)
     run.train = batches
     return lambda: run._epoch(TrainingState())
 

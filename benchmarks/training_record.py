@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+PASSES = 2  # M of consistency
+
 EXPECTED = {  # name of the ratio: (limit, whether more is better)
     "attention alone, forwards and backwards: written out ÷ ours": (1.8, True),
     "GAMLP(R) ÷ SGC": (1.6, False),
@@ -11,6 +13,9 @@ EXPECTED = {  # name of the ratio: (limit, whether more is better)
     "loading ÷ GAMLP(R)": (0.05, False),
     "GAMLP(R) ÷ products of the output MLP": (1.8, False),
     "GAMLP(JK) ÷ products of both MLPs": (1.8, False),
+    # A step with M passes over as many rows without labels is at most M + 1 steps without; a teacher is one pass more.
+    f"GAMLP(R) + SCR ÷ GAMLP(R), M = {PASSES}": (PASSES + 1, False),
+    "GAMLP(R) + SCR-m ÷ GAMLP(R), M = 1": (3, False),
 }
 FLAT = 1.1
 DEEPEST_ALONE = "attention alone, forwards and backwards: written out ÷ ours"  # expected at the largest K
@@ -35,6 +40,8 @@ def ratios(found: dict[str, Any]) -> dict[str, float]:
         "GAMLP(JK) ÷ products of both MLPs": epoch["GAMLP(JK)"] / (output + reference),
         "SGC ÷ products of the output MLP": epoch["SGC"] / output,
         "SGC, plain PyTorch ÷ products of the output MLP": epoch["SGC, plain PyTorch"] / output,
+        f"GAMLP(R) + SCR ÷ GAMLP(R), M = {PASSES}": epoch["GAMLP(R) + SCR"] / epoch["GAMLP(R)"],
+        "GAMLP(R) + SCR-m ÷ GAMLP(R), M = 1": epoch["GAMLP(R) + SCR-m"] / epoch["GAMLP(R)"],
         "GAMLP(R) written out ÷ ours": epoch["GAMLP(R) written out"] / epoch["GAMLP(R)"],
         "GAMLP(JK) written out ÷ ours": epoch["GAMLP(JK) written out"] / epoch["GAMLP(JK)"],
     }
@@ -81,6 +88,8 @@ def page(results: dict[str, Any], command: str) -> str:
         "- JK's reference is counted with the products of both its maps, as written out. Ours never makes the last map "
         "(only its product with a vector is needed), so that ours can be below these products.",
         "- Our loop keeps freed memory for the next step; plain loops have the allocator as it is.",
+        "- *SCR*: every step also reads as many rows without labels as labelled ones, M times with dropout, forwards "
+        "and backwards; *SCR-m*: once, and once forwards through averaged weights.",
         "- *Loading*: all batches of an epoch are gathered and nothing is done with them.",
         *(["- A quick run: it shows that everything works, and its figures mean nothing."] if results["quick"] else []),
         "",

@@ -49,7 +49,8 @@ class Validation:
         begun = time.process_time()
         report = run(task, recipe, replicate, workspace)
         seconds = time.process_time() - begun
-        score, loss = judged(report.valid_mean, recipe.training), report.valid_mean["loss"]
+        valid = report.valid_mean or report.valid  # a blend of several has no epochs of its own
+        score, loss = judged(valid, recipe.training), valid["loss"]
         if not (math.isfinite(score) and math.isfinite(loss)):
             raise GamlpError("the validation score or loss is not a number")
         return {"score": score, "loss": loss, "seconds": round(seconds, 3), "epoch": report.epoch}

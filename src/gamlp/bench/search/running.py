@@ -25,7 +25,7 @@ from gamlp.run import LOCAL, Resources
 from gamlp.training import judged
 from gamlp.tune import BY_CHANCE, draw
 
-ENOUGH = 3  # replicates of a plain cell's leader before variants begin from it
+ENOUGH = 2  # runs of the leader of a plain cell, before its variants begin from it
 Validate = Callable[[SearchCell, Recipe, int], Line]
 Tell = Callable[[str], None]
 

@@ -1,0 +1,89 @@
+"""Numbers of the page that is about to be written anew: they stand where their runs are lost and the recipe is not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gamlp.bench.results import Kept, Key, Measured, Results, is_relative
+from gamlp.bench.tables import PaperTable
+from gamlp.errors import GamlpError
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EarlierPage:
+    """Rows of a page's JSON by place and metric; stamps of it and of the pages that it kept numbers of."""
+
+    rows: dict[tuple[Key, str], Row] = field(default_factory=dict)
+    stamps: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def read(cls, table: PaperTable, folder: Path | None) -> EarlierPage:
+        """Of the folder that pages are in; without rows where it has none of this table."""
+        if folder is None or not (path := folder / f"{table.name}.json").exists():
+            return cls()
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            stamp = {name: content[name] for name in ("date", "machine", "versions")}
+            rows = {
+                ((row["method"], row["dataset"], row["at"]), row["metric"]): row | {"earlier": _date(row, stamp)}
+                for row in content["rows"]
+                if row["ours"] is not None
+            }
+        except (ValueError, KeyError, TypeError) as error:
+            hint = "remove it, or choose another --out"
+            raise GamlpError("is no page of a table, and its numbers cannot be kept", file=path, hint=hint) from error
+        stamps = [stamp, *content.get("earlier", [])]
+        return cls(rows, tuple(one for place, one in enumerate(stamps) if one not in stamps[:place]))
+
+    def kept(self, table: PaperTable, recipes: dict[Key, str]) -> dict[tuple[Key, str], Kept]:
+        """Those measured by recipes that are still the table's."""
+        found = {}
+        for (key, metric), row in self.rows.items():
+            if not self._same(key, metric, recipes):
+                continue
+            measured = Measured(row["ours"], row["deviation"], row["seeds"])
+            if not is_relative(metric):
+                found[key, metric] = Kept(measured, measured, row["earlier"])
+            elif (raw := _absolute(row)) is not None and self._beside_one(table, key, metric, recipes):
+                found[key, metric] = Kept(measured, raw, row["earlier"])
+        return found
+
+    def _same(self, key: Key, metric: str, recipes: dict[Key, str]) -> bool:
+        now = recipes.get(key)
+        return now is not None and self.rows[key, metric].get("recipe") == now
+
+    def _beside_one(self, table: PaperTable, key: Key, metric: str, recipes: dict[Key, str]) -> bool:
+        """Whether a ratio was to the table's first method, and that one's recipe is the same too."""
+        first = next(iter(table.runs_of(key[1])), "")
+        place = (first, *key[1:])
+        row = self.rows.get((place, metric))
+        return row is not None and abs(row["ours"] - 1) < 1e-9 and self._same(place, metric, recipes)
+
+
+def _date(row: Row, stamp: dict[str, Any]) -> str:
+    return str(row.get("earlier") or stamp["date"])
+
+
+def _absolute(row: Row) -> Measured | None:
+    """In seconds or bytes; the deviation is in the ratio's units, as the mean is."""
+    mean = row.get("seconds") or row.get("bytes")
+    if mean is None or not row["ours"]:
+        return None
+    deviation = row["deviation"]
+    return Measured(mean, None if deviation is None else deviation * mean / row["ours"], row["seeds"])
+
+
+def with_earlier(results: Results, folder: Path | None) -> Results:
+    """The same beside what an earlier page in the folder has of the same recipes."""
+    page = EarlierPage.read(results.table, folder)
+    kept = page.kept(results.table, results.recipes)
+    known = {key[1] for key, _ in kept} | {dataset for (_, dataset, _), reports in results.cells.items() if reports}
+    missing = {dataset: reason for dataset, reason in results.missing.items() if dataset not in known}
+    return Results(
+        results.table, results.cells, missing, recipes=results.recipes, kept=kept, stamps=page.stamps if kept else ()
+    )

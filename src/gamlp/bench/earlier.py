@@ -44,6 +44,8 @@ class EarlierPage:
         """Those measured by recipes that are still the table's."""
         found = {}
         for (key, metric), row in self.rows.items():
+            if key[1] not in table.datasets or metric not in table.metrics_of(key[1]):
+                continue
             if not self._same(key, metric, recipes):
                 continue
             measured = Measured(row["ours"], row["deviation"], row["seeds"])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gamlp.bench.results import Kept, Key, Measured, Results, is_relative
-from gamlp.bench.tables import PaperTable
+from gamlp.bench.results import Grid, Growth, Kept, Key, Measured, Results, is_relative
+from gamlp.bench.runner import settings_of
+from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.errors import GamlpError
+from gamlp.graph import digest
+from gamlp.peers import recipe_named
 
 Row = dict[str, Any]
 
@@ -20,6 +24,7 @@ class EarlierPage:
 
     rows: dict[tuple[Key, str], Row] = field(default_factory=dict)
     stamps: tuple[dict[str, Any], ...] = ()
+    content: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, table: PaperTable, folder: Path | None) -> EarlierPage:
@@ -38,7 +43,7 @@ class EarlierPage:
             hint = "remove it, or choose another --out"
             raise GamlpError("is no page of a table, and its numbers cannot be kept", file=path, hint=hint) from error
         stamps = [stamp, *content.get("earlier", [])]
-        return cls(rows, tuple(one for place, one in enumerate(stamps) if one not in stamps[:place]))
+        return cls(rows, tuple(one for place, one in enumerate(stamps) if one not in stamps[:place]), content)
 
     def kept(self, table: PaperTable, recipes: dict[Key, str]) -> dict[tuple[Key, str], Kept]:
         """Those measured by recipes that are still the table's."""
@@ -84,8 +89,57 @@ def with_earlier(results: Results, folder: Path | None) -> Results:
     """The same beside what an earlier page in the folder has of the same recipes."""
     page = EarlierPage.read(results.table, folder)
     kept = page.kept(results.table, results.recipes)
-    known = {key[1] for key, _ in kept} | {dataset for (_, dataset, _), reports in results.cells.items() if reports}
-    missing = {dataset: reason for dataset, reason in results.missing.items() if dataset not in known}
-    return Results(
-        results.table, results.cells, missing, recipes=results.recipes, kept=kept, stamps=page.stamps if kept else ()
+    beside = replace(results, kept=kept, stamps=page.stamps if kept else ())
+    known = {dataset for _, dataset, _ in beside.places}
+    return replace(beside, missing={name: why for name, why in results.missing.items() if name not in known})
+
+
+def or_earlier(results: Results, folder: Path | None) -> Results:
+    """Of a special kind, which is kept as a whole: an earlier page's where nothing was measured since."""
+    page = EarlierPage.read(results.table, folder)
+    content, grids = page.content, {name: _grid(grid) for name, grid in page.content.get("grids", {}).items()}
+    recipe = _whole_recipe(results.table, grids)
+    if results.measured_any or content.get("recipe") != recipe or not (grids or content["growth"]):
+        return replace(results, recipe=_whole_recipe(results.table, results.grids))
+    known = _columns(results.table, grids)
+    missing = {name: why for name, why in results.missing.items() if name not in known}
+    return replace(
+        results,
+        missing=missing,
+        grids=grids,
+        growth=tuple(_growth(one) for one in content["growth"]),
+        tables=tuple((one["title"], one["heads"], one["rows"]) for one in content["tables"]),
+        stamps=page.stamps,
+        recipe=recipe,
+        earlier=str((content.get("earlier") or page.stamps)[0]["date"]),
     )
+
+
+def _columns(table: PaperTable, grids: Iterable[str]) -> set[str]:
+    """Datasets that have a grid."""
+    return {name for name in table.datasets if any(grid.startswith(f"{name}-") for grid in grids)}
+
+
+def _grid(content: dict[str, Any]) -> Grid:
+    lists = {name: tuple(content[name]) for name in ("rows", "columns")}
+    return Grid(**{**content, **lists, "values": tuple(tuple(row) for row in content["values"])})
+
+
+def _growth(content: dict[str, Any]) -> Growth:
+    named = {name: content[name] for name in ("method", "quantity", "metric")}
+    return Growth(**named, sizes=tuple(content["sizes"]), values=tuple(content["values"]))
+
+
+def _whole_recipe(table: PaperTable, grids: Iterable[str]) -> str:
+    """Digest of the recipes of all rows on columns with grids (all, where none has), and of what the table asks."""
+    also = {name: TableMethod.model_validate(entry) for name, entry in table.options.get("also", {}).items()}
+    asked = {name: value for name, value in table.options.items() if name != "formulas"}
+    measured = _columns(table, grids) or set(table.datasets)
+    recipes = [
+        [dataset, name, entry.axis, settings_of(recipe_named(entry.recipe, dataset).changed(dict(entry.changes)))]
+        for dataset in table.datasets
+        if dataset in measured
+        for name, entry in {**table.methods, **also}.items()
+        if entry.recipe is not None
+    ]
+    return digest([table.kind, asked, recipes])

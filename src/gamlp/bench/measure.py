@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.bench import complexity, hop_weights, sgc_steps
-from gamlp.bench.earlier import with_earlier
+from gamlp.bench.earlier import or_earlier, with_earlier
 from gamlp.bench.figures import write_figures
 from gamlp.bench.pages import Stamp, as_content, as_markdown, write_pages
 from gamlp.bench.results import Key, Reports, Results
@@ -57,7 +57,8 @@ def results_of(table: PaperTable, work: Work) -> Results:
     """What has been measured so far, here, by the record and by earlier pages; nothing is run."""
     if table.kind in _SPECIAL:
         look, as_results = _SPECIAL[table.kind]
-        return as_results(table, look(table, replace(work, deadline=0.0)))  # past its deadline it only reads
+        found = look(table, replace(work, deadline=0.0))  # past its deadline it only reads
+        return or_earlier(as_results(table, found), work.pages)
     # All rows and columns, whichever were asked to run, and on datasets that others had.
     columns = columns_of(table, replace(work, methods=None, datasets=None), absent=True)
     found: dict[Key, Reports] = {}

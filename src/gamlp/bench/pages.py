@@ -97,7 +97,8 @@ def as_content(results: Results, stamp: Stamp) -> dict[str, Any]:
         "title": table.title,
         "source": table.source.model_dump(),
         **asdict(stamp),
-        "earlier": list(_stamps(results)),
+        "earlier": _stamps(results),
+        "recipe": results.recipe,
         "difference": FORMULA,
         "rows": records(results),
         "grids": {name: asdict(grid) for name, grid in results.grids.items()},
@@ -153,7 +154,7 @@ def _machine(machine: str, versions: dict[str, str]) -> str:
 
 def _stamps(results: Results) -> list[dict[str, Any]]:
     """Of the earlier pages whose numbers are shown."""
-    dates = {cell["earlier"] for cell in records(results)}
+    dates = {results.earlier, *(cell["earlier"] for cell in records(results))}
     return [stamp for stamp in results.stamps if stamp["date"] in dates]
 
 

@@ -89,7 +89,8 @@ class Results:
     `grids` and `growth` are what tables of a special kind measure instead; `tables` are shown as they are. `recipes` are
     digests of all that decides a cell's runs beside the seed. `kept` are an earlier page's numbers by method, dataset,
     value of the axis and metric: of a cell's runs and these the more seeds are taken, and they are never mixed.
-    `stamps` say on what they were measured.
+    `stamps` say on what they were measured. Of a special kind, `recipe` is the digest of all that decides it, and
+    `earlier` the date of the page that it is kept from as a whole.
     """
 
     table: PaperTable
@@ -101,6 +102,8 @@ class Results:
     recipes: dict[Key, str] = field(default_factory=dict)
     kept: dict[tuple[Key, str], Kept] = field(default_factory=dict)
     stamps: tuple[dict[str, Any], ...] = ()
+    recipe: str | None = None
+    earlier: str | None = None
 
     @property
     def measured_any(self) -> bool:
@@ -110,7 +113,9 @@ class Results:
     @property
     def places(self) -> list[Key]:
         """Of cells with runs or kept numbers."""
-        return list(dict.fromkeys([*(key for key, found in self.cells.items() if found), *(key for key, _ in self.kept)]))
+        return list(
+            dict.fromkeys([*(key for key, found in self.cells.items() if found), *(key for key, _ in self.kept)])
+        )
 
     def seeds(self, method: str, dataset: str, at: float | None = None) -> list[int]:
         """How many a cell's metrics have, ascending: several where runs and kept numbers stand beside each other."""

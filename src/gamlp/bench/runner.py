@@ -32,6 +32,13 @@ LONG_RUN = 300.0  # seconds; cells whose runs take longer get LONG_SEEDS seeds
 LONG_SEEDS = 3
 
 
+def settings_of(recipe: Recipe) -> dict[str, Any]:
+    """All of a recipe that decides a run beside its seed."""
+    # Without defaults, so that a setting that comes later leaves the keys of earlier runs as they were.
+    left_out: Any = {"about": True, "training": {"seeds"}}
+    return recipe.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+
+
 @dataclass(frozen=True)
 class Cell:
     """One run to be done: where it stands in the table, and all that decides its result."""
@@ -57,12 +64,9 @@ class Cell:
 
     @property
     def _settings(self) -> list[Any]:
-        # Without defaults, so that a setting that comes later leaves the keys of earlier runs as they were.
-        left_out: Any = {"about": True, "training": {"seeds"}}
-        recipe = self.recipe.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
         changed = None if self.change is None else [self.change, self.point]
         apart = ["apart"] if self.apart else []
-        return [recipe, changed, self.fresh, *apart]
+        return [settings_of(self.recipe), changed, self.fresh, *apart]
 
     def path(self, folder: Path) -> Path:
         """Where its report is kept."""

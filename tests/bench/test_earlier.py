@@ -11,21 +11,21 @@ import pytest
 from gamlp.bench.claims import _kept
 from gamlp.bench.earlier import or_earlier, with_earlier
 from gamlp.bench.pages import as_markdown, write_pages
-from gamlp.bench.results import Results, records
+from gamlp.bench.results import Key, Reports, Results, records
 from gamlp.errors import GamlpError
 from tests.bench import hand
 
 LATER = replace(hand.STAMP, date="2024-06-07")
-RECIPES = {("SGC", "cora", None): "s1", ("GAMLP(R)", "cora", None): "g1"}
+RECIPES: dict[Key, str] = {("SGC", "cora", None): "s1", ("GAMLP(R)", "cora", None): "g1"}
 
 
 def written(results: Results, folder: Path) -> None:
     write_pages(replace(results, recipes=RECIPES), folder, hand.STAMP)
 
 
-def later(folder: Path, results: Results | None = None, **recipes: str) -> Results:
+def later(folder: Path, results: Results | None = None, /, **recipes: str) -> Results:
     """What is there now (nothing) beside the page in the folder."""
-    named = {(name, "cora", None): key for name, key in recipes.items()}
+    named: dict[Key, str] = {(name, "cora", None): key for name, key in recipes.items()}
     table = hand.small() if results is None else results.table
     return with_earlier(Results(table, {}, {}, recipes=RECIPES | named), folder)
 
@@ -62,7 +62,7 @@ def test_rows_stay_with_their_date_however_often_a_page_is_written(tmp_path: Pat
 
 def test_another_recipe_has_no_numbers(tmp_path: Path) -> None:
     written(hand.grid_results(), tmp_path)
-    changed = later(tmp_path, **{"GAMLP(R)": "g2"})
+    changed = later(tmp_path, None, **{"GAMLP(R)": "g2"})
     assert changed.measured("GAMLP(R)", "cora", "test.score") is None
     assert changed.measured("SGC", "cora", "test.score") is not None
     assert "| GAMLP(R) | – | 84.0 ± 0.4 | – | – |" in as_markdown(changed, LATER)
@@ -71,7 +71,7 @@ def test_another_recipe_has_no_numbers(tmp_path: Path) -> None:
 def test_more_seeds_are_taken_and_nothing_is_mixed(tmp_path: Path) -> None:
     written(hand.grid_results(), tmp_path)  # SGC of three seeds, GAMLP(R) of two
     runs = [hand.report(seed, 0.5) for seed in range(2)]
-    now = {("SGC", "cora", None): runs, ("GAMLP(R)", "cora", None): runs}
+    now: dict[Key, Reports] = {("SGC", "cora", None): runs, ("GAMLP(R)", "cora", None): runs}
     both = with_earlier(Results(hand.small(), now, {}, recipes=RECIPES), tmp_path)
     assert both.compared("SGC", "cora", "test.score").earlier == "2024-05-06"
     assert both.measured("SGC", "cora", "test.score") == hand.grid_results().measured("SGC", "cora", "test.score")
@@ -95,12 +95,12 @@ def test_ratios_are_kept_as_they_were_while_the_first_methods_recipe_is_the_same
     kept = later(tmp_path, efficiency)
     assert ours(kept) == ours(efficiency)
     assert ours(kept)["GAMLP(R)", "seconds.training"][0] == pytest.approx(5.0)
-    faster = {("SGC", "cora", None): [hand.report(seed, 0.8, 0.1) for seed in range(3)]}
+    faster: dict[Key, Reports] = {("SGC", "cora", None): [hand.report(seed, 0.8, 0.1) for seed in range(3)]}
     beside = with_earlier(Results(efficiency.table, faster, {}, recipes=RECIPES), tmp_path)
     assert ours(beside)["GAMLP(R)", "seconds.training"][0] == pytest.approx(5.0), "of one time, on one machine"
     first = later(tmp_path, efficiency, SGC="s2")
     assert set(ours(first)) == {("GAMLP(R)", "test.score")}, "what 1.0 was, is gone"
-    slow = {("GAMLP(R)", "cora", None): [hand.report(seed, 0.8, 9.0) for seed in range(3)]}
+    slow: dict[Key, Reports] = {("GAMLP(R)", "cora", None): [hand.report(seed, 0.8, 9.0) for seed in range(3)]}
     mixed = with_earlier(Results(efficiency.table, slow, {}, recipes=RECIPES), tmp_path)
     assert ours(mixed)["GAMLP(R)", "seconds.training"][0] == pytest.approx(5.0), "its own ratio has no first run"
 

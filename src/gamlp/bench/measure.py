@@ -57,8 +57,8 @@ def results_of(table: PaperTable, work: Work) -> Results:
     """What has been measured so far, here, by the record and by earlier pages; nothing is run."""
     if table.kind in _SPECIAL:
         look, as_results = _SPECIAL[table.kind]
-        found = look(table, replace(work, deadline=0.0))  # past its deadline it only reads
-        return or_earlier(as_results(table, found), work.pages)
+        points = look(table, replace(work, deadline=0.0))  # past its deadline it only reads
+        return or_earlier(as_results(table, points), work.pages)
     # All rows and columns, whichever were asked to run, and on datasets that others had.
     columns = columns_of(table, replace(work, methods=None, datasets=None), absent=True)
     found: dict[Key, Reports] = {}
@@ -72,7 +72,7 @@ def results_of(table: PaperTable, work: Work) -> Results:
 
 
 def write_result(table: PaperTable, work: Work, folder: Path) -> WrittenTable:
-    """Markdown, CSV and JSON, and the figure as PNG and SVG; what is there already gives numbers whose runs are lost."""
+    """Markdown, CSV and JSON, and the figure as PNG and SVG; a page that is there gives numbers whose runs are lost."""
     if table.kind not in _SPECIAL:
         record_runs(columns_of(table, work).cells, work)
     results = results_of(table, replace(work, pages=folder))

@@ -134,8 +134,8 @@ def _heading(results: Results, stamp: Stamp) -> str:
     lines = [
         f"{verb} by `{stamp.command}` on {stamp.date}; {_machine(stamp.machine, stamp.versions)}.",
         *(
-            f"{MARK} Measured earlier by the same recipe, on {one['date']}; {_machine(one['machine'], one['versions'])}."
-            for one in kept
+            f"{MARK} Measured earlier by the same recipe, on {at['date']}; {_machine(at['machine'], at['versions'])}."
+            for at in kept
         ),
         f"Published: {table.source.paper}, `{table.source.label}`.",
     ]
@@ -170,8 +170,8 @@ def _fewer(results: Results) -> str:
             found.append(f"{method} on {place} ({count}{each})")
     if len(found) > _MOST_NAMED:
         return (
-            f"{len(found)} of {len(results.places)} cells have fewer than {wanted} seeds: the time for this measurement "
-            "was spent before. The column of seeds says how many; the same command goes on."
+            f"{len(found)} of {len(results.places)} cells have fewer than {wanted} seeds: the time for this "
+            "measurement was spent before. The column of seeds says how many; the same command goes on."
         )
     return f"Fewer than {wanted} seeds: {'; '.join(found)}." if found else ""
 

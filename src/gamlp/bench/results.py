@@ -39,8 +39,8 @@ class Kept:
 class Comparison:
     """Ours beside the paper's. `difference` is in units of deviation, None where nothing says how wide that is.
 
-    `holds` says whether a published bound ("exceeds 80.0") is kept, None where it is no bound; `earlier` when an earlier
-    page measured it, where ours is of one.
+    `holds` says whether a published bound ("exceeds 80.0") is kept, None where it is no bound; `earlier` when an
+    earlier page measured it, where ours is of one.
     """
 
     ours: Measured | None
@@ -86,11 +86,11 @@ class Growth:
 class Results:
     """Reports (`Report.as_json()`, one a seed) by method, dataset and value of the axis; why datasets are missing.
 
-    `grids` and `growth` are what tables of a special kind measure instead; `tables` are shown as they are. `recipes` are
-    digests of all that decides a cell's runs beside the seed. `kept` are an earlier page's numbers by method, dataset,
-    value of the axis and metric: of a cell's runs and these the more seeds are taken, and they are never mixed.
-    `stamps` say on what they were measured. Of a special kind, `recipe` is the digest of all that decides it, and
-    `earlier` the date of the page that it is kept from as a whole.
+    `grids` and `growth` are what tables of a special kind measure instead; `tables` are shown as they are. `recipes`
+    are digests of all that decides a cell's runs beside the seed. `kept` are an earlier page's numbers by method,
+    dataset, value of the axis and metric: of a cell's runs and these the more seeds are taken, and they are never
+    mixed. `stamps` say on what they were measured. Of a special kind, `recipe` is the digest of all that decides it,
+    and `earlier` the date of the page that it is kept from as a whole.
     """
 
     table: PaperTable

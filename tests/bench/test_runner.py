@@ -64,10 +64,10 @@ def test_runs_once_with_fewest_seeds_first(work: Work, monkeypatch: pytest.Monke
     assert [(cell.seed, cell.method) for cell in cells] == [
         (0, "GAMLP(JK)"), (0, "MLP"), (1, "GAMLP(JK)"), (1, "MLP"),
     ]  # fmt: skip
-    reports = [cell.load(work.folder) for cell in cells]
+    reports = [cell.load(work) for cell in cells]
     run_table(table(), work)
     assert len(cells) == 4, "a finished table runs nothing"
-    assert [cell.load(work.folder) for cell in cells] == reports
+    assert [cell.load(work) for cell in cells] == reports
 
 
 def test_more_seeds_run_only_the_new_ones(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_a_curve_sweeps_the_recipe_or_the_graph(work: Work) -> None:
 @pytest.mark.slow
 def test_two_processes_share_the_work(work: Work) -> None:
     assert run_in_processes(table(), work, 2, 1) == {}
-    assert all(cell.load(work.folder) is not None for cell in columns_of(table(), work).cells)
+    assert all(cell.load(work) is not None for cell in columns_of(table(), work).cells)
 
 
 def test_a_column_may_have_another_recipe_and_a_row_one_that_was_tuned_with_it() -> None:
@@ -190,7 +190,7 @@ def test_runs_of_a_table_of_cost_have_hops_and_processes_of_their_own(
     cells = columns_of(cost, work).cells
     assert {cell.key for cell in cells}.isdisjoint(cell.key for cell in columns_of(table(seeds=1), work).cells)
     assert run_table(cost, work) == {} and asked == [1, 1]
-    assert all(cell.load(work.folder) is not None for cell in cells) and not work.hops.exists()
+    assert all(cell.load(work) is not None for cell in cells) and not work.hops.exists()
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_a_process_of_its_own_gives_what_it_found_or_why_it_refused(work: Work) 
     cost = table(kind="cost", methods=methods, seeds=1)
     refused = run_table(cost, work)
     assert list(refused) == ["Wrong on karate"] and "model.beta" in refused["Wrong on karate"]
-    report = columns_of(cost, work).cells[0].load(work.folder)
+    report = columns_of(cost, work).cells[0].load(work)
     assert report is not None and report["peak_memory"] > 0
 
 

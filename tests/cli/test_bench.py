@@ -56,6 +56,25 @@ def test_a_table_is_run_written_and_shown_again(small: None, call: Call) -> None
     assert Path("again/citation.csv").read_text() == Path("out/citation.csv").read_text()
 
 
+def test_pages_go_on_from_what_was_committed(small: None, call: Call) -> None:
+    """A record in the folder of pages is used by itself; without it numbers stay, and the page marks them."""
+    ended = call("bench run citation --seeds 1 --work one --out out --record out/runs.jsonl --threads 1")
+    assert ended.code == 0, ended.err
+    lines = Path("out/runs.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+    ended = call("bench run citation --seeds 2 --methods SGC --work two --out out --threads 1")
+    assert ended.code == 0, ended.err
+    (new,) = Path("out/runs.jsonl").read_text().splitlines()[2:]
+    assert (json.loads(new)["method"], json.loads(new)["seed"]) == ("SGC", 1), "only what is missing ran"
+    rows = {row["method"]: row["seeds"] for row in json.loads(Path("out/citation.json").read_text())["rows"]}
+    assert rows["MLP"] == 1 and "†" not in ended.out, "rows that were not asked for stay"
+    Path("out/runs.jsonl").unlink()
+    ended = call("bench show citation --work three --out out")
+    assert ended.code == 0 and ended.out.count(" † |") == 2, "numbers whose runs are lost"
+    ended = call("bench show citation --work three --record out")
+    assert ended.code == 2 and "is a folder, and --record is a file" in ended.err
+
+
 def test_nothing_measured_yet(small: None, call: Call) -> None:
     ended = call("bench show citation --work work")
     assert ended.code == 0 and "Nothing of it has been measured: gamlp bench run citation" in ended.out

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gamlp.bench.measure import results_of
 from gamlp.bench.pages import EMPTY, TITLES, Stamp, as_table
-from gamlp.bench.results import Grid, Measured, Results, in_percent
+from gamlp.bench.results import Grid, Measured, Results, in_percent, records
 from gamlp.bench.tables import NAMES, PaperTable, table_of
 from gamlp.bench.work import Work
 from gamlp.recipe import load_yaml
@@ -266,6 +266,7 @@ def as_summary(work: Work) -> str:
         parts += [_verdict_text(verdict) for verdict in verdicts]
         parts += _beside(results)
         parts += _notes(table, results.missing)
+        parts += _kept(results)
     return "\n\n".join(parts) + "\n"
 
 
@@ -311,3 +312,14 @@ def _notes(table: PaperTable, missing: dict[str, str]) -> list[str]:
         return []
     titles = ", ".join(table.datasets[name].title for name in missing)
     return [f"Not at hand: {titles}; their cells hold published values alone."]
+
+
+def _kept(results: Results) -> list[str]:
+    """That numbers are of an earlier page: their runs are lost, their recipes are the same."""
+    cells = [cell for cell in records(results) if cell["ours"] is not None]
+    kept = [cell["earlier"] for cell in cells if cell["earlier"] is not None] or [results.earlier]
+    if kept == [None]:
+        return []
+    which = "All" if results.earlier or len(kept) == len(cells) else f"{len(kept)} of {len(cells)}"
+    dates = " and ".join(sorted({date for date in kept if date is not None}))
+    return [f"{which} numbers are kept from an earlier measurement by the same recipes ({dates})."]

@@ -103,7 +103,8 @@ def curves(results: Results) -> Any:
 def dots(results: Results) -> Any:
     """Ours filled and published hollow, with deviations; methods downwards, a panel for each dataset at hand."""
     table = results.table
-    shown = [name for name in table.datasets if any(results.reports(method, name) for method in table.methods)]
+    measured = {dataset for _, dataset, _ in results.places}
+    shown = [name for name in table.datasets if name in measured]
     figure, axes = _panels(len(shown), 1, (3.6, 0.9 + 0.27 * len(table.methods)), sharey=True)
     beside = False  # whether a published value is shown at all
     for panel, dataset in zip(axes, shown):
@@ -127,7 +128,8 @@ def dots(results: Results) -> Any:
 def bars(results: Results) -> Any:
     """Training time relative to the first method, on a log axis, ours beside published; a panel for each dataset."""
     table, metric = results.table, "seconds.training"
-    shown = [name for name in table.datasets if any(results.reports(method, name) for method in table.methods)]
+    measured = {dataset for _, dataset, _ in results.places}
+    shown = [name for name in table.datasets if name in measured]
     height = 1.1 + 0.36 * max(len(table.runs_of(name)) for name in shown)
     figure, axes = _panels(len(shown), 1, (5.4, height))
     for panel, dataset in zip(axes, shown):

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.bench import complexity, hop_weights, sgc_steps
+from gamlp.bench.earlier import or_earlier, with_earlier
 from gamlp.bench.figures import write_figures
 from gamlp.bench.pages import Stamp, as_content, as_markdown, write_pages
 from gamlp.bench.results import Key, Reports, Results
-from gamlp.bench.runner import columns_of, run_table
+from gamlp.bench.runner import columns_of, record_runs, run_table
 from gamlp.bench.tables import PaperTable
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
@@ -53,21 +54,28 @@ def measure_table(table: PaperTable, work: Work, jobs: int = 1) -> dict[str, str
 
 
 def results_of(table: PaperTable, work: Work) -> Results:
-    """What has been measured so far; nothing is run."""
+    """What has been measured so far, here, by the record and by earlier pages; nothing is run."""
     if table.kind in _SPECIAL:
         look, as_results = _SPECIAL[table.kind]
-        return as_results(table, look(table, replace(work, deadline=0.0)))  # past its deadline it only reads
-    columns = columns_of(table, work)
+        points = look(table, replace(work, deadline=0.0))  # past its deadline it only reads
+        return or_earlier(as_results(table, points), work.pages)
+    # All rows and columns, whichever were asked to run, and on datasets that others had.
+    columns = columns_of(table, replace(work, methods=None, datasets=None), absent=True)
     found: dict[Key, Reports] = {}
+    recipes: dict[Key, str] = {}
     for cell in columns.cells:
-        if (report := cell.load(work.folder)) is not None:
-            found.setdefault((cell.method, cell.dataset, cell.point), []).append(report)
-    return Results(table, found, columns.missing)
+        place = (cell.method, cell.dataset, cell.point)
+        recipes.setdefault(place, cell.recipe_key)
+        if (report := cell.load(work)) is not None:
+            found.setdefault(place, []).append(report)
+    return with_earlier(Results(table, found, columns.missing, recipes=recipes), work.pages)
 
 
 def write_result(table: PaperTable, work: Work, folder: Path) -> WrittenTable:
-    """Markdown, CSV and JSON, and the figure as PNG and SVG."""
-    results = results_of(table, work)
+    """Markdown, CSV and JSON, and the figure as PNG and SVG; a page that is there gives numbers whose runs are lost."""
+    if table.kind not in _SPECIAL:
+        record_runs(columns_of(table, work).cells, work)
+    results = results_of(table, replace(work, pages=folder))
     stamp = Stamp.now(f"gamlp bench run {table.name}")
     write_pages(results, folder, stamp)  # first: numbers are there even where nothing can draw
     figures = write_figures(results, folder)
@@ -89,7 +97,7 @@ def run_in_processes(table: PaperTable, work: Work, jobs: int, threads: int) -> 
         for process in processes:
             process.start()
         while any(process.is_alive() for process in processes):
-            done = sum(cell.path(work.folder).exists() for cell in cells)
+            done = sum(cell.done(work) for cell in cells)
             work.progress("runs", done, len(cells), "runs", f"{jobs} processes")
             time.sleep(_LOOK_SECONDS)
     finally:

@@ -20,6 +20,7 @@ from gamlp.io import write_json, write_text
 
 _VERSIONED = ("gamlp", "torch", "numpy", "torch-geometric")
 EMPTY = "–"
+MARK = "†"  # of an earlier page
 _MOST_NAMED = 6  # cells with fewer seeds; more are counted
 TITLES = {
     "test.score": "test %",
@@ -96,6 +97,8 @@ def as_content(results: Results, stamp: Stamp) -> dict[str, Any]:
         "title": table.title,
         "source": table.source.model_dump(),
         **asdict(stamp),
+        "earlier": _stamps(results),
+        "recipe": results.recipe,
         "difference": FORMULA,
         "rows": records(results),
         "grids": {name: asdict(grid) for name, grid in results.grids.items()},
@@ -125,9 +128,15 @@ def as_markdown(results: Results, stamp: Stamp, figures: Sequence[str] = ()) -> 
 
 def _heading(results: Results, stamp: Stamp) -> str:
     table = results.table
-    versions = ", ".join(f"{name} {number}" for name, number in stamp.versions.items())
+    kept = _stamps(results)
+    # A page whose numbers are all of earlier ones was measured by none of what runs here.
+    verb = "Written" if kept and not any(results.cells.values()) else "Measured"
     lines = [
-        f"Measured by `{stamp.command}` on {stamp.date}; {stamp.machine}; {versions}.",
+        f"{verb} by `{stamp.command}` on {stamp.date}; {_machine(stamp.machine, stamp.versions)}.",
+        *(
+            f"{MARK} Measured earlier by the same recipe, on {at['date']}; {_machine(at['machine'], at['versions'])}."
+            for at in kept
+        ),
         f"Published: {table.source.paper}, `{table.source.label}`.",
     ]
     if any(cell["ours"] is not None for cell in records(results)):
@@ -139,18 +148,30 @@ def _heading(results: Results, stamp: Stamp) -> str:
     return "\n".join(lines)
 
 
+def _machine(machine: str, versions: dict[str, str]) -> str:
+    return f"{machine}; " + ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
+def _stamps(results: Results) -> list[dict[str, Any]]:
+    """Of the earlier pages whose numbers are shown."""
+    dates = {results.earlier, *(cell["earlier"] for cell in records(results))}
+    return [stamp for stamp in results.stamps if stamp["date"] in dates]
+
+
 def _fewer(results: Results) -> str:
     """Cells with fewer runs than the table asks for: by name with the time of a run, or counted where they are many."""
     wanted, found = results.table.seeds, []
-    for (method, dataset, at), reports in results.cells.items():
-        if 0 < len(reports) < wanted:
-            took = statistics.fmean(sum(report["seconds"].values()) for report in reports)
+    for method, dataset, at in results.places:
+        if (count := max(results.seeds(method, dataset, at), default=0)) < wanted:
+            reports = results.reports(method, dataset, at)
+            took = [sum(report["seconds"].values()) for report in reports]
+            each = f"; a run takes {statistics.fmean(took):.0f} s" if took else ""
             place = results.table.datasets[dataset].title + ("" if at is None else f" at {at:g}")
-            found.append(f"{method} on {place} ({len(reports)}; a run takes {took:.0f} s)")
+            found.append(f"{method} on {place} ({count}{each})")
     if len(found) > _MOST_NAMED:
         return (
-            f"{len(found)} of {len(results.cells)} cells have fewer than {wanted} seeds: the time for this measurement "
-            "was spent before. The column of seeds says how many; the same command goes on."
+            f"{len(found)} of {len(results.places)} cells have fewer than {wanted} seeds: the time for this "
+            "measurement was spent before. The column of seeds says how many; the same command goes on."
         )
     return f"Fewer than {wanted} seeds: {'; '.join(found)}." if found else ""
 
@@ -186,7 +207,7 @@ def _grid_of_methods(results: Results, dataset: str) -> str:
         cells = {method: results.compared(method, dataset, metric) for method in table.methods}
         published = [cell.published for cell in cells.values() if cell.published is not None]
         fixed = _decimals(published)
-        columns = [(f"{TITLES[metric]}, ours", [ours_text(cell.ours, metric, missing) for cell in cells.values()])]
+        columns = [(f"{TITLES[metric]}, ours", [_marked(cell, metric, missing) for cell in cells.values()])]
         if published:
             listed = [published_text(cell.published, metric, fixed) for cell in cells.values()]
             columns.append((f"{TITLES[metric]}, published", listed))
@@ -194,7 +215,7 @@ def _grid_of_methods(results: Results, dataset: str) -> str:
             columns.append(("difference", [difference_text(cell) for cell in cells.values()]))
         heads += [head for head, _ in columns]
         shown += [texts for _, texts in columns]
-    counts = [str(len(results.reports(method, dataset)) or EMPTY) for method in table.methods]
+    counts = [_range(results.seeds(method, dataset)) for method in table.methods]
     rows = [list(row) for row in zip(table.methods, *shown, counts)]
     return as_table(
         [*heads, "seeds"], [row for row in rows if any(text not in (EMPTY, "not at hand") for text in row[1:])]
@@ -211,9 +232,8 @@ def _curve(results: Results, dataset: str) -> str:
         for method in table.methods:
             cells = [results.compared(method, dataset, metric, at) for at in table.axis.values]
             counts = sorted({cell.ours.count for cell in cells if cell.ours is not None})
-            seeds = EMPTY if not counts else f"{counts[0]}" + (f"–{counts[-1]}" if len(counts) > 1 else "")
             missing = dataset in results.missing
-            rows.append([method, *(ours_text(cell.ours, metric, missing) for cell in cells), seeds])
+            rows.append([method, *(_marked(cell, metric, missing) for cell in cells), _range(counts)])
             listed += [
                 f"{method} at {at:g}: published {published_text(cell.published, metric, 1)}, {difference_text(cell)}."
                 for at, cell in zip(table.axis.values, cells)
@@ -223,6 +243,16 @@ def _curve(results: Results, dataset: str) -> str:
         parts.append(as_table([head, *(f"{at:g}" for at in table.axis.values), "seeds"], rows))
         parts += listed
     return "\n\n".join(parts)
+
+
+def _range(counts: Sequence[int]) -> str:
+    """`10`, or `3–10` of several in order."""
+    return EMPTY if not counts else f"{counts[0]}" + (f"–{counts[-1]}" if len(counts) > 1 else "")
+
+
+def _marked(cell: Comparison, metric: str, missing: bool) -> str:
+    """Ours, with a mark where an earlier page measured it."""
+    return ours_text(cell.ours, metric, missing) + ("" if cell.earlier is None else f" {MARK}")
 
 
 def _formulas(results: Results) -> str:

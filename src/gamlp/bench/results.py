@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gamlp.bench.tables import PaperTable, Value
@@ -27,16 +27,27 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Of an earlier page, by the same recipe; its single runs are not at hand. `raw` is in seconds or bytes."""
+
+    measured: Measured
+    raw: Measured
+    date: str
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Ours beside the paper's. `difference` is in units of deviation, None where nothing says how wide that is.
 
-    `holds` says whether a published bound ("exceeds 80.0") is kept, None where it is no bound.
+    `holds` says whether a published bound ("exceeds 80.0") is kept, None where it is no bound; `earlier` when an
+    earlier page measured it, where ours is of one.
     """
 
     ours: Measured | None
     published: Value | None
     difference: float | None = None
     holds: bool | None = None
+    earlier: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,11 @@ class Growth:
 class Results:
     """Reports (`Report.as_json()`, one a seed) by method, dataset and value of the axis; why datasets are missing.
 
-    `grids` and `growth` are what tables of a special kind measure instead; `tables` are shown as they are.
+    `grids` and `growth` are what tables of a special kind measure instead; `tables` are shown as they are. `recipes`
+    are digests of all that decides a cell's runs beside the seed. `kept` are an earlier page's numbers by method,
+    dataset, value of the axis and metric: of a cell's runs and these the more seeds are taken, and they are never
+    mixed. `stamps` say on what they were measured. Of a special kind, `recipe` is the digest of all that decides it,
+    and `earlier` the date of the page that it is kept from as a whole.
     """
 
     table: PaperTable
@@ -84,11 +99,28 @@ class Results:
     grids: dict[str, Grid] = field(default_factory=dict)
     growth: tuple[Growth, ...] = ()
     tables: tuple[Shown, ...] = ()
+    recipes: dict[Key, str] = field(default_factory=dict)
+    kept: dict[tuple[Key, str], Kept] = field(default_factory=dict)
+    stamps: tuple[dict[str, Any], ...] = ()
+    recipe: str | None = None
+    earlier: str | None = None
 
     @property
     def measured_any(self) -> bool:
         """Whether there is anything of ours."""
-        return bool(any(self.cells.values()) or self.grids or self.growth)
+        return bool(any(self.cells.values()) or self.kept or self.grids or self.growth)
+
+    @property
+    def places(self) -> list[Key]:
+        """Of cells with runs or kept numbers."""
+        return list(
+            dict.fromkeys([*(key for key, found in self.cells.items() if found), *(key for key, _ in self.kept)])
+        )
+
+    def seeds(self, method: str, dataset: str, at: float | None = None) -> list[int]:
+        """How many a cell's metrics have, ascending: several where runs and kept numbers stand beside each other."""
+        found = (self.measured(method, dataset, metric, at) for metric in self.table.metrics_of(dataset))
+        return sorted({one.count for one in found if one is not None} or {len(self.reports(method, dataset, at))} - {0})
 
     def reports(self, method: str, dataset: str, at: float | None = None) -> Reports:
         """Of a cell; none where it was not run."""
@@ -97,21 +129,37 @@ class Results:
     def measured(self, method: str, dataset: str, metric: str, at: float | None = None) -> Measured | None:
         """Mean and deviation over seeds: scores in %, seconds and `relative.*` as ratios to the first method's mean.
 
-        None where no run has the metric, or where the first method was not run.
+        None where no run has the metric, or where the first method was not run; a kept ratio is that of its own time.
         """
-        found = self.raw(method, dataset, metric, at)
+        kept = self.kept_at(method, dataset, metric, at)
+        return self._of_runs(method, dataset, metric, at) if kept is None else kept.measured
+
+    def raw(self, method: str, dataset: str, metric: str, at: float | None = None) -> Measured | None:
+        """The same with seconds as seconds, bytes as bytes."""
+        kept = self.kept_at(method, dataset, metric, at)
+        return self._raw_of_runs(method, dataset, metric, at) if kept is None else kept.raw
+
+    def kept_at(self, method: str, dataset: str, metric: str, at: float | None = None) -> Kept | None:
+        """An earlier page's numbers, where they are of more seeds than there are runs now."""
+        kept = self.kept.get(((method, dataset, at), metric))
+        if kept is None:
+            return None
+        now = self._of_runs(method, dataset, metric, at)
+        return kept if now is None or now.count < kept.measured.count else None
+
+    def _of_runs(self, method: str, dataset: str, metric: str, at: float | None) -> Measured | None:
+        found = self._raw_of_runs(method, dataset, metric, at)
         if found is None or not is_relative(metric):
             return found
         first = self.first(dataset)
-        one = self.raw(first, dataset, metric, at) if first is not None else None
+        one = self._raw_of_runs(first, dataset, metric, at) if first is not None else None
         if one is None or one.mean <= 0:
             return None
         return Measured(
             found.mean / one.mean, None if found.deviation is None else found.deviation / one.mean, found.count
         )
 
-    def raw(self, method: str, dataset: str, metric: str, at: float | None = None) -> Measured | None:
-        """The same with seconds as seconds, bytes as bytes."""
+    def _raw_of_runs(self, method: str, dataset: str, metric: str, at: float | None) -> Measured | None:
         values = [value for report in self.reports(method, dataset, at) if (value := _read(report, metric)) is not None]
         if not values:
             return None
@@ -126,11 +174,13 @@ class Results:
         """Ours beside the published value."""
         ours = self.measured(method, dataset, metric, at)
         published = self.table.published_at(method, dataset, metric, at)
+        kept = self.kept_at(method, dataset, metric, at)
+        cell = Comparison(ours, published, earlier=None if kept is None else kept.date)
         if ours is None or published is None or self.table.datasets[dataset].stand_in:
-            return Comparison(ours, published)
+            return cell
         if published.bound == "above":
-            return Comparison(ours, published, holds=ours.mean > published.mean)
-        return Comparison(ours, published, difference(ours, published))
+            return replace(cell, holds=ours.mean > published.mean)
+        return replace(cell, difference=difference(ours, published))
 
 
 def difference(ours: Measured, published: Value) -> float | None:
@@ -200,4 +250,6 @@ def _record(
         "difference": cell.difference,
         "holds": cell.holds,
         "missing": results.missing.get(dataset, ""),
+        "recipe": None if ours is None else results.recipes.get((method, dataset, at)),
+        "earlier": cell.earlier,
     }

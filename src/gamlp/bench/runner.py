@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from gamlp.bench.own_process import in_own_process
+from gamlp.bench.record import as_line
 from gamlp.bench.sparsity import EDGES_REMOVED, changed_graph
 from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.bench.work import Options, Work, chosen, missing_reason, split_seed, task_of
@@ -29,6 +30,13 @@ _FORMAT = 1  # raised when the same settings would give another result
 GRAPH = "graph."  # keys of an axis that change the graph and not the recipe
 LONG_RUN = 300.0  # seconds; cells whose runs take longer get LONG_SEEDS seeds
 LONG_SEEDS = 3
+
+
+def settings_of(recipe: Recipe) -> dict[str, Any]:
+    """All of a recipe that decides a run beside its seed."""
+    # Without defaults, so that a setting that comes later leaves the keys of earlier runs as they were.
+    left_out: Any = {"about": True, "training": {"seeds"}}
+    return recipe.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
 
 
 @dataclass(frozen=True)
@@ -47,26 +55,42 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """Of everything that decides the result; tables with the same run share it."""
-        # Without defaults, so that a setting that comes later leaves the keys of earlier runs as they were.
-        left_out: Any = {"about": True, "training": {"seeds"}}
-        recipe = self.recipe.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+        return digest([_FORMAT, self.dataset, self.seed, *self._settings])
+
+    @cached_property
+    def recipe_key(self) -> str:
+        """Of all of that but the seed: numbers over seeds are of one."""
+        return digest([_FORMAT, self.dataset, *self._settings])
+
+    @property
+    def _settings(self) -> list[Any]:
         changed = None if self.change is None else [self.change, self.point]
         apart = ["apart"] if self.apart else []
-        return digest([_FORMAT, self.dataset, self.seed, recipe, changed, self.fresh, *apart])
+        return [settings_of(self.recipe), changed, self.fresh, *apart]
 
     def path(self, folder: Path) -> Path:
         """Where its report is kept."""
         return folder / "cells" / self.dataset / f"{self.key}.json"
 
-    def load(self, folder: Path) -> dict[str, Any] | None:
+    def done(self, work: Work) -> bool:
+        """Whether it was run, here or by whoever wrote the record."""
+        return self.path(work.folder).exists() or (work.record is not None and self.key in work.record)
+
+    def load(self, work: Work) -> dict[str, Any] | None:
         """Its report, or None where it was not run."""
-        path = self.path(folder)
+        path = self.path(work.folder)
         if not path.exists():
-            return None
+            return None if work.record is None else work.record.report(self.key)
         content: dict[str, Any] = json.loads(path.read_text())["report"]
         return content
 
-    def run(self, task: Task, folder: Path, workspace: Workspace) -> dict[str, Any]:
+    def line(self, content: dict[str, Any]) -> dict[str, Any]:
+        """What the record has of its file."""
+        at = {} if self.point is None else {"at": self.point}
+        told = {"dataset": self.dataset, "method": self.method, **at, "seed": self.seed, "recipe": self.recipe_key}
+        return as_line(self.key, content, **told)
+
+    def run(self, task: Task, work: Work, workspace: Workspace) -> dict[str, Any]:
         """Run it and keep the report with its recipe, versions and time."""
         report = run(task, self.recipe, self.seed, workspace).as_json()
         content = {
@@ -79,8 +103,11 @@ class Cell:
             "machine": platform.machine(),
             "threads": torch.get_num_threads(),
         }
-        self.path(folder).parent.mkdir(parents=True, exist_ok=True)
-        write_json(self.path(folder), content)
+        path = self.path(work.folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, content)
+        if work.record is not None:
+            work.record.add([self.line(content)])
         return report
 
 
@@ -105,18 +132,17 @@ def cells_of(table: PaperTable, dataset: str, methods: list[str], seeds: int) ->
     """Every run of a dataset's column, seeds outermost: those with fewest seeds come first."""
     found = []
     points = table.axis.values if table.axis is not None else (None,)
-    for seed in range(seeds):
-        for name in methods:
-            entry = table.methods[name]
-            if entry.recipe is None:
-                continue
-            for point in points:
-                key = None if table.axis is None else entry.axis or table.axis.key
-                change = key if key is not None and key.startswith(GRAPH) else None
-                recipe = recipe_in(table, entry, dataset, point)
-                fresh, apart = table.kind in ("efficiency", "cost"), table.kind == "cost"
-                found.append(Cell(name, dataset, point, seed, recipe, change, fresh, apart))
-    return found
+    for name in methods:
+        entry = table.methods[name]
+        if entry.recipe is None:
+            continue
+        for point in points:
+            key = None if table.axis is None else entry.axis or table.axis.key
+            change = key if key is not None and key.startswith(GRAPH) else None
+            recipe = recipe_in(table, entry, dataset, point)
+            fresh, apart = table.kind in ("efficiency", "cost"), table.kind == "cost"
+            found.append(Cell(name, dataset, point, 0, recipe, change, fresh, apart))
+    return [replace(cell, seed=seed) for seed in range(seeds) for cell in found]
 
 
 def depths_of(cells: list[Cell]) -> dict[str, int]:
@@ -136,15 +162,15 @@ class TableRuns:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def columns_of(table: PaperTable, work: Work) -> TableRuns:
-    """Every run that the table asks for, seeds outermost."""
+def columns_of(table: PaperTable, work: Work, absent: bool = False) -> TableRuns:
+    """Every run that the table asks for, seeds outermost; with `absent` those on datasets that are missing, too."""
     methods = chosen("method", table.methods, work.methods)
     seeds = work.seeds or table.seeds
     columns = TableRuns([])
     for dataset in chosen("dataset", table.datasets, work.datasets):
         if (reason := missing_reason(dataset, work.data_dir, table.options)) is not None:
             columns.missing[dataset] = reason
-        else:
+        if reason is None or absent:
             columns.cells += cells_of(
                 table, dataset, [name for name in table.runs_of(dataset) if name in methods], seeds
             )
@@ -152,9 +178,18 @@ def columns_of(table: PaperTable, work: Work) -> TableRuns:
     return columns
 
 
+def record_runs(cells: list[Cell], work: Work) -> None:
+    """Add what was run without the record, or what ended just before it was added."""
+    if (record := work.record) is None:
+        return
+    paths = [(cell, cell.path(work.folder)) for cell in cells if cell.key not in record]
+    record.add(cell.line(json.loads(path.read_text())) for cell, path in paths if path.exists())
+
+
 def run_table(table: PaperTable, work: Work) -> dict[str, str]:
     """Run what is missing until it is done or the deadline comes; gives what could not be run, with its reason."""
     columns = columns_of(table, work)
+    record_runs(columns.cells, work)
     clock = _Clock(columns.cells, work)
     refused: dict[str, str] = {}
     tasks = _Tasks(work, table.options)
@@ -166,12 +201,12 @@ def run_table(table: PaperTable, work: Work) -> dict[str, str]:
         _warm_up()
     for cell in columns.cells:
         name = f"{cell.method} on {cell.dataset}"
-        if cell.path(work.folder).exists() or name in refused or clock.enough(cell):
+        if cell.done(work) or name in refused or clock.enough(cell):
             continue
         if work.over:
             break
         with locked(cell.path(work.folder), wait=False) as ours:
-            if not ours or cell.path(work.folder).exists():  # another process has it
+            if not ours or cell.done(work):  # another process has it
                 continue
             clock.tell(cell)
             try:
@@ -194,9 +229,9 @@ def _run(cell: Cell, task: Task, depths: dict[str, int], work: Work) -> float:
     # Its own hops: where its preparation is timed, and where no other run has its graph.
     if cell.fresh or cell.change == EDGES_REMOVED:
         with work_folder(work.folder / ".fresh") as own:
-            cell.run(task, work.folder, Workspace(own / "hops", work.resources))
+            cell.run(task, work, Workspace(own / "hops", work.resources))
     else:
-        cell.run(task, work.folder, Workspace(work.hops, work.resources, depths=depths))
+        cell.run(task, work, Workspace(work.hops, work.resources, depths=depths))
     return time.monotonic() - begun
 
 
@@ -237,7 +272,7 @@ class _Clock:
         self._cells, self._work = cells, work
         self._seconds: dict[tuple[str, str, float | None], float] = {}
         for cell in cells:
-            if (report := cell.load(work.folder)) is not None:
+            if (report := cell.load(work)) is not None:
                 self._seconds[_place(cell)] = sum(report["seconds"].values())
 
     def enough(self, cell: Cell) -> bool:
@@ -248,7 +283,7 @@ class _Clock:
         self._seconds[_place(cell)] = seconds
 
     def tell(self, cell: Cell) -> None:
-        left = [one for one in self._cells if not one.path(self._work.folder).exists() and not self.enough(one)]
+        left = [one for one in self._cells if not one.done(self._work) and not self.enough(one)]
         known = [self._seconds[_place(one)] for one in left if _place(one) in self._seconds]
         typical = sum(known) / len(known) if known else 0.0
         minutes = (sum(known) + typical * (len(left) - len(known))) / 60
@@ -258,7 +293,7 @@ class _Clock:
         self._work.progress("runs", len(self._cells) - len(left), len(self._cells), "runs", note)
 
     def end(self) -> None:
-        done = sum(cell.path(self._work.folder).exists() for cell in self._cells)
+        done = sum(cell.done(self._work) for cell in self._cells)
         self._work.progress("runs", done, len(self._cells), "runs", "")
 
 

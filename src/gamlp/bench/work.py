@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from gamlp.bench.record import Record
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest
 from gamlp.graph.datasets import DATASETS, cache_folder, communities, load, presence, short_video
@@ -30,7 +31,8 @@ _GENERATORS: dict[str, Callable[..., Graph]] = {
 class Work:
     """`folder` keeps runs and hops between calls. None of `seeds`, `datasets`, `methods`: what the table says.
 
-    `deadline` is a time of time.monotonic() after which no new run is begun.
+    `deadline` is a time of time.monotonic() after which no new run is begun. Runs of `record` count as run, and those
+    that end are added to it. `pages` is the folder of earlier pages, whose numbers stand where no runs are left.
     """
 
     folder: Path
@@ -41,6 +43,8 @@ class Work:
     methods: tuple[str, ...] | None = None
     deadline: float | None = None
     progress: Progress = field(default=silent, compare=False)
+    record: Record | None = None
+    pages: Path | None = None
 
     @property
     def over(self) -> bool:

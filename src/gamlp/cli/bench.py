@@ -10,9 +10,10 @@ import typer
 
 from gamlp.cli.options.recipe import DataDirOption, DeviceOption, JsonOption, MemoryOption, ThreadsOption, resources_of
 from gamlp.cli.show import display
+from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.bench import PaperTable, Work
+    from gamlp.bench import PaperTable, Record, Work
 
 NameArgument = Annotated[str, typer.Argument(help="Of a table: gamlp bench list.")]
 WorkOption = Annotated[
@@ -21,6 +22,15 @@ WorkOption = Annotated[
 OutOption = Annotated[
     Path | None,
     typer.Option(help="Folder for the table and figure. (default: inside --work)", show_default=False),
+]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        help="File of finished runs, to be kept: they are not run again, new ones are added. "
+        "(default: runs.jsonl beside --out, where there is one)",
+        show_default=False,
+    ),
 ]
 WORK = Path("runs/bench")
 
@@ -76,6 +86,7 @@ def _run(
     jobs: Annotated[int, typer.Option(min=1, help="Processes; cores are shared among them.")] = 1,
     work: WorkOption = WORK,
     out: OutOption = None,
+    record: RecordOption = None,
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
     threads: ThreadsOption = None,
@@ -93,7 +104,7 @@ def _run(
     with display.progress(as_json) as progress:
         place = Work(
             work, data_dir, resources_of(device, memory, threads), seeds, _names(datasets), _names(methods),
-            time.monotonic() + 60 * minutes, progress,
+            time.monotonic() + 60 * minutes, progress, _record(record, out),
         )  # fmt: skip
         refused = measure_table(table, place, jobs)
     for what, reason in refused.items():
@@ -105,27 +116,31 @@ def _show(
     name: NameArgument,
     work: WorkOption = WORK,
     out: OutOption = None,
+    record: RecordOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """The table as measured so far; nothing is run."""
     from gamlp.bench import Work, table_of
 
-    _write(table_of(name), Work(work, data_dir), out, as_json)
+    _write(table_of(name), Work(work, data_dir, record=_record(record, out)), out, as_json)
 
 
 def _summary(
     work: WorkOption = WORK,
     out: Annotated[
-        Path | None, typer.Option(help="Markdown file to write. (default: print it)", show_default=False)
+        Path | None,
+        typer.Option(help="Markdown file to write, beside the tables' pages. (default: print it)", show_default=False),
     ] = None,
+    record: RecordOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """What of the paper reproduces, what does not, and why, from all that has been measured."""
     from gamlp.bench import Work, as_summary
     from gamlp.io import write_text
 
-    page = as_summary(Work(work, data_dir))
+    pages = work / "tables" if out is None else out.parent
+    page = as_summary(Work(work, data_dir, record=_record(record, pages), pages=pages))
     if out is None:
         display.say(page)
         return
@@ -148,6 +163,17 @@ def _methods(as_json: JsonOption = False) -> None:
 def _names(given: list[str] | None) -> tuple[str, ...] | None:
     """Repeated options, or one with commas."""
     return None if given is None else tuple(part.strip() for text in given for part in text.split(",") if part.strip())
+
+
+def _record(given: Path | None, pages: Path | None) -> Record | None:
+    """The file that was named, else the one beside the pages."""
+    from gamlp.bench import RECORD, Record
+
+    if given is None:
+        return None if pages is None or not (pages / RECORD).exists() else Record(pages / RECORD)
+    if given.is_dir():
+        raise GamlpError("is a folder, and --record is a file", file=given, hint=f"--record {given / RECORD}")
+    return Record(given)
 
 
 def _write(table: PaperTable, work: Work, out: Path | None, as_json: bool) -> None:

@@ -25,7 +25,6 @@ from gamlp.run import LOCAL, Resources
 from gamlp.training import judged
 from gamlp.tune import BY_CHANCE, draw
 
-ENOUGH = 2  # runs of the leader of a plain cell, before its variants begin from it
 Validate = Callable[[SearchCell, Recipe, int], Line]
 Tell = Callable[[str], None]
 
@@ -183,7 +182,7 @@ class CellSearch:
         if cell.after is None:
             return True
         leader = self.trials(cell.after).leader()
-        return bool(self.trials(cell.name).trials) or (leader is not None and len(leader.runs) >= ENOUGH)
+        return bool(self.trials(cell.name).trials) or leader is not None
 
     def _tested(self, cell: SearchCell) -> bool:
         return (self.work / "cells" / f"{cell.name}.tested").exists()

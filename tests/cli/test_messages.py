@@ -27,6 +27,7 @@ TRAINED = ("evaluate", "predict", "explain")
 # needs no entry. A module that is not here may name no option by itself.
 PRINTED_BY: dict[str, tuple[str, ...]] = {
     "bench": ("bench run",),
+    "bench/search": ("search.py",),
     "cli/generate.py": ("generate communities", "generate short-video", "generate mag-like"),
     "cli/bench.py": ("bench run", "bench show"),
     "cli/options/choice.py": ("run",),
@@ -101,6 +102,11 @@ def options_by_verb() -> dict[str, set[str]]:
 VERBS = options_by_verb()
 _NAMES = "|".join(sorted(VERBS, key=len, reverse=True))
 VERB = re.compile(rf"gamlp ({_NAMES})\b|\b({_NAMES})(?: it| them)? with\b")  # "gamlp train", "train it with"
+
+
+# What prints the texts of gamlp.bench.search is a script, with options of its own.
+SCRIPT = "search.py"
+VERBS[SCRIPT] = {*re.findall(r'add_argument\("(--[a-z-]+)"', (SOURCE.parents[1] / "benchmarks" / SCRIPT).read_text())}
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:

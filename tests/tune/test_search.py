@@ -16,7 +16,7 @@ from gamlp.graph import Graph, Labels
 from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe, load_space, named_spaces, starting_point, suggest
 from gamlp.training.loop import Machine
-from gamlp.training.seeds import fit_prepared
+from gamlp.training.seeds import fit_blend, fit_prepared
 from gamlp.tune.search import Search
 
 pytest.importorskip("optuna", reason="the search comes with gamlp[tune]")
@@ -137,7 +137,7 @@ def test_a_bad_space_is_one_sentence(content: Any, said: str, tmp_path: Path) ->
 def test_a_recipe_that_comes_again_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[int] = []
     monkeypatch.setattr(
-        "gamlp.tune.search.fit_prepared", lambda *args, **more: trained.append(1) or fit_prepared(*args, **more)
+        "gamlp.tune.search.fit_blend", lambda *args, **more: trained.append(1) or fit_blend(*args, **more)
     )
     one = search(load("digits"), tmp_path, confirm=0)
     found = dataclasses.replace(one, space=load_space(space_file(tmp_path, {"model.hidden": [16]}))).run(3)

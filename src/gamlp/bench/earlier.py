@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gamlp.bench.results import Grid, Growth, Kept, Key, Measured, Results, is_relative
+from gamlp.bench.results import Grid, Growth, KeptValue, Key, Measured, Results, is_relative
 from gamlp.bench.runner import settings_of
 from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.errors import GamlpError
@@ -45,7 +45,7 @@ class EarlierPage:
         stamps = [stamp, *content.get("earlier", [])]
         return cls(rows, tuple(one for place, one in enumerate(stamps) if one not in stamps[:place]), content)
 
-    def kept(self, table: PaperTable, recipes: dict[Key, str]) -> dict[tuple[Key, str], Kept]:
+    def kept(self, table: PaperTable, recipes: dict[Key, str]) -> dict[tuple[Key, str], KeptValue]:
         """Those measured by recipes that are still the table's."""
         found = {}
         for (key, metric), row in self.rows.items():
@@ -55,9 +55,9 @@ class EarlierPage:
                 continue
             measured = Measured(row["ours"], row["deviation"], row["seeds"])
             if not is_relative(metric):
-                found[key, metric] = Kept(measured, measured, row["earlier"])
+                found[key, metric] = KeptValue(measured, measured, row["earlier"])
             elif (raw := _absolute(row)) is not None and self._beside_one(table, key, metric, recipes):
-                found[key, metric] = Kept(measured, raw, row["earlier"])
+                found[key, metric] = KeptValue(measured, raw, row["earlier"])
         return found
 
     def _same(self, key: Key, metric: str, recipes: dict[Key, str]) -> bool:

@@ -27,7 +27,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptValue:
     """Of an earlier page, by the same recipe; its single runs are not at hand. `raw` is in seconds or bytes."""
 
     measured: Measured
@@ -100,7 +100,7 @@ class Results:
     growth: tuple[Growth, ...] = ()
     tables: tuple[Shown, ...] = ()
     recipes: dict[Key, str] = field(default_factory=dict)
-    kept: dict[tuple[Key, str], Kept] = field(default_factory=dict)
+    kept: dict[tuple[Key, str], KeptValue] = field(default_factory=dict)
     stamps: tuple[dict[str, Any], ...] = ()
     recipe: str | None = None
     earlier: str | None = None
@@ -139,7 +139,7 @@ class Results:
         kept = self.kept_at(method, dataset, metric, at)
         return self._raw_of_runs(method, dataset, metric, at) if kept is None else kept.raw
 
-    def kept_at(self, method: str, dataset: str, metric: str, at: float | None = None) -> Kept | None:
+    def kept_at(self, method: str, dataset: str, metric: str, at: float | None = None) -> KeptValue | None:
         """An earlier page's numbers, where they are of more seeds than there are runs now."""
         kept = self.kept.get(((method, dataset, at), metric))
         if kept is None:

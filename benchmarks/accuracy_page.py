@@ -19,6 +19,8 @@ def page(results: dict[str, Any], plan: dict[str, Any]) -> str:
         "",
         f"`python benchmarks/accuracy.py`, {results['date']}, {results['machine']}; {results['versions']}.",
         "",
+        "Of the recipes that were shipped on that day: some have been found anew since, and today's are in the tables",
+        "[citation](bench/citation.md) and [co-purchase](bench/co-purchase.md).",
         "Recipes were found by `gamlp tune` on validation rows alone (their files say how, the search logs are in",
         "[search](search)); test rows were read once for each run. Mean ± sample deviation in per cent.",
         f"Paper: {plan['source']}.",

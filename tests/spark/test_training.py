@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place
+from gamlp.run.training import train
 from gamlp.spark import training
 from gamlp.spark.training import launch_spark
 from gamlp.training.loop import Machine
@@ -23,7 +25,7 @@ from gamlp.training.ranks.launch import launch_processes
 from gamlp.training.ranks.world import LOOPBACK
 from gamlp.training.rows import Prepared
 from gamlp.training.seeds import fit_prepared
-from tests.training.small import make_graph, prepared_in, same_weights
+from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in, same_weights
 
 MINE = """
 import torch
@@ -102,6 +104,21 @@ def test_one_process_trains_in_a_task_what_is_trained_here(
     facts, weights = launch_spark(job_in(tmp_path, prepared), spark, 1, observe=observe)
     assert killed and facts == here[0] and same_weights(weights, here[1].weights)
     assert [line["epoch"] for line in lines] == list(range(1, 41))
+
+
+def test_stages_with_consistency_are_those_of_one_machine(spark: Any, tmp_path: Path) -> None:
+    """Hops of a stage's labels by tasks, from what the teacher said; training in a task: the same bytes."""
+    recipe = RECIPE.changed(
+        {"training.stages": 2, "training.reliable": 0.5, "consistency": {"batch_size": 8}, "propagation.folds": 2}
+    )
+    make_graph().save(tmp_path / "graph")
+    for name, resources in (("here", ONE_THREAD), ("there", replace(ONE_THREAD, engine="spark"))):
+        train(tmp_path / "graph", recipe, tmp_path / name, resources=resources)
+    for stage in (0, 1):
+        here, there = (
+            tmp_path / name / "stages" / str(stage) / "seeds" / "0.safetensors" for name in ("here", "there")
+        )
+        assert here.read_bytes() == there.read_bytes(), stage
 
 
 def python_workers() -> list[psutil.Process]:

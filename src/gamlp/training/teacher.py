@@ -30,6 +30,10 @@ class SaidRows:
     def __len__(self) -> int:
         return int(self.shape[0])
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """With its zeros: for an engine whose machines read the whole of it from a file."""
+        return self[:] if dtype is None else self[:].astype(dtype, copy=False)
+
     def __getitem__(self, key: Any) -> Array:
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
         wanted = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.asarray(rows)

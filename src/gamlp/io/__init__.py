@@ -59,6 +59,9 @@ from gamlp.io.sealing import digest, sealed, unsealed
 # Bytes as people write them
 from gamlp.io.sizes import format_size, parse_size
 
+# Rows of files that no cache holds
+from gamlp.io.streamed import StreamedRows, streamable
+
 # Code and addresses that a file names, and a person must name too
 from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
 
@@ -76,6 +79,7 @@ __all__ = [
     "RemoteRows",
     "RowShards",
     "RowSource",
+    "StreamedRows",
     "Tasks",
     "Trust",
     "Untrusted",
@@ -115,6 +119,7 @@ __all__ = [
     "scratch_folder",
     "sealed",
     "sole_writer",
+    "streamable",
     "temporary_folder",
     "unsealed",
     "usable_cores",

@@ -51,8 +51,8 @@ def communities(
     a class, the others ignore classes. Some of those inside are in groups of about eight nodes that mostly know each
     other: the average local clustering is 0.1 to 0.2 where nodes have some ten neighbours or more and homophily leaves
     room for them. Degrees end at 100,000. Node numbers say nothing: neighbours lie anywhere. `signal` is the length of
-    a class's centre; noise has deviation 1. A share `labelled` of the nodes has a label and a part in the split; `train`
-    and `valid` are shares of these, the others test. `dtype` is how features are stored.
+    a class's centre; noise has deviation 1. A share `labelled` of the nodes has a label and a part in the split;
+    `train` and `valid` are shares of these, the others test. `dtype` is how features are stored.
 
     Memory: 8 bytes a node, and 1 byte for 16 entries, and some 100 MB. The disk holds the graph and nothing else.
 

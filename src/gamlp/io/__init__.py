@@ -34,7 +34,7 @@ from gamlp.io.locks import LOCK, locked, one_of_several, sole_writer
 from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory, memory_ended
 
 # Threads, and tasks that somebody else runs
-from gamlp.io.parallel import Tasks, Workers, even_ranges, parallel_map, run_here, usable_cores
+from gamlp.io.parallel import Tasks, Workers, even_ranges, ordered_map, parallel_map, run_here, usable_cores
 
 # A folder, a file or a URL
 from gamlp.io.place import Place, is_url, scratch_folder
@@ -59,8 +59,11 @@ from gamlp.io.sealing import digest, sealed, unsealed
 # Bytes as people write them
 from gamlp.io.sizes import format_size, parse_size
 
+# .npy files from front to back past the page cache, summed on the way
+from gamlp.io.streamed import StreamedArray
+
 # Rows of files that no cache holds
-from gamlp.io.streamed import StreamedRows, streamable
+from gamlp.io.streamed_rows import StreamedRows, streamable
 
 # Code and addresses that a file names, and a person must name too
 from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
@@ -79,6 +82,7 @@ __all__ = [
     "RemoteRows",
     "RowShards",
     "RowSource",
+    "StreamedArray",
     "StreamedRows",
     "Tasks",
     "Trust",
@@ -108,6 +112,7 @@ __all__ = [
     "npy_size",
     "one_of_several",
     "open_rows",
+    "ordered_map",
     "parallel_map",
     "parse_size",
     "put_rows",

@@ -1,73 +1,62 @@
-"""Rows of a mapped .npy file that no cache can hold: ranges are read past the page cache, into buffers that are kept.
-
-A sweep over a file that is larger than the memory left evicts every page before it is asked for again, and takes the
-pages of others with it. Read directly it costs the disk's time and nothing else.
-"""
+"""A .npy file that is written from front to back, past the page cache, and summed on the way."""
 
 from __future__ import annotations
 
-import mmap
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from contextlib import ExitStack
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.io.direct import DirectReader
+from gamlp.io.checksums import _crc32, combined
+from gamlp.io.direct import DirectWriter
+from gamlp.io.files import npy_header
+
+_PIECE = 4 << 20  # bytes that are summed and copied while they are in the processor's cache
 
 
-def streamable(values: Any) -> bool:
-    """Whether an array is a whole mapped file, whose place on disk is known."""
-    return isinstance(values, np.memmap) and isinstance(values.base, mmap.mmap) and values.filename is not None
+class StreamedArray:
+    """Rows of one shape, appended. `expected` rows have their space reserved; when it ends, `rows` are there.
 
-
-class StreamedRows:
-    """Stands for a mapped array: slices of rows are read from the disk, other rows from the map.
-
-    Any number of threads may read; there are as many readers as ever read at once.
+    `crc32` is that of the whole file, known when the block has ended well.
     """
 
-    def __init__(self, values: Any) -> None:
-        assert streamable(values)
-        self._mapped = values
-        self.shape: tuple[int, ...] = values.shape
-        self.dtype: np.dtype[Any] = values.dtype
-        self._row_bytes = values.dtype.itemsize * int(np.prod(values.shape[1:]))
-        self._free: list[DirectReader] = []
-        self._lock = threading.Lock()
+    def __init__(self, path: Path, row: tuple[int, ...], dtype: np.typing.DTypeLike, expected: int) -> None:
+        self.path, self.rows, self.crc32 = path, 0, 0
+        self._row, self._dtype, self._expected = row, np.dtype(dtype), expected
+        self._bytes = self._body = 0
+        self._opened = ExitStack()
 
-    def __len__(self) -> int:
-        return self.shape[0]
+    def __enter__(self) -> StreamedArray:
+        header = npy_header((self._expected, *self._row), self._dtype)
+        row = int(np.prod(self._row, dtype=np.int64)) * self._dtype.itemsize
+        size = len(header) + self._expected * row
+        self._file = self._opened.enter_context(DirectWriter(self.path, size, min(_PIECE, size)))
+        self._file.append(np.frombuffer(header, np.uint8))
+        return self
 
-    @contextmanager
-    def range(self, begin: int, end: int) -> Iterator[Array]:
-        """Rows begin..end, good inside the block."""
-        with self._lock:
-            reader = self._free.pop() if self._free else None
-        if reader is None:
-            reader = DirectReader(Path(str(self._mapped.filename)))
-        try:
-            start = int(self._mapped.offset)
-            data = reader.read(start + begin * self._row_bytes, start + end * self._row_bytes)
-            yield data.view(self.dtype).reshape(end - begin, *self.shape[1:])
-        finally:
-            with self._lock:
-                self._free.append(reader)
+    def append(self, values: Array) -> None:
+        """Rows of the type of the file."""
+        if values.dtype != self._dtype or values.shape[1:] != self._row:
+            raise ValueError(f"{values.dtype} {values.shape} for rows of {self._row} {self._dtype}")
+        data: Any = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        for begin in range(0, len(data), _PIECE):
+            piece = data[begin : begin + _PIECE]
+            self._body = _crc32(piece, self._body)
+            self._file.append(piece)
+        self.rows, self._bytes = self.rows + len(values), self._bytes + len(data)
 
-    def __getitem__(self, key: Any) -> Array:
-        """A copy of what a mapped array would show."""
-        rows, rest = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
-        if not isinstance(rows, slice) or rows.step not in (None, 1):
-            return np.array(self._mapped[key])
-        begin, end, _ = rows.indices(len(self))
-        with self.range(begin, max(begin, end)) as values:
-            return np.array(values[(slice(None), *rest)])
-
-    def close(self) -> None:
-        """Close the readers."""
-        with self._lock:
-            while self._free:
-                self._free.pop().close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._opened.__exit__(kind, error, at)
+        if kind is not None:
+            return
+        header = npy_header((self.rows, *self._row), self._dtype)
+        if self.rows != self._expected:  # numpy leaves room for any number of rows
+            with self.path.open("r+b") as file:
+                file.write(header)
+                file.flush()
+                os.fsync(file.fileno())
+        self.crc32 = combined(_crc32(header), self._body, self._bytes)

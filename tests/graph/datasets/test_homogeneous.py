@@ -9,9 +9,11 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, damaged_files
-from gamlp.graph.datasets.synthetic import planted
+from gamlp.graph.datasets.synthetic import matched, planted
 from gamlp.graph.datasets.synthetic.homogeneous import communities, short_video
+from gamlp.graph.datasets.synthetic.matched import Matched
 from gamlp.graph.datasets.synthetic.planted import Group, Planted
+from gamlp.kernel import matched_rows
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +26,11 @@ def same_bytes(one: Graph, other: Graph) -> bool:
     return one.checksums == other.checksums
 
 
+def features_of(graph: Graph) -> np.ndarray:
+    assert graph.nodes.features is not None
+    return np.asarray(graph.nodes.features.values)
+
+
 def edges_of(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     parts = list(graph.relation.edges())
     return np.concatenate([rows for rows, _, _ in parts]), np.concatenate([columns for _, columns, _ in parts])
@@ -33,13 +40,13 @@ def test_the_counts_are_those_asked_for(graph: Graph) -> None:
     assert graph.nodes.count == 20_000
     assert graph.nodes.features is not None and graph.nodes.features.width == 32
     assert graph.nodes.labels is not None and np.bincount(graph.nodes.labels.values).tolist() == [2500] * 8
-    assert graph.relation.entries == pytest.approx(400_000, rel=0.03)
+    assert graph.relation.entries == pytest.approx(400_000, rel=0.01)
     assert damaged_files(graph) == []
 
 
 def test_repeated_edges_are_made_up_for_where_they_are_many(tmp_path: Path) -> None:
     dense = communities(tmp_path / "graph", nodes=1_000, edges=60_000, features=2, classes=5, homophily=0.9)
-    assert dense.relation.entries == pytest.approx(120_000, rel=0.03)
+    assert dense.relation.entries == pytest.approx(120_000, rel=0.01)
 
 
 def test_rows_are_symmetric_sorted_and_without_loops_or_repeats(graph: Graph) -> None:
@@ -99,19 +106,35 @@ def test_a_seed_fixes_every_byte_whatever_the_threads(graph: Graph, tmp_path: Pa
     assert not same_bytes(graph, communities(tmp_path / "other", seed=4, **options))  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted, "BLOCK_ENTRIES", 3_000)
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_a_graph_of_many_blocks_is_whole_and_any_block_can_be_made_alone(tmp_path: Path) -> None:
-    made = communities(tmp_path / "graph", nodes=2_000, edges=10_000, features=2, classes=3, seed=5)
+def test_a_graph_of_many_blocks_is_the_same_and_any_row_can_be_made_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"nodes": 2_000, "edges": 10_000, "features": 2, "classes": 3, "seed": 5}
+    whole = communities(tmp_path / "whole", **options)  # type: ignore[arg-type]
+    monkeypatch.setattr(matched, "BLOCK_ENTRIES", 3_000)
+    monkeypatch.setattr(matched, "_PART", 700)
+    made = communities(tmp_path / "graph", **options, threads=2)  # type: ignore[arg-type]
     assert len(made.relation.blocks) == 7
-    assert made.relation.entries == pytest.approx(20_000, rel=0.03)
+    assert damaged_files(made) == []
+    for one, other in zip(edges_of(whole), edges_of(made)):
+        assert np.array_equal(one, other)
+    assert features_of(whole).tobytes() == features_of(made).tobytes()
+    plan = Matched(2_000, 10_000, 3, 0.6, 5).matching
+    rows, columns = edges_of(made)
+    for row in (0, 571, 1_999):
+        assert np.array_equal(matched_rows(plan, row, row + 1).neighbours, columns[rows == row])
+
+
+def test_short_videos_of_many_blocks_are_whole_and_any_block_can_be_made_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planted, "BLOCK_ENTRIES", 3_000)
+    made = short_video(tmp_path / "graph", scale=0.01)
+    assert len(made.relation.blocks) == 10
     rows, columns = edges_of(made)
     assert set(zip(rows.tolist(), columns.tolist())) == set(zip(columns.tolist(), rows.tolist()))
-    alone = Planted([Group(2_000, steep=3)], 10_000, 3, 0.6, 5).block(4)
+    groups = [Group(6_000, steep=4), Group(4_000, steep=2)]
+    alone = Planted(groups, 14_344, 253, 0.7, 0, between=True).block(4)
     assert np.array_equal(alone.neighbours, made.relation.blocks[4].neighbours)
     assert np.array_equal(alone.offsets, made.relation.blocks[4].offsets)
 

@@ -9,8 +9,9 @@ from gamlp.kernel.csr import MOST_NODES, add_up, build_csr
 # Storage types: their names, numpy's types for them, values from one to another
 from gamlp.kernel.dtypes import NUMPY_DTYPES, FloatName, cannot_hold, not_held, scale, store_as
 
-# One hop over a range of rows; columns come in multiples of LANES. Rows in pieces of BLOCK entries; some rows alone
-from gamlp.kernel.hop_task import BLOCK, LANES, HopTask, cut_rows, gather_rows, hop, instructions
+# One hop over a range of rows; columns come in multiples of LANES. Rows in pieces of BLOCK entries; some rows alone;
+# which rows hold anything
+from gamlp.kernel.hop_task import BLOCK, LANES, HopTask, cut_rows, gather_rows, hop, instructions, nonzero_rows
 
 # Ids → rows
 from gamlp.kernel.ids import UNKNOWN_ROW, IdTable, id_table
@@ -33,6 +34,7 @@ __all__ = [
     "hop",
     "id_table",
     "instructions",
+    "nonzero_rows",
     "not_held",
     "scale",
     "store_as",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gamlp.graph import Graph, Split
-from gamlp.kernel import BLOCK, HopTask, build_csr, hop, scale
+from gamlp.kernel import BLOCK, HopTask, build_csr, hop, nonzero_rows, scale
 from gamlp.kernel.native import native
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Operator, Plan
 from tests.conformance import dense
@@ -180,3 +180,14 @@ def test_read_only_features_are_taken_without_a_second_warning(tmp_path: Path) -
     Graph.from_arrays([[0, 1], [1, 2]], np.eye(3)).save(tmp_path / "graph")
     ran = run("-m", "gamlp.cli.main", "propagate", str(tmp_path / "graph"), "--out", str(tmp_path / "store"))
     assert ran.returncode == 0 and ran.stderr.count("\n") == 1
+
+
+def test_bits_of_rows_need_no_kernel_and_change_nothing(no_kernel: None) -> None:
+    values = np.zeros((19, 16), np.float16)
+    values[[2, 18], [3, 15]] = 1
+    assert np.flatnonzero(np.unpackbits(nonzero_rows(values), bitorder="little")).tolist() == [2, 18]
+    task, _, _ = tasks("float32")
+    task.src[::2] = 0
+    other = replace(task, dst=np.zeros_like(task.dst), nonzero=nonzero_rows(task.src))
+    assert hop(task, 0, 20) == hop(other, 0, 20) == 0
+    assert other.dst.tobytes() == task.dst.tobytes()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.kernel import BLOCK, NUMPY_DTYPES, HopTask, build_csr, hop, scale
+from gamlp.kernel import BLOCK, NUMPY_DTYPES, HopTask, build_csr, hop, nonzero_rows, scale
 from gamlp.kernel.native import native
 
 Array = np.ndarray[Any, Any]
@@ -143,6 +143,50 @@ def test_long_rows_are_summed_in_blocks(storage: str, width: int, weighted: bool
     expected = by_loop(best, 0, len(lengths))
     assert hop(best, 0, len(lengths)) == hop(baseline, 0, len(lengths), baseline=True) == 0
     assert best.dst.tobytes() == baseline.dst.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("baseline", [False, True], ids=["best loop", "baseline loop"])
+@pytest.mark.parametrize("loops", [False, True], ids=["", "loops"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weights"])
+@pytest.mark.parametrize(("storage", "width"), [("float32", 136), ("float16", 32), ("bfloat16", 8)])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 1.0])
+def test_rows_of_zeros_are_left_out_and_the_bytes_stay(
+    share: float, storage: str, width: int, weighted: bool, loops: bool, baseline: bool
+) -> None:
+    lengths = [*range(60), *[7] * 1200, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 1400]  # several chunks of rows
+    task = long_rows(storage, weighted, width, lengths, loops)
+    task.src[np.random.default_rng(1).random(len(task.src)) >= share] = 0
+    task.src[5] = narrow(np.full(width, -0.0, np.float32), storage)  # a zero all the same: either bit is right
+    nonzero = nonzero_rows(task.src)
+    without = replace(task, nonzero=nonzero, dst=np.full_like(task.dst, 7))
+    hop(task, 0, len(lengths))
+    assert hop(without, 0, len(lengths), baseline=baseline) == 0
+    assert without.dst[: len(lengths)].tobytes() == task.dst[: len(lengths)].tobytes()
+    minus = replace(without, nonzero=np.packbits(widen(task.src, storage).any(1), bitorder="little"))
+    some = np.array([0, 3, 62, 1260, 1264])
+    minus = replace(minus, rows=some, dst=np.full((5, width), 7, task.dst.dtype))
+    assert hop(minus, 0, 5, baseline=baseline) == 0
+    assert minus.dst.tobytes() == task.dst[some].tobytes()
+
+
+def test_a_row_whose_bit_is_not_set_is_not_read() -> None:
+    task = make_task(16, factors=False)
+    task.src[:] = np.nan
+    task.src[NODES // 2] = 1
+    plain = replace(task, src=np.where(np.isnan(task.src), np.float32(0), task.src))
+    expected = by_loop(plain, 0, STOP - START)
+    hop(replace(task, nonzero=nonzero_rows(plain.src)), 0, STOP - START)
+    assert np.array_equal(task.dst, expected) and (task.dst == 1).any()
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_bits_of_rows_tell_which_hold_anything(storage: str) -> None:
+    values = np.zeros((21, 40), NUMPY_DTYPES[storage])
+    values[[0, 7, 8, 20], [0, 15, 16, 31]] = 1
+    assert np.flatnonzero(np.unpackbits(nonzero_rows(values), bitorder="little")).tolist() == [0, 7, 8, 20]
+    assert np.flatnonzero(np.unpackbits(nonzero_rows(values[:, 8:24]), bitorder="little")).tolist() == [7, 8]
+    assert nonzero_rows(values[:16]).tobytes() + nonzero_rows(values[16:]).tobytes() == nonzero_rows(values).tobytes()
+    assert len(nonzero_rows(values[:0])) == 0
 
 
 def test_every_length_keeps_its_digits() -> None:
@@ -290,6 +334,16 @@ def test_sums_that_become_zero_are_counted(baseline: bool) -> None:
             lambda t: replace(t, floors=np.zeros(STOP - 1, np.float32)),
             "there are 30 floors, and the block ends at 31",
             id="too few floors",
+        ),
+        pytest.param(
+            lambda t: replace(t, nonzero=np.zeros(4, np.uint8)),
+            "there are bits of 32 rows, and src has 40",
+            id="too few bits",
+        ),
+        pytest.param(
+            lambda t: replace(t, nonzero=np.zeros(5, np.uint8), accumulate=True),
+            "sums that begin with what dst holds do not leave out zero rows",
+            id="bits and sums that go on",
         ),
         pytest.param(
             lambda t: replace(t, weights=np.ones(3, np.float32)),

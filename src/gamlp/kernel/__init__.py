@@ -23,8 +23,9 @@ from gamlp.kernel.generate import (
     permuted_range,
 )
 
-# One hop over a range of rows; columns come in multiples of LANES. Rows in pieces of BLOCK entries; some rows alone
-from gamlp.kernel.hop_task import BLOCK, LANES, HopTask, cut_rows, gather_rows, hop, instructions
+# One hop over a range of rows; columns come in multiples of LANES. Rows in pieces of BLOCK entries; some rows alone;
+# which rows hold anything
+from gamlp.kernel.hop_task import BLOCK, LANES, HopTask, cut_rows, gather_rows, hop, instructions, nonzero_rows
 
 # Ids → rows
 from gamlp.kernel.ids import UNKNOWN_ROW, IdTable, id_table
@@ -55,6 +56,7 @@ __all__ = [
     "matched_rows",
     "mix_keys",
     "noisy_rows",
+    "nonzero_rows",
     "not_held",
     "permutations",
     "permuted_range",

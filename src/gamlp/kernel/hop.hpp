@@ -17,6 +17,7 @@ struct Hop {
     const float *weights;       // [entries] or null
     const float *factors;       // [n] or null
     const float *floors;        // [n] or null: values above their row's floor must not turn to zero
+    const uint8_t *nonzero;     // [n / 8] or null: rows of src whose bit (lowest first) is 0 hold zeros and are not read
     const int64_t *rows;        // global row numbers to compute, or null for all of begin..end
     int64_t entries;
     int64_t start;       // global number of the block's first row

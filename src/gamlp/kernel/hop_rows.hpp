@@ -120,6 +120,7 @@ constexpr int64_t kAhead = 16;  // edges; 8 and 32 were no better
 constexpr int kMost = 16;       // vectors in a tile: as many sums as there are registers
 constexpr int kLevels = 4;      // of sums of blocks: with kBlock^5 entries they are more than a graph has nodes
 constexpr int64_t kRowsCounted = 1 << 16;  // lost values of so many rows fit a lane
+constexpr int64_t kKeptEntries = 4096, kKeptRows = 1024;  // of a chunk whose zero rows are left out
 
 // A row's entries: neighbours first..last, and the row itself before the neighbour at `own` if self is not -1.
 struct Row {
@@ -131,6 +132,40 @@ struct Row {
         const int64_t begin = first + from - (from > loop), end = first + to - (to > loop);
         const bool inside = self >= 0 && from <= loop && loop < to;
         return {begin, inside ? own : end, end, inside ? self : -1};
+    }
+};
+
+// Entries whose rows of src are not zero, copied one after the other: what prefetching looks ahead in has no holes. A sum
+// that begins at +0 is never -0, and such a sum plus a zero of either sign is itself: the bytes stay.
+template <int64_t Size>
+struct Kept {
+    int32_t neighbours[Size];
+    float weights[Size];
+    int64_t count = 0;
+
+    static inline bool holds(const Hop &h, int64_t node) { return h.nonzero[node >> 3] >> (node & 7) & 1; }
+    // No branch on a bit, which nobody could foresee.
+    inline void add(const Hop &h, int64_t from, int64_t to) {
+        for (int64_t e = from; e < to; ++e) {
+            neighbours[count] = h.neighbours[e];
+            if (h.weights) weights[count] = h.weights[e];
+            count += holds(h, h.neighbours[e]);
+        }
+    }
+    // The row that is left of one, among the entries here.
+    inline Row add(const Hop &h, const Row &row) {
+        const int64_t first = count;
+        add(h, row.first, row.own);
+        const int64_t own = count;
+        add(h, row.own, row.last);
+        return {first, own, count, row.self >= 0 && holds(h, row.self) ? row.self : -1};
+    }
+    inline Hop as_hop(const Hop &h) const {
+        Hop some = h;
+        some.neighbours = neighbours;
+        some.weights = h.weights ? weights : nullptr;
+        some.entries = count;
+        return some;
     }
 };
 
@@ -196,7 +231,16 @@ __attribute__((noinline)) void sum_blocks(const Hop &h, const Row &row, int64_t 
     for (int64_t from = 0; from < entries; from += kBlock) {
         const int64_t to = from + kBlock < entries ? from + kBlock : entries;
         Floats part[V] = {};
-        sum_entries<S, V, Weighted>(h, row.part(from, to), column, part);
+        Row some = row.part(from, to);
+        const Hop *of = &h;
+        Hop without;
+        Kept<kBlock + 1> kept;
+        if (h.nonzero) {
+            some = kept.add(h, some);
+            without = kept.as_hop(h);
+            of = &without;
+        }
+        sum_entries<S, V, Weighted>(*of, some, column, part);
         for (int v = 0; v < V; ++v) levels[0][v] += part[v];
         int64_t done = ++block;
         for (int level = 0; level + 1 < kLevels && done % kBlock == 0; ++level, done /= kBlock)
@@ -236,37 +280,70 @@ inline void sum_vectors(int vectors, const Hop &h, const Row &row, int64_t colum
     }
 }
 
+// The first of first..last that is not below `self`. No branch on what is found: half of them would be mispredicted.
 inline int64_t place_of(const int32_t *neighbours, int64_t first, int64_t last, int64_t self) {
-    while (first < last) {
-        const int64_t middle = first + (last - first) / 2;
-        if (neighbours[middle] < self)
-            first = middle + 1;
-        else
-            last = middle;
+    int64_t count = last - first;
+    while (count > 1) {
+        const int64_t half = count / 2;
+        first += half * (neighbours[first + half - 1] < self);
+        count -= half;
     }
-    return first;
+    return first + (count == 1 && neighbours[first] < self);
+}
+
+inline int64_t node_of(const Hop &h, int64_t i) { return h.rows ? h.rows[i] : h.start + i; }
+
+inline Row row_of(const Hop &h, int64_t i) {
+    const int64_t self = node_of(h, i), first = h.offsets[self - h.start], last = h.offsets[self - h.start + 1];
+    return {first, h.loops ? place_of(h.neighbours, first, last, self) : last, last, h.loops ? self : -1};
+}
+
+// Vectors in a tile: tiles of a row are as even as can be.
+inline int tile_of(const Hop &h) {
+    const int vectors = int(h.width / kLanes), tiles = (vectors + kMost - 1) / kMost;
+    return tiles ? (vectors + tiles - 1) / tiles : 1;
+}
+
+template <class S, bool Weighted>
+__attribute__((always_inline)) inline void sum_row(const Hop &h, const Row &row, int64_t i, int tile, Lost &lost) {
+    const int vectors = int(h.width / kLanes);
+    const int64_t self = node_of(h, i);
+    const float factor = h.factors ? h.factors[self] : 1.0f;
+    auto *dst = static_cast<typename S::Element *>(h.dst) + (h.rows ? i : self) * h.dst_stride;
+    for (int done = 0; done < vectors; done += tile) {
+        const int now = vectors - done < tile ? vectors - done : tile;
+        const int64_t column = int64_t(done) * kLanes;
+        sum_vectors<S, Weighted>(now, h, row, column, factor, h.floors ? h.floors + self : nullptr, dst + column, lost);
+    }
+    if (i % kRowsCounted == 0) lost.add_up();
+}
+
+// Chunks of rows without the entries that are zero; rows of several blocks leave them out block by block.
+template <class S, bool Weighted>
+void sum_nonzero(const Hop &h, int tile, Lost &lost) {
+    Row rows[kKeptRows];
+    for (int64_t begin = h.begin, end; begin < h.end; begin = end) {
+        Kept<kKeptEntries> kept;
+        for (end = begin; end < h.end && end - begin < kKeptRows && kept.count + kBlock < kKeptEntries; ++end) {
+            const Row row = row_of(h, end);
+            rows[end - begin] = row.entries() > kBlock ? row : kept.add(h, row);
+        }
+        const Hop some = kept.as_hop(h);
+        for (int64_t i = begin; i < end; ++i) {
+            const Row &row = rows[i - begin];
+            sum_row<S, Weighted>(row.entries() > kBlock ? h : some, row, i, tile, lost);
+        }
+    }
 }
 
 template <class S, bool Weighted>
 int64_t sum_rows(const Hop &h) {
-    const int vectors = int(h.width / kLanes);
-    const int tiles = (vectors + kMost - 1) / kMost;
-    const int wide = (vectors + tiles - 1) / tiles;
+    const int tile = tile_of(h);
     Lost lost;
-    for (int64_t i = h.begin; i < h.end; ++i) {
-        const int64_t block_row = h.rows ? h.rows[i] - h.start : i;
-        const int64_t self = h.start + block_row;
-        const int64_t first = h.offsets[block_row], last = h.offsets[block_row + 1];
-        const Row row{first, h.loops ? place_of(h.neighbours, first, last, self) : last, last, h.loops ? self : -1};
-        const float factor = h.factors ? h.factors[self] : 1.0f;
-        auto *dst = static_cast<typename S::Element *>(h.dst) + (h.rows ? i : self) * h.dst_stride;
-        for (int done = 0; done < vectors; done += wide) {
-            const int now = vectors - done < wide ? vectors - done : wide;
-            const int64_t column = int64_t(done) * kLanes;
-            sum_vectors<S, Weighted>(now, h, row, column, factor, h.floors ? h.floors + self : nullptr, dst + column, lost);
-        }
-        if (i % kRowsCounted == 0) lost.add_up();
-    }
+    if (h.nonzero)
+        sum_nonzero<S, Weighted>(h, tile, lost);
+    else
+        for (int64_t i = h.begin; i < h.end; ++i) sum_row<S, Weighted>(h, row_of(h, i), i, tile, lost);
     lost.add_up();
     return lost.total;
 }

@@ -80,7 +80,7 @@ void check_matrix(const char *name, const ConstMatrix &matrix, int storage) {
 int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<Vector<float>> weights,
             std::optional<Vector<float>> factors, std::optional<Vector<int64_t>> rows, int64_t start, int64_t begin,
             int64_t end, bool loops, ConstMatrix src, Matrix dst, int storage, bool baseline, bool accumulate,
-            std::optional<Vector<float>> floors) {
+            std::optional<Vector<float>> floors, std::optional<Vector<uint8_t>> nonzero) {
     check_matrix("src", src, storage);
     check_matrix("dst", ConstMatrix(dst), storage);
     refuse_if(src.shape(1) != dst.shape(1) || src.shape(1) % gamlp::kLanes, "src has ", src.shape(1),
@@ -96,11 +96,16 @@ int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<V
               " floors, and the block ends at ", stop);
     refuse_if(weights && weights->shape(0) != neighbours.shape(0), "there are ", weights ? weights->shape(0) : 0,
               " weights for ", neighbours.shape(0), " neighbours");
+    refuse_if(nonzero && nonzero->shape(0) < (src.shape(0) + 7) / 8, "there are bits of ",
+              nonzero ? 8 * nonzero->shape(0) : 0, " rows, and src has ", src.shape(0));
+    // What dst holds may be -0, which a zero that is added turns to +0.
+    refuse_if(nonzero && accumulate, "sums that begin with what dst holds do not leave out zero rows");
     gamlp::Hop h{offsets.data(),
                  neighbours.data(),
                  data_or_null(weights),
                  data_or_null(factors),
                  data_or_null(floors),
+                 data_or_null(nonzero),
                  data_or_null(rows),
                  int64_t(neighbours.shape(0)),
                  start,
@@ -147,6 +152,22 @@ int64_t scale(ConstMatrix src, int in, Matrix dst, int out, std::optional<Vector
                    int64_t(width)};
     nb::gil_scoped_release release;
     return (baseline ? kBaseline : kLoops).scale(s, static_cast<gamlp::Storage>(in), static_cast<gamlp::Storage>(out));
+}
+
+void nonzero_rows(nb::ndarray<const uint64_t, nb::ndim<2>, nb::device::cpu> values,
+                  nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig> bits) {
+    const size_t count = values.shape(0), width = values.shape(1);
+    refuse_if(bits.shape(0) != (count + 7) / 8, "there are ", bits.shape(0), " bytes for ", count, " rows");
+    refuse_if(width > 1 && values.stride(1) != 1, "columns must lie side by side, not ", values.stride(1), " apart");
+    const uint64_t *row = values.data();
+    const int64_t stride = values.stride(0);
+    uint8_t *into = bits.data();
+    nb::gil_scoped_release release;
+    for (size_t i = 0; i < count; ++i, row += stride) {
+        uint64_t found = 0;
+        for (size_t column = 0; column < width; ++column) found |= row[column];
+        into[i / 8] = uint8_t((i % 8 ? into[i / 8] : 0) | unsigned(found != 0) << i % 8);
+    }
 }
 
 template <class T>
@@ -268,7 +289,8 @@ NB_MODULE(_native, m) {
     m.attr("block") = gamlp::kBlock;
     m.def("hop", &hop, "dst[i] = factors[i] * sum of neighbours' rows.", nb::kw_only(), "offsets"_a, "neighbours"_a,
           "weights"_a.none(), "factors"_a.none(), "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a,
-          "baseline"_a = false, "accumulate"_a = false, "floors"_a = nb::none());
+          "baseline"_a = false, "accumulate"_a = false, "floors"_a = nb::none(), "nonzero"_a = nb::none());
+    m.def("nonzero_rows", &nonzero_rows, "Bits of rows that hold another bit than those of +0.", "values"_a, "bits"_a.noconvert());
     m.def("scale", &scale, "dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].", "src"_a, "src_storage"_a,
           "dst"_a, "dst_storage"_a, "rows"_a.none(), "row_factors"_a.none(), "column_factors"_a.none(),
           "baseline"_a = false, "row_floors"_a = nb::none(), "column_floors"_a = nb::none());

@@ -42,7 +42,7 @@ def open_files() -> int:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("memory", [None, 67_700_000])  # in one go, and in several blocks of columns
+@pytest.mark.parametrize("memory", [None, 67_450_000])  # in one go, and in several blocks of columns
 def test_streamed_files_give_the_same_bytes(
     graph: Graph, tmp_path: Path, dtype: str, memory: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +93,7 @@ def test_streamed_rows_show_what_the_map_shows(tmp_path: Path) -> None:
 def test_slabs_go_when_their_shards_are_there_and_a_run_that_is_killed_later_does_not_miss_them(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = LocalPropagator(memory=67_700_000, threads=1)
+    small = LocalPropagator(memory=67_450_000, threads=1)
     small.propagate(graph, plan(), tmp_path / "whole")
     found: list[list[str]] = []
 
@@ -136,7 +136,7 @@ def test_a_state_takes_the_place_of_the_one_before(
     monkeypatch.setattr(hops, "spill", watched)
     monkeypatch.setattr(hops, "_CHECKPOINT_RATE", float("inf"))
     deep = Plan(features=FeatureSignal(hops=6), rows="train")
-    LocalPropagator(memory=67_700_000, checkpoint_seconds=0.0).propagate(graph, deep, tmp_path / "store")
+    LocalPropagator(memory=67_450_000, checkpoint_seconds=0.0).propagate(graph, deep, tmp_path / "store")
     assert max(seen) == 1
     LocalPropagator().propagate(graph, deep, tmp_path / "at once")
     assert contents(tmp_path / "store") == contents(tmp_path / "at once")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.graph import Block, Relation, digest
 from gamlp.io import parallel_map
-from gamlp.kernel import HopTask, hop, scale
+from gamlp.kernel import HopTask, hop, nonzero_rows, scale
 from gamlp.progress import Progress
 from gamlp.propagation.checks import check_neighbours, refuse_lost
 from gamlp.propagation.first_values import First, streamed_first
@@ -23,6 +23,7 @@ from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
 
 CHECKPOINT_SECONDS = 60.0
+_SPARSE = 0.5  # share of rows that are not zeros below which leaving the others out pays
 _CHECKPOINT_RATE = 64 << 20  # bytes of state a second between two checkpoints: writing one is a few per cent of it
 _HALF_TOP = 2.0**12  # float16 state: each column's largest first value is brought just below this
 _HALF_ZERO = 2.0**-25  # and below: zero in float16
@@ -47,6 +48,7 @@ class PassRun:
     _saved: float = field(default=0.0, init=False)
     _entries: tuple[BlockEntries, ...] = field(default=(), init=False)
     _checked: bool = field(default=False, init=False)  # neighbours have been seen to be nodes
+    _filled: bool = field(default=False, init=False)  # most rows of the state are no longer zeros
 
     def run(self) -> dict[tuple[str, int], Slab]:
         """Z^(k+1) = step ∘ (Ã Z^(k)); goes on from the last hop whose state is on disk."""
@@ -164,7 +166,7 @@ class PassRun:
 
     def _sum_rows(self, k: int, src: Array, dst: Array, rows: Array | None) -> None:
         """Rows of hop k (None: all; else dst has these alone)."""
-        done, floors = 0, self._row_floors()
+        done, floors, nonzero = 0, self._row_floors(), self._nonzero(src)
         for entries in self._entries:
             block = entries.block
 
@@ -179,7 +181,10 @@ class PassRun:
                 with entries.part(begin, end) as part:
                     if not self._checked:
                         check_neighbours(_neighbours_of(part, end - begin), self.count)
-                    lost = hop(self._task(part, src, target, inside, floors), *_rows_of(part, end - begin, inside))
+                    lost = hop(
+                        replace(self._task(part, src, target, inside), floors=floors, nonzero=nonzero),
+                        *_rows_of(part, end - begin, inside),
+                    )
                 return lost, int(block.offsets[end] - block.offsets[begin])
 
             for lost, count in parallel_map(entries.workers(self.threads), work, entries.ranges(self.threads)):
@@ -189,7 +194,23 @@ class PassRun:
         self._checked = rows is None or self._checked
         self._tell(k, max(1, self.relation.entries))
 
-    def _task(self, part: Entries, src: Array, dst: Array, rows: Array | None, floors: Array | None) -> HopTask:
+    def _nonzero(self, src: Array) -> Array | None:
+        """Bits of rows that hold anything, while they are few: of labels, the first hop or two."""
+        if self._filled or not src.flags.c_contiguous:
+            return None
+        step = 1 << 16  # rows, a multiple of eight
+        begins = range(0, self.count, step)
+        bits = np.zeros(-(-self.count // 8), np.uint8)
+
+        def look(begin: int) -> int:
+            found = nonzero_rows(src[begin : begin + step])
+            bits[begin // 8 : begin // 8 + len(found)] = found
+            return int(np.bitwise_count(found).sum())
+
+        self._filled = sum(parallel_map(self.threads, look, begins)) > _SPARSE * self.count
+        return None if self._filled else bits
+
+    def _task(self, part: Entries, src: Array, dst: Array, rows: Array | None) -> HopTask:
         return HopTask(
             part.offsets,
             part.neighbours,
@@ -201,7 +222,6 @@ class PassRun:
             dst,
             self.spec.dtype,
             rows,
-            floors=floors,
         )
 
     def _tell(self, k: int, done: int) -> None:

@@ -1,0 +1,91 @@
+"""A command and what it took: time, processor, memory by kind, disk traffic, the machine's memory meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_PAUSE = 0.1  # seconds between looks
+
+
+@dataclass
+class Watched:
+    """What one go of a command took. Bytes are those that came from or went to the disk."""
+
+    seconds: float = 0.0
+    processor: float = 0.0
+    anonymous: int = 0  # most that the process held
+    resident: int = 0
+    read: int = 0
+    written: int = 0
+    major_faults: int = 0
+    disk: int = 0  # most that was on the disk beyond what was there when it began
+    least_available: int = 0  # memory of the machine
+    code: int = 0
+    killed: bool = False
+    said: str = ""
+
+
+def watch(words: Sequence[str], folder: Path, kill: float | None = None, out: Path | None = None) -> Watched:
+    """Run it to its end, or kill it after so many seconds; what it prints goes to `out` when it has ended well."""
+    found = Watched(least_available=_available())
+    free = shutil.disk_usage(folder).free
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as printed:
+        begun = time.perf_counter()
+        process = subprocess.Popen(list(words), stdout=printed, stderr=said)
+        try:
+            while not _ended(process, found):
+                _look(process.pid, found)
+                found.disk = max(found.disk, free - shutil.disk_usage(folder).free)
+                found.least_available = min(found.least_available, _available())
+                if kill is not None and not found.killed and time.perf_counter() - begun > kill:
+                    found.killed = True
+                    process.send_signal(signal.SIGKILL)
+                time.sleep(_PAUSE)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        found.seconds = time.perf_counter() - begun
+        said.seek(0)
+        lines = said.read().decode(errors="replace").strip().splitlines()
+        printed.seek(0)
+        if out is not None and found.code == 0:
+            out.write_bytes(printed.read())
+    found.said = lines[-1] if lines else ""
+    return found
+
+
+def _ended(process: subprocess.Popen[bytes], found: Watched) -> bool:
+    pid, code, used = os.wait4(process.pid, os.WNOHANG)
+    if not pid:
+        return False
+    process.returncode = found.code = os.waitstatus_to_exitcode(code)
+    found.processor, found.resident = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+    found.major_faults = used.ru_majflt
+    return True
+
+
+def _look(pid: int, found: Watched) -> None:
+    try:
+        status, io = Path(f"/proc/{pid}/status").read_text(), Path(f"/proc/{pid}/io").read_text()
+    except OSError:  # it has just ended
+        return
+    lines = dict(line.split(":", 1) for line in (status + io).splitlines() if ":" in line)
+    if "RssAnon" in lines:
+        found.anonymous = max(found.anonymous, int(lines["RssAnon"].split()[0]) * 1024)
+    found.read, found.written = int(lines.get("read_bytes", found.read)), int(lines.get("write_bytes", found.written))
+
+
+def _available() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0

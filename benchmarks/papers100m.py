@@ -36,7 +36,7 @@ GAMLP = [sys.executable, "-m", "gamlp.cli.main"]
 
 @dataclass(frozen=True)
 class Step:
-    """A command that is done when `made` is there. `kill`: once it has run so many seconds, it is killed and goes on."""
+    """A command that is done when `made` is there. `kill`: after so many seconds it is killed once, and goes on."""
 
     name: str
     words: list[str]

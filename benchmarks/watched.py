@@ -8,7 +8,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,18 +29,28 @@ class Watched:
     major_faults: int = 0
     disk: int = 0  # most that was on the disk beyond what was there when it began
     least_available: int = 0  # memory of the machine
+    group: int | None = None  # most memory of its control group, the page cache with it; None: there was no group
     code: int = 0
     killed: bool = False
     said: str = ""
 
 
-def watch(words: Sequence[str], folder: Path, kill: float | None = None, out: Path | None = None) -> Watched:
-    """Run it to its end, or kill it after so many seconds; what it prints goes to `out` when it has ended well."""
+def watch(
+    words: Sequence[str], folder: Path, kill: float | None = None, out: Path | None = None, limit: int = 24 << 30
+) -> Watched:
+    """Run it to its end, or kill it after so many seconds; what it prints goes to `out` when it has ended well.
+
+    Where control groups can be made it is in one of its own, whose memory has a limit, the page cache with it.
+    """
     found = Watched(least_available=_available())
     free = shutil.disk_usage(folder).free
-    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as printed:
+    with (
+        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as printed,
+        _control_group(limit, found) as enter,
+    ):
         begun = time.perf_counter()
-        process = subprocess.Popen(list(words), stdout=printed, stderr=said)
+        process = subprocess.Popen(list(words), stdout=printed, stderr=said, preexec_fn=enter)
         try:
             while not _ended(process, found):
                 _look(process.pid, found)
@@ -61,6 +72,31 @@ def watch(words: Sequence[str], folder: Path, kill: float | None = None, out: Pa
             out.write_bytes(printed.read())
     found.said = lines[-1] if lines else ""
     return found
+
+
+@contextmanager
+def _control_group(limit: int, found: Watched) -> Iterator[Callable[[], None] | None]:
+    """What a process calls to enter a group with a limit; None where no group can be made. Versions 1 and 2."""
+    one, two = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    root, most, used = (one, "memory.limit_in_bytes", "memory.max_usage_in_bytes")
+    if not one.exists():
+        root, most, used = two, "memory.max", "memory.peak"
+    group = root / f"gamlp-watched-{os.getpid()}"
+    try:
+        group.mkdir(exist_ok=True)
+        (group / most).write_text(str(limit))
+    except OSError:
+        with suppress(OSError):
+            group.rmdir()
+        yield None
+        return
+    try:
+        yield lambda: (group / "cgroup.procs").write_text(str(os.getpid())) and None
+        with suppress(OSError):
+            found.group = int((group / used).read_text())
+    finally:
+        with suppress(OSError):
+            group.rmdir()
 
 
 def _ended(process: subprocess.Popen[bytes], found: Watched) -> bool:

@@ -103,3 +103,18 @@ def test_mixed_columns_are_measured_beside_floats_and_pandas(tmp_path: Path) -> 
     assert min(one["processor"] for one in (mixed, floats, pandas)) > 0
     verdicts = [line for line in out.read_text().splitlines() if line.endswith((" met |", "missed** |"))]
     assert len(verdicts) == 3
+
+
+@pytest.mark.long
+def test_the_job_of_papers100m_runs_from_nothing_to_a_page_and_survives_kills(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "papers100m.py"), "--scale", "0.0001", "--epochs", "1", "--kill", "4"]
+    options = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "results")]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    steps = json.loads((tmp_path / "results" / "papers100m" / "steps.json").read_text())["0.0001"]["steps"]
+    assert [go["killed"] for go in steps["propagate"]["goes"]] == [True, False]
+    assert list(steps)[2:] == [f"{verb} {short}" for short in ("JK", "R") for verb in ("train", "evaluate", "predict")]
+    page = (tmp_path / "results" / "papers100m.md").read_text()
+    assert "| peak anonymous memory ÷ (budget + 300 MB) | ≤ 1 |" in page
+    assert "GAMLP(JK), 1 epoch" in page
+    assert not (tmp_path / "work").exists(), "graph, hops and runs are removed"

@@ -21,6 +21,7 @@ from gamlp.cli import (
     generate,
     info,
     ingest,
+    plan,
     predict,
     propagate,
     recipes,
@@ -118,7 +119,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (run, ingest, train, evaluate, predict, explain, tune, bench, propagate, info, recipes, datasets, generate):
+for verb in (
+    run,
+    ingest,
+    train,
+    evaluate,
+    predict,
+    explain,
+    tune,
+    bench,
+    plan,
+    propagate,
+    info,
+    recipes,
+    datasets,
+    generate,
+):
     verb.register(app)
 
 

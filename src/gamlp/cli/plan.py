@@ -52,6 +52,9 @@ def _plan(
     ] = False,
     features: Annotated[int, typer.Option(min=0, help="Columns.", rich_help_panel=_COUNTS)] = 128,
     classes: Annotated[int, typer.Option(min=0, help="0: no labels.", rich_help_panel=_COUNTS)] = 40,
+    feature_dtype: Annotated[
+        Precision, typer.Option(help="How the graph's own features are stored.", rich_help_panel=_COUNTS)
+    ] = Precision.float32,
     labelled: Annotated[
         str | None,
         typer.Option(
@@ -105,16 +108,16 @@ def _plan(
     """
     from gamlp.io import parse_size, usable_cores
     from gamlp.recipe import Recipe, parse_changes
-    from gamlp.sizing import Cluster, Machine, Outlook, measured_rates, recorded_rates
+    from gamlp.sizing import Cluster, Outlook, ThisMachine, measured_rates, recorded_rates
 
     typed = parse_changes(changes or [])
     trust = trusted(trust, typed)
     given = {"hops": hops, "label_hops": label_hops, "dtype": dtype and dtype.value, "rows": rows}
     values: dict[str, Any] = {f"propagation.{key}": value for key, value in given.items() if value is not None}
     made = Recipe.of(recipe, trust=trust).changed(typed, trust=trust).changed(values)
-    shape, plan, there = _shape(graph, made, nodes, edges, features, classes, labelled, directed)
+    shape, plan, there = _shape(graph, made, nodes, edges, features, classes, feature_dtype, labelled, directed)
     cores = threads or usable_cores()
-    machine = Machine.here(out, cores)
+    machine = ThisMachine.here(out, cores)
     rates = measured_rates(cores, made.propagation.dtype, machine.folder) if measure else recorded_rates(cores)
     cluster = Cluster(executors, executor_cores, parse_size(task_memory))
     budget = None if memory is None else parse_size(memory)
@@ -132,6 +135,7 @@ def _shape(
     edges: int | None,
     features: int,
     classes: int,
+    feature_dtype: Precision,
     labelled: str | None,
     directed: bool,
 ) -> tuple[GraphShape, Plan, bool]:
@@ -164,7 +168,9 @@ def _shape(
     if not classes:
         plan = plan.model_copy(update={"labels": None})
     known = _labelled(labelled, nodes)
-    made = GraphShape.of_counts(nodes, edges, features, classes, labelled=known, directed=directed, name=name)
+    made = GraphShape.of_counts(
+        nodes, edges, features, classes, labelled=known, directed=directed, name=name, feature_dtype=feature_dtype.value
+    )
     return made, plan, False
 
 

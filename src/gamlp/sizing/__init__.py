@@ -13,7 +13,7 @@ from gamlp.sizing.graph_shape import GraphShape
 from gamlp.sizing.hops import HopSizes
 
 # A whole run on this machine, in steps and in sentences
-from gamlp.sizing.outlook import Machine, Outlook, Step, about
+from gamlp.sizing.outlook import Outlook, Step, ThisMachine, about
 
 # How fast the machine is
 from gamlp.sizing.rates import Rates, measured_rates, recorded_rates
@@ -24,10 +24,10 @@ __all__ = [
     "FitSizes",
     "GraphShape",
     "HopSizes",
-    "Machine",
     "Outlook",
     "Rates",
     "Step",
+    "ThisMachine",
     "about",
     "measured_rates",
     "recorded_rates",

@@ -35,7 +35,16 @@ class GraphShape:
 
     @classmethod
     def of_counts(
-        cls, nodes: int, edges: int, features: int, classes: int, *, labelled: int, directed: bool, name: str = "graph"
+        cls,
+        nodes: int,
+        edges: int,
+        features: int,
+        classes: int,
+        *,
+        labelled: int,
+        directed: bool,
+        name: str = "graph",
+        feature_dtype: FloatName = "float32",
     ) -> GraphShape:
         """A graph that is not there yet: `labelled` rows are split 60, 20, 20."""
         for what, count in {"nodes": nodes, "edges": edges, "features": features, "classes": classes}.items():
@@ -46,7 +55,9 @@ class GraphShape:
         labelled = min(labelled, nodes) if classes else 0
         train, valid = int(labelled * TRAIN), int(labelled * VALID)
         rows = {"labelled": labelled, "train": train, "valid": valid, "test": labelled - train - valid}
-        return cls(nodes, edges if directed else 2 * edges, features, classes, rows | {"split": labelled}, name=name)
+        entries = edges if directed else 2 * edges
+        rows["split"] = labelled
+        return cls(nodes, entries, features, classes, rows, feature_dtype=feature_dtype, name=name)
 
     @classmethod
     def of_graph(cls, graph: Graph, plan: Plan) -> GraphShape:

@@ -20,10 +20,11 @@ from gamlp.sizing.rates import Rates
 _SURE, _UNSURE = (0.7, 1.5), (0.4, 2.5)  # of an estimate: by rates of this machine, by recorded ones
 _SPARE = 0.9  # of free memory that a budget may ask for
 _BUCKET_ENTRY, _WEIGHTED_BUCKET_ENTRY = 8, 12  # bytes of an entry while tables are ingested
+_GENERATED, _GENERATED_NODE = 300 << 20, 9  # bytes that a generated graph takes, and each of its nodes
 
 
 @dataclass(frozen=True)
-class Machine:
+class ThisMachine:
     """Free memory, free disk where results go, cores."""
 
     memory: int
@@ -32,7 +33,7 @@ class Machine:
     folder: Path
 
     @classmethod
-    def here(cls, out: Path, cores: int | None = None) -> Machine:
+    def here(cls, out: Path, cores: int | None = None) -> ThisMachine:
         """This one, now; `out` need not be there yet."""
         folder = next(place for place in (out.absolute(), *out.absolute().parents) if place.is_dir())
         return cls(available_memory(), shutil.disk_usage(folder).free, cores or usable_cores(), folder)
@@ -56,7 +57,7 @@ class Outlook:
 
     shape: GraphShape
     recipe: Recipe
-    machine: Machine
+    machine: ThisMachine
     rates: Rates
     hops: HopSizes
     fit: FitSizes
@@ -69,7 +70,7 @@ class Outlook:
         shape: GraphShape,
         recipe: Recipe,
         plan: Plan,
-        machine: Machine,
+        machine: ThisMachine,
         rates: Rates,
         cluster: Cluster,
         *,
@@ -158,7 +159,8 @@ class Outlook:
             fixed = 0 if self.there else self.shape.folder_bytes
             need = fixed + sizes.store + sizes.slabs(self.rates) + sizes.views
             if need < self.disk:
-                yield f"with {words} it needs {format_size(need)}{'' if need > self.machine.disk else ', which is there'}"
+                enough = ", which is free" if need <= self.machine.disk else ""
+                yield f"with {words} it needs {format_size(need)}{enough}"
 
     def _smaller_budget(self) -> int | None:
         """A budget in which all fits, if there is one."""
@@ -192,7 +194,7 @@ class Outlook:
                 low = middle
             else:
                 high = middle
-        yield f"with --memory {_as_option(high)} neighbours are passed {fewest} times and not {now}"
+        yield f"with --memory {_as_option(high)} it takes {fewest} passes and not {now}"
 
     def _about(self, seconds: float | None) -> tuple[float, float] | None:
         low, high = _SURE if self.rates.measured else _UNSURE
@@ -218,13 +220,15 @@ class Outlook:
         seconds = shape.entries / 2 / rates.generate + shape.nodes * shape.features / rates.generate_cells
         low, high = _UNSURE
         words = "instead: gamlp generate communities"
-        return Step("generate", 0, 0, shape.folder_bytes, (low * seconds, high * seconds), words)
+        memory = _GENERATED + _GENERATED_NODE * shape.nodes
+        return Step("generate", memory, 0, shape.folder_bytes, (low * seconds, high * seconds), words)
 
     def _propagate(self) -> Step:
         hops, shape = self.hops, self.shape
         widths = ", ".join(_passes_words([(spec.width, spec.depth) for spec in hops.passes]))
+        number = f"{len(hops.passes)} passes" if len(hops.passes) > 1 else "1 pass"
         words = (
-            f"{len(hops.passes)} pass{'es' if len(hops.passes) > 1 else ''} ({widths}), state {format_size(hops.state)}, "
+            f"{number} ({widths}), state {format_size(hops.state)}, "
             f"neighbours ({format_size(shape.neighbour_bytes)}) read {hops.readings} times"
         )
         meanwhile = hops.slabs(self.rates) + hops.views

@@ -1,4 +1,4 @@
-"""How fast a machine is: measured at the moment by the engine's own loops, or read from recorded.yaml with its source."""
+"""How fast a machine is: measured now by the engine's own loops, or read from recorded.yaml, with its source."""
 
 from __future__ import annotations
 

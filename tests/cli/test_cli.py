@@ -204,19 +204,7 @@ def test_import_is_fast_and_light() -> None:
     assert loaded.strip() == "[]"
 
 
-HEAVY = (
-    "torch",
-    "numpy",
-    "scipy",
-    "pyarrow",
-    "pydantic",
-    "yaml",
-    "pandas",
-    "torch_geometric",
-    "ogb",
-    "sklearn",
-    "fsspec",
-)
+HEAVY = ("torch", "numpy", "scipy", "pyarrow", "pydantic", "yaml", "pandas", "sklearn", "fsspec", "torch_geometric")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], []])

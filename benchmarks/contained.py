@@ -55,7 +55,7 @@ def run_contained(
         "anonymous": anonymous,
         "limit": memory,
     }
-    if steps:
+    if steps and "step" in steps[-1]:
         found["last"] = steps[-1]
     if status == FAILED:
         found["error"] = (said.strip().splitlines() or [f"it ended with code {process.returncode}"])[-1][:200]

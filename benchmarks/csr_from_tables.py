@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pyarrow.parquet import read_schema
 
 from contained import tell
 from gamlp.arrays import Array
@@ -41,7 +42,9 @@ def _ingest(nodes: Path, edges: Path, out: Path, memory: int, *options: str) -> 
 
 
 def _structure(nodes: Path, edges: Path, out: Path, memory: int) -> list[str]:
-    return _ingest(nodes, edges, out, memory, "--drop", "*", "--label", "")
+    """Of the node table nothing but ids."""
+    others = [name for name in read_schema(nodes).names if name not in ("id", "label")]
+    return _ingest(nodes, edges, out, memory, "--label", "", *(word for name in others for word in ("--drop", name)))
 
 
 def _other(name: str) -> Callable[[Path, Path, Path, int], list[str]]:

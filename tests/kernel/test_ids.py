@@ -41,7 +41,7 @@ def dictionary(ids: Sequence[Any]) -> dict[Any, int]:
 def check(table: Any, ids: Sequence[Any], queries: Sequence[Any], array: Make) -> None:
     first = dictionary(ids)
     found = table.rows(array(queries))
-    assert found.dtype == np.int64
+    assert found.dtype == np.int32
     assert found.tolist() == [first.get(value, -1) for value in queries]
     assert table.rows(array(ids)).tolist() == [first[value] for value in ids]
     firsts = table.first_rows()

@@ -3,8 +3,8 @@
 # Checksums
 from gamlp.kernel.checksums import crc32
 
-# Edge list → CSR; sums by place; the most nodes that int32 neighbours can name
-from gamlp.kernel.csr import MOST_NODES, add_up, build_csr
+# Edge list → CSR; edges by range of rows; sums by place; the most nodes that int32 neighbours can name
+from gamlp.kernel.csr import MOST_NODES, add_up, build_csr, spread_rows
 
 # Storage types: their names, numpy's types for them, values from one to another
 from gamlp.kernel.dtypes import NUMPY_DTYPES, FloatName, cannot_hold, not_held, scale, store_as
@@ -61,5 +61,6 @@ __all__ = [
     "permutations",
     "permuted_range",
     "scale",
+    "spread_rows",
     "store_as",
 ]

@@ -238,6 +238,24 @@ void noisy_rows(Vector<int32_t> labels, nb::ndarray<const float, nb::ndim<2>, nb
                       key, begin, out.data());
 }
 
+nb::tuple spread(Vector<int32_t> rows, Vector<int32_t> columns, std::optional<Vector<float>> weights, bool symmetric,
+                 int64_t width, int64_t count) {
+    const size_t edges = rows.shape(0);
+    refuse_if(columns.shape(0) != edges || (weights && weights->shape(0) != edges),
+              "rows, columns and weights differ in length: ", edges, ", ", columns.shape(0), " and ",
+              weights ? weights->shape(0) : edges);
+    refuse_if(width < 1 || count < 1, count, " ranges of ", width, " rows");
+    gamlp::Spread found;
+    {
+        nb::gil_scoped_release release;
+        found = gamlp::spread(rows.data(), columns.data(), data_or_null(weights), int64_t(edges), symmetric, width, count);
+    }
+    const size_t total = size_t(found.begin[count]);
+    nb::object values = weights ? hand_over(found.weights, total) : nb::none();
+    nb::object own = hand_over(found.rows, total), others = hand_over(found.columns, total);
+    return nb::make_tuple(hand_over(found.begin, size_t(count + 1)), own, others, values);
+}
+
 // The arrays of the ids, kept as long as their table: it points into them.
 struct StringArrays {
     Vector<int64_t> offsets;
@@ -253,24 +271,27 @@ struct IntegerArray {
     gamlp::Integers view() const { return {values.data(), int64_t(values.shape(0))}; }
 };
 
-template <class Arrays>
+template <class Arrays, class Table>
 struct Ids {
     using View = decltype(Arrays().view());
-    Arrays kept;
-    std::unique_ptr<gamlp::IdTable<View>> table;
+    std::optional<Arrays> kept;
+    std::unique_ptr<Table> table;
 
     explicit Ids(Arrays arrays) : kept(std::move(arrays)) {
-        const View view = kept.view();
-        nb::gil_scoped_release release;
-        table.reset(new gamlp::IdTable<View>(view));
-    }
-
-    nb::object rows(const Arrays &queries) const {
-        const View view = queries.view();
-        std::unique_ptr<int64_t[]> found(new int64_t[size_t(view.count)]);
+        const View view = kept->view();
         {
             nb::gil_scoped_release release;
-            table->rows(view, found.get());
+            table.reset(new Table(view));
+        }
+        if (!table->keeps()) kept.reset();
+    }
+
+    nb::object rows(const Arrays &queries, int threads) const {
+        const View view = queries.view();
+        std::unique_ptr<int32_t[]> found(new int32_t[size_t(view.count)]);
+        {
+            nb::gil_scoped_release release;
+            table->rows(view, found.get(), threads);
         }
         return hand_over(found, size_t(view.count));
     }
@@ -279,8 +300,8 @@ struct Ids {
     int64_t bytes() const { return table->bytes(); }
 };
 
-using StringIds = Ids<StringArrays>;
-using IntegerIds = Ids<IntegerArray>;
+using StringIds = Ids<StringArrays, gamlp::StringTable>;
+using IntegerIds = Ids<IntegerArray, gamlp::IntegerTable>;
 
 }  // namespace
 
@@ -341,20 +362,23 @@ NB_MODULE(_native, m) {
           "drop_loops"_a, "threads"_a);
     m.def("csr", &csr<int64_t>, text, "rows"_a, "columns"_a, "weights"_a.none(), "start"_a, "stop"_a, "symmetric"_a,
           "drop_loops"_a, "threads"_a);
-    nb::class_<StringIds>(m, "StringIds", "Strings (Arrow's offsets and bytes, not copied) to rows.")
+    m.def("spread", &spread, "Edges by range of rows: (begin of every range, rows, columns, weights or None).", "rows"_a,
+          "columns"_a, "weights"_a.none(), "symmetric"_a, "width"_a, "count"_a);
+    nb::class_<StringIds>(m, "StringIds", "Strings (Arrow's offsets and bytes; long ones are not copied) to rows.")
         .def("__init__", [](StringIds *self, Vector<int64_t> offsets, Vector<uint8_t> data) {
             new (self) StringIds(StringArrays{offsets, data});
         }, "offsets"_a, "data"_a)
-        .def("rows", [](const StringIds &self, Vector<int64_t> offsets, Vector<uint8_t> data) {
-            return self.rows(StringArrays{offsets, data});
-        }, "offsets"_a, "data"_a)
+        .def("rows", [](const StringIds &self, Vector<int64_t> offsets, Vector<uint8_t> data, int threads) {
+            return self.rows(StringArrays{offsets, data}, threads);
+        }, "offsets"_a, "data"_a, "threads"_a = 1)
         .def_prop_ro("distinct", &StringIds::distinct)
         .def_prop_ro("bytes", &StringIds::bytes);
     nb::class_<IntegerIds>(m, "IntegerIds", "64-bit integers (not copied) to rows.")
         .def("__init__", [](IntegerIds *self, Vector<int64_t> values) { new (self) IntegerIds(IntegerArray{values}); },
              "values"_a)
-        .def("rows", [](const IntegerIds &self, Vector<int64_t> values) { return self.rows(IntegerArray{values}); },
-             "values"_a)
+        .def("rows", [](const IntegerIds &self, Vector<int64_t> values, int threads) {
+            return self.rows(IntegerArray{values}, threads);
+        }, "values"_a, "threads"_a = 1)
         .def_prop_ro("distinct", &IntegerIds::distinct)
         .def_prop_ro("bytes", &IntegerIds::bytes);
 }

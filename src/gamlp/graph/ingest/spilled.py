@@ -36,17 +36,10 @@ class Spilled:
             assert since is not None
             there = since <= period
             earlier.add(sources[there], targets[there], None if weights is None else weights[there])
-        if not self.relation.symmetric:
-            self.forward.add(targets, sources, weights)
-            if self.backward is not None:
-                self.backward.add(sources, targets, weights)
-            return
-        # Both directions of an edge one after the other: duplicates then add up in the order of the table.
-        self.forward.add(
-            np.stack([targets, sources], 1).ravel(),
-            np.stack([sources, targets], 1).ravel(),
-            None if weights is None else np.repeat(weights, 2),
-        )
+        # Of a symmetric relation both directions one after the other: duplicates add up in the order of the table.
+        self.forward.add(targets, sources, weights, symmetric=self.relation.symmetric)
+        if self.backward is not None:
+            self.backward.add(sources, targets, weights)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""loops.cpp, compiled for this machine: the kernel's tiles with other constants, a plain read, what a cache would miss."""
+"""loops.cpp, compiled for this machine: the kernel's tiles with other constants, a plain read, what a cache misses."""
 
 from __future__ import annotations
 

@@ -58,11 +58,12 @@ def _bandwidth(results: dict[str, Any]) -> list[str]:
     if not results.get("bandwidth"):
         return []
     return [
-        f"Bound: the bytes a hop must bring from memory, read at {results['bandwidth'] / 1e9:.1f} GB/s, the fastest of all",
-        "readings of 1 GiB by all cores beside the contests. Counted are every neighbour's id (4 bytes) and every row's",
-        "offset (8) once, every sum written once, and each neighbour's row in whole lines of 64 bytes where it is not among",
-        "those read last that fill the largest cache (16 ways, in the order of the graph). Reading from front to back is",
-        "faster than reading rows at random places can be: the bound is one, and is not reached.",
+        "Bound: the bytes that a hop must bring from memory, read at "
+        f"{results['bandwidth'] / 1e9:.1f} GB/s, the fastest of all readings of 1 GiB by all cores beside the contests.",
+        "Counted are every neighbour's id (4 bytes) and every row's offset (8) once, every sum written once, and each",
+        "neighbour's row in whole lines of 64 bytes where it is not among those read last that fill the largest cache",
+        "(16 ways, in the order of the graph). Rows at random places are never read as fast as from front to back: the",
+        "bound is one, and is not reached.",
         "",
     ]
 
@@ -91,7 +92,7 @@ def _growth(growth: dict[str, Any]) -> list[str]:
     lines = [
         "## Growth",
         "",
-        "| edges | seconds | MB | bytes an edge | ns an edge | 5 hops of the kernel | writing as many bytes | the rest |",
+        "| edges | seconds | MB | bytes an edge | ns an edge | 5 hops of the kernel | writing as much | the rest |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for times, values in growth["sizes"].items():

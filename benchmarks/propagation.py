@@ -25,7 +25,7 @@ import record
 import subsets
 from gamlp.graph import Graph
 from gamlp.graph.datasets.synthetic.homogeneous import communities
-from machine import describe, versions
+from machine import describe, reader, versions
 
 SHAPES: dict[str, dict[str, int]] = {
     "products-tenth": {"nodes": 244_903, "edges": 6_185_914, "features": 100, "classes": 47},
@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=3, help="Repetitions of whole jobs.")
     parser.add_argument("--work", type=Path, help="Folder for graphs and stores; removed at the end unless given.")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "propagation.json")
+    parser.add_argument("--add", action="store_true", help="To what --out holds of other shapes and parts.")
     options = parser.parse_args()
     work = options.work or Path(tempfile.mkdtemp(prefix="gamlp-bench-"))
     work.mkdir(parents=True, exist_ok=True)
@@ -65,30 +66,32 @@ def main() -> None:
 
 
 def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    results: dict[str, Any] = {
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": describe(),
-        "versions": versions(),
-        "shapes": {},
-    }
+    earlier = json.loads(options.out.read_text()) if options.add and options.out.exists() else {}
+    results: dict[str, Any] = {"shapes": {}, "bandwidth": 0.0, **earlier}
+    results |= {"date": time.strftime("%Y-%m-%d"), "machine": describe(), "versions": versions()}
     print(f"{results['machine']}; {results['versions']}")
     for name in options.shapes:
         graph = _graph(work, name)
-        found: dict[str, Any] = {"entries": graph.relation.entries, **SHAPES[name]}
+        found = results["shapes"].setdefault(name, {})
+        found |= {"entries": graph.relation.entries, **SHAPES[name]}
         counts = f"{graph.nodes.count:,} nodes, {graph.relation.entries:,} entries, {found['features']} features"
         print(f"\n== {name}: {counts}")
-        if "hop" in options.parts or "job" in options.parts:
+        if "hop" in options.parts or ("job" in options.parts and "hop" not in found):
             found["hop"] = contest.one_hop(graph, options.rounds)
             found["sharing"] = contest.sharing(graph, options.rounds)
         if "coo" in options.parts:
             found["coo"] = contest.from_coo(graph, hops=5, rounds=max(2, (options.rounds + 1) // 2))
         if "job" in options.parts:
             found["job"] = jobs.whole_job(graph, work, found["hop"], repetitions=options.jobs)
-        results["shapes"][name] = found
     if "growth" in options.parts:
         results["growth"] = growth.with_edges(work, repetitions=options.jobs)
     if "subsets" in options.parts:
         results["subsets"] = subsets.over_subsets(work, options.scale, options.dtype)
+    if options.shapes:
+        results["bandwidth"] = max(results["bandwidth"], reader().bandwidth)
+        for found in results["shapes"].values():
+            if "hop" in found:
+                contest.set_bounds(found["hop"], results["bandwidth"])
     return results
 
 

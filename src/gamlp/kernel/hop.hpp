@@ -8,8 +8,11 @@ namespace gamlp {
 
 enum class Storage : int { float32 = 0, float16 = 1, bfloat16 = 2 };
 
-constexpr int kLanes = 8;        // floats in a vector; a row's width is a multiple of it
-constexpr int64_t kBlock = 128;  // entries of a row (neighbours and itself) that are summed by themselves
+constexpr int kLanes = 8;  // floats in a vector; a row's width is a multiple of it
+#ifndef GAMLP_BLOCK
+#define GAMLP_BLOCK 128
+#endif
+constexpr int64_t kBlock = GAMLP_BLOCK;  // entries of a row (neighbours and itself) that are summed by themselves
 
 struct Hop {
     const int64_t *offsets;     // [rows + 1] of this block, from 0

@@ -5,6 +5,8 @@
 
 #if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace gamlp {
@@ -12,6 +14,7 @@ namespace {
 
 typedef float Floats __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint32_t Words __attribute__((vector_size(32)));
+typedef int32_t Integers __attribute__((vector_size(32)));
 typedef uint16_t Halves __attribute__((vector_size(16), aligned(2), may_alias));
 
 // Each storage says which |values|, as bits, it turns to infinity (kInfinite and above) and to zero (kZero and below).
@@ -37,58 +40,63 @@ struct BFloat16 {
     }
 };
 
-#if !defined(__F16C__)
-inline float half_to_float(uint16_t h) {
-    const uint32_t sign = uint32_t(h & 0x8000) << 16, magnitude = h & 0x7fff;
-    float f;
-    if (magnitude < 0x0400) {  // zero and subnormals: exact in float32
-        f = float(magnitude) * 0x1p-24f;
-        uint32_t bits;
-        __builtin_memcpy(&bits, &f, 4);
-        bits |= sign;
-        __builtin_memcpy(&f, &bits, 4);
-        return f;
-    }
-    const uint32_t bits = sign | (magnitude >= 0x7c00 ? 0x7f800000u | (magnitude << 13) : (magnitude << 13) + 0x38000000u);
-    __builtin_memcpy(&f, &bits, 4);
-    return f;
+// float16 by integers, eight at a time, where the processor has no instruction for it. Signed comparisons: a magnitude has
+// 31 bits, and SSE2 compares no unsigned numbers.
+inline Integers pick(const Integers &mask, const Integers &one, const Integers &other) {
+    return (mask & one) | (~mask & other);
 }
 
-inline uint16_t float_to_half(float f) {  // round to nearest, ties to even
-    uint32_t bits;
-    __builtin_memcpy(&bits, &f, 4);
-    const uint32_t sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
-    if (magnitude >= 0x7f800000) return uint16_t(sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00));
-    if (magnitude >= 0x477ff000) return uint16_t(sign | 0x7c00);
-    if (magnitude < 0x38800000) {  // subnormal: let float32 addition round at 2^-24
-        float m;
-        __builtin_memcpy(&m, &magnitude, 4);
-        m += 0.5f;
-        uint32_t rounded;
-        __builtin_memcpy(&rounded, &m, 4);
-        return uint16_t(sign | (rounded - 0x3f000000));
-    }
-    return uint16_t(sign | ((magnitude - 0x38000000 + 0x0fff + ((magnitude >> 13) & 1)) >> 13));
+inline void widen_halves(const uint16_t *p, Floats &out) {
+    const Integers bits = __builtin_convertvector(*reinterpret_cast<const Halves *>(p), Integers);
+    const Integers magnitude = bits & 0x7fff, no_number = magnitude >= 0x7c00;
+    const Floats tiny = __builtin_convertvector(magnitude, Floats) * 0x1p-24f;  // zero and subnormals: exact
+    Integers small;
+    __builtin_memcpy(&small, &tiny, sizeof small);
+    const Integers ordinary = (magnitude << 13) + 0x38000000 + (no_number & 0x38000000);
+    const Integers whole = pick(magnitude < 0x0400, small, ordinary) | ((bits & 0x8000) << 16);
+    __builtin_memcpy(&out, &whole, sizeof whole);
 }
-#endif
+
+inline void narrow_to_halves(uint16_t *p, const Floats &v) {  // round to nearest, ties to even
+    Integers bits;
+    __builtin_memcpy(&bits, &v, sizeof bits);
+    const Integers magnitude = bits & 0x7fffffff;
+    Floats tiny;  // subnormal: let float32 addition round at 2^-24
+    __builtin_memcpy(&tiny, &magnitude, sizeof tiny);
+    tiny += 0.5f;
+    Integers small;
+    __builtin_memcpy(&small, &tiny, sizeof small);
+    const Integers ordinary = (magnitude - 0x38000000 + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
+    Integers whole = pick(magnitude < 0x38800000, small - 0x3f000000, ordinary);
+    whole = pick(magnitude >= 0x477ff000, 0x7c00 + ((magnitude > 0x7f800000) & 0x0200), whole);
+    *reinterpret_cast<Halves *>(p) = __builtin_convertvector(whole | ((bits >> 16) & 0x8000), Halves);
+}
 
 struct Float16 {
     using Element = uint16_t;
     static constexpr uint32_t kInfinite = 0x477ff000, kZero = 0x33000000;  // 65520; 2^-25
-    static inline void load(const uint16_t *p, Floats &out) {
 #if defined(__F16C__)
+    static inline void load(const uint16_t *p, Floats &out) {
         out = (Floats)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
-#else
-        for (int i = 0; i < kLanes; ++i) out[i] = half_to_float(p[i]);
-#endif
     }
     static inline void store(uint16_t *p, const Floats &v) {
-#if defined(__F16C__)
         _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
-#else
-        for (int i = 0; i < kLanes; ++i) p[i] = float_to_half(v[i]);
-#endif
     }
+#elif defined(__aarch64__)  // every 64-bit ARM converts; it need not calculate in float16
+    static inline void load(const uint16_t *p, Floats &out) {
+        const float16x8_t halves = vreinterpretq_f16_u16(vld1q_u16(p));
+        const float32x4_t parts[2] = {vcvt_f32_f16(vget_low_f16(halves)), vcvt_high_f32_f16(halves)};
+        __builtin_memcpy(&out, parts, sizeof out);
+    }
+    static inline void store(uint16_t *p, const Floats &v) {
+        float32x4_t parts[2];
+        __builtin_memcpy(parts, &v, sizeof parts);
+        vst1q_u16(p, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(parts[0]), parts[1])));
+    }
+#else
+    static inline void load(const uint16_t *p, Floats &out) { widen_halves(p, out); }
+    static inline void store(uint16_t *p, const Floats &v) { narrow_to_halves(p, v); }
+#endif
 };
 
 // How many values a storage could not hold. Lanes are counted apart and added up now and then: a row costs little.
@@ -116,7 +124,14 @@ struct Lost {
     }
 };
 
-constexpr int64_t kAhead = 16;  // edges; 8 and 32 were no better
+// Prefetched into the second cache, so far ahead: the first one's few buffers for misses were the bound of a processor with
+// AVX-512. benchmarks/tried.py compiles these loops with other values, and with blocks that never end.
+#ifndef GAMLP_AHEAD
+#define GAMLP_AHEAD 32
+#define GAMLP_HINT 2
+#endif
+constexpr int64_t kAhead = GAMLP_AHEAD;  // edges
+constexpr int kCache = GAMLP_HINT;       // as __builtin_prefetch has it: 3 all caches, 2 from the second on
 constexpr int kMost = 16;       // vectors in a tile: as many sums as there are registers
 constexpr int kLevels = 4;      // of sums of blocks: with kBlock^5 entries they are more than a graph has nodes
 constexpr int64_t kRowsCounted = 1 << 16;  // lost values of so many rows fit a lane
@@ -190,8 +205,8 @@ __attribute__((always_inline)) inline void sum_entries(const Hop &h, const Row &
             const int64_t ahead = e + kAhead < h.entries ? e + kAhead : h.entries - 1;
             const char *next = reinterpret_cast<const char *>(src + int64_t(h.neighbours[ahead]) * h.src_stride);
             constexpr int kBytes = V * kLanes * int(sizeof(Element));
-            for (int b = 0; b < kBytes; b += 64) __builtin_prefetch(next + b, 0, 3);
-            if (kBytes % 64) __builtin_prefetch(next + kBytes - 1, 0, 3);
+            for (int b = 0; b < kBytes; b += 64) __builtin_prefetch(next + b, 0, kCache);
+            if (kBytes % 64) __builtin_prefetch(next + kBytes - 1, 0, kCache);
             add(h.neighbours[e], Weighted ? h.weights[e] : 1.0f);
         }
     };
@@ -304,8 +319,9 @@ inline int tile_of(const Hop &h) {
     return tiles ? (vectors + tiles - 1) / tiles : 1;
 }
 
+// Called, not inlined twice: each copy holds the loops of all tiles.
 template <class S, bool Weighted>
-__attribute__((always_inline)) inline void sum_row(const Hop &h, const Row &row, int64_t i, int tile, Lost &lost) {
+__attribute__((noinline)) void sum_row(const Hop &h, const Row &row, int64_t i, int tile, Lost &lost) {
     const int vectors = int(h.width / kLanes);
     const int64_t self = node_of(h, i);
     const float factor = h.factors ? h.factors[self] : 1.0f;
@@ -411,6 +427,7 @@ int64_t scale_from(const Scale &s, Storage out) {
 
 }  // namespace
 
+#if defined(GAMLP_HOP)  // else who includes this file takes single tiles of it
 int64_t GAMLP_SCALE(const Scale &s, Storage in, Storage out) {
     switch (in) {
         case Storage::float32: return scale_from<Float32>(s, out);
@@ -428,5 +445,6 @@ int64_t GAMLP_HOP(const Hop &h, Storage storage) {
     }
     return 0;
 }
+#endif
 
 }  // namespace gamlp

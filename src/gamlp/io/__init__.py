@@ -53,6 +53,9 @@ from gamlp.io.row_arrays import (
     put_rows,
 )
 
+# Rows of mapped files that are not in memory
+from gamlp.io.scattered import FileRows, read_scattered
+
 # JSON that knows its own digest
 from gamlp.io.sealing import digest, sealed, unsealed
 
@@ -76,6 +79,7 @@ __all__ = [
     "DirectReader",
     "DirectWriter",
     "DiskFull",
+    "FileRows",
     "GrowingArray",
     "PeakMemory",
     "Place",
@@ -116,6 +120,7 @@ __all__ = [
     "parallel_map",
     "parse_size",
     "put_rows",
+    "read_scattered",
     "refuse_taken",
     "remove_empty",
     "remove_partial",

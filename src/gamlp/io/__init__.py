@@ -34,7 +34,16 @@ from gamlp.io.locks import LOCK, locked, one_of_several, sole_writer
 from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory, memory_ended
 
 # Threads, and tasks that somebody else runs
-from gamlp.io.parallel import Tasks, Workers, even_ranges, ordered_map, parallel_map, run_here, usable_cores
+from gamlp.io.parallel import (
+    Tasks,
+    Workers,
+    even_ranges,
+    ordered_map,
+    parallel_map,
+    read_ahead,
+    run_here,
+    usable_cores,
+)
 
 # A folder, a file or a URL
 from gamlp.io.place import Place, is_url, scratch_folder
@@ -120,6 +129,7 @@ __all__ = [
     "parallel_map",
     "parse_size",
     "put_rows",
+    "read_ahead",
     "read_scattered",
     "refuse_taken",
     "remove_empty",

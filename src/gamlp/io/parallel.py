@@ -20,6 +20,26 @@ R = TypeVar("R")
 _END: Any = object()
 
 
+def read_ahead(values: Iterator[T]) -> Iterator[T]:
+    """The same values; the next one is made in a thread while the caller works with this one.
+
+    Errors come where the value would have come. A caller that stops early waits for the one that is being made.
+
+    >>> list(read_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    with ThreadPoolExecutor(1) as other:
+        coming = other.submit(next, values, _END)
+        try:
+            while (value := coming.result()) is not _END:
+                coming = other.submit(next, values, _END)
+                yield value
+        finally:
+            close = getattr(values, "close", None)
+            if close is not None:  # in the thread that opened what is closed: SQLite insists on it
+                other.submit(close).result()
+
+
 def usable_cores() -> int:
     """Cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -14,6 +14,7 @@ from gamlp.graph.ingest.buckets import Buckets, bucket_count
 from gamlp.graph.ingest.edges import EdgesTable, too_heavy
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.relations import DeclaredRelation
+from gamlp.io import read_ahead
 from gamlp.progress import Progress
 
 _FOLDER = "buckets"
@@ -79,7 +80,7 @@ class RelationsBuild:
             for name, buckets in zip((one.relation.name, one.relation.reverse), _both(one)):
                 assert name is not None
                 entries = 0
-                for block in buckets.blocks():
+                for block in read_ahead(buckets.blocks()):  # one is sorted while another is written
                     if block.weights is not None and not np.isfinite(block.weights).all():
                         raise too_heavy(one.weight)
                     self.writer.block(block, name, one.as_of)

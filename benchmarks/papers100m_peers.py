@@ -1,0 +1,212 @@
+"""Twelve hops of papers100M's shape at growing scales: ours beside scipy, torch CSR, DGL and PyG's SIGN.
+
+    python benchmarks/papers100m_peers.py --scales 0.01 0.02 --work DIR
+
+Every contestant works in a process of its own, with 20 GiB of anonymous memory and four minutes; one that did not
+finish at a scale is not asked again at a larger one. A contest that docs/results/papers100m/peers.json has already is
+not run again. DGL is no part of our environment: it is installed in the work folder, and what was said is recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from contained import DONE, FAILED, LATE, OVER, run_contained
+from gamlp.graph.datasets import communities
+from gamlp.io import parse_size
+from machine import describe, versions
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "papers100m" / "peers.json"
+NODES, EDGES, FEATURES, CLASSES = 111_059_956, 1_615_685_872, 128, 172  # of papers100M
+TRAIN, VALID = 0.0126, 0.0014  # shares of nodes: 1.4 % are kept of every hop
+SCALES = (0.01, 0.02, 0.05, 0.1, 0.2)
+HOPS, MEMORY, SECONDS = 12, "20GiB", 240.0
+OURS = ("gamlp propagate", "gamlp propagate, float16")
+CONTESTANTS = (*OURS, "torch CSR", "scipy", "DGL", "PyG SIGN")
+_BESIDE = 300 * 10**6  # bytes that anybody may hold above the limit
+_DGL = ("dgl", "dgl==1.1.3")  # the newest, and the newest that has no library for each version of torch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scales", nargs="*", type=float, default=SCALES, help="Of papers100M's nodes and edges.")
+    parser.add_argument("--contestants", nargs="*", default=CONTESTANTS, choices=CONTESTANTS)
+    parser.add_argument("--memory", default=MEMORY)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--work", type=Path, help="Folder for graphs and stores; removed at the end unless given.")
+    parser.add_argument("--prepare", action="store_true", help="Make the graphs and stop.")
+    parser.add_argument("--again", action="store_true", help="Run contests that were run already.")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    work = given.work or Path(tempfile.mkdtemp(prefix="gamlp-peers-"))
+    try:
+        results = run(given, work)
+    finally:
+        if given.work is None:
+            shutil.rmtree(work, ignore_errors=True)
+    sys.stdout.write(section(results))
+
+
+def run(given: argparse.Namespace, work: Path) -> dict[str, Any]:
+    """Every contest that has no result yet; results are written after each."""
+    results = json.loads(given.out.read_text(encoding="utf-8")) if given.out.exists() else {"contests": {}}
+    results |= {"machine": describe(), "versions": versions(), "memory": given.memory, "limit of seconds": given.seconds}
+    for scale in sorted(given.scales):
+        for name in given.contestants:
+            contest = f"{scale:g}: {name}"
+            if (contest in results["contests"] and not given.again) or _ended(results["contests"], name, scale):
+                continue
+            graph = graph_of(work, scale)
+            if given.prepare:
+                break
+            print(f"{contest} …", flush=True)
+            found = _contest(name, graph, work, given, results)
+            print(f"  {found}", flush=True)
+            results["contests"][contest] = found
+            given.out.parent.mkdir(parents=True, exist_ok=True)
+            given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        if not given.prepare:
+            shutil.rmtree(work / f"graph-{scale:g}", ignore_errors=True)
+    return results
+
+
+def graph_of(work: Path, scale: float) -> Path:
+    """The graph folder of a scale, made where it is not there yet."""
+    folder = work / f"graph-{scale:g}"
+    if not folder.exists():
+        nodes, edges = round(NODES * scale), round(EDGES * scale)
+        shares = {"train": TRAIN, "valid": VALID}
+        communities(folder, nodes=nodes, edges=edges, features=FEATURES, classes=CLASSES, **shares)
+    return folder
+
+
+def _ended(contests: Mapping[str, Any], name: str, scale: float) -> bool:
+    """Whether a contestant did not finish at a smaller scale."""
+    before = (contests[key] for key in contests if key.endswith(f": {name}") and float(key.split(":")[0]) < scale)
+    return any(one["status"] != DONE for one in before)
+
+
+def _contest(name: str, graph: Path, work: Path, given: argparse.Namespace, results: dict[str, Any]) -> dict[str, Any]:
+    memory = parse_size(given.memory)
+    if name in OURS:
+        store = work / "store"
+        shutil.rmtree(store, ignore_errors=True)
+        words = ["propagate", str(graph), "--out", str(store), "--hops", str(HOPS), "--label-hops", "0"]
+        words += ["--rows", "train+valid", "--memory", str(memory), "--json"]
+        words += ["--dtype", "float16"] if name.endswith("float16") else []
+        command = [sys.executable, "-c", "from gamlp.cli.main import main; main()", *words]
+        found = run_contained(command, memory + _BESIDE, given.seconds)
+        shutil.rmtree(store, ignore_errors=True)
+        return found
+    environment = None
+    if name == "DGL":
+        place, said = install_dgl(work / "dgl")
+        results["dgl"] = said
+        if place is None:
+            return {"status": FAILED, "error": said[-1][1]}
+        environment = {"PYTHONPATH": str(place), "DGLBACKEND": "pytorch"}
+    command = [sys.executable, str(Path(__file__).with_name("hops_of_peers.py")), name, str(graph), str(HOPS)]
+    return run_contained(command, memory + _BESIDE, given.seconds, environment)
+
+
+def install_dgl(folder: Path) -> tuple[Path | None, list[list[str]]]:
+    """(where DGL can be imported from, None if it cannot; what was said of each version)."""
+    said = []
+    for asked in _DGL:
+        place = folder / asked.replace("=", "")
+        if not place.exists():
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            done = subprocess.run([*pip, "--target", str(place), asked], capture_output=True, text=True, check=False)
+            if done.returncode:
+                said.append([asked, f"pip: {_last(done.stderr)}"])
+                continue
+        code = f"import sys; sys.path.insert(0, {str(place)!r}); import dgl; print(dgl.__version__)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return place, [*said, [asked, f"imported, version {_last(done.stdout)}"]]
+        said.append([asked, _last(done.stderr).replace(str(folder), "…")])
+    return None, said
+
+
+def _last(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1][:200]
+
+
+def section(results: Mapping[str, Any]) -> str:
+    """Markdown: a row for each contestant, a column for each scale, and what was expected."""
+    contests = results["contests"]
+    scales = sorted({float(key.split(":")[0]) for key in contests})
+    names = [name for name in CONTESTANTS if any(key.endswith(f": {name}") for key in contests)]
+    rows = [
+        f"| {name} | " + " | ".join(_cell(contests.get(f"{scale:g}: {name}")) for scale in scales) + " |"
+        for name in names
+    ]
+    counts = [f"{scale:g}: {NODES * scale / 1e6:.1f} M nodes, {2 * EDGES * scale / 1e6:,.0f} M entries" for scale in scales]
+    dgl = "".join(f"\n- `pip install {asked}`: {said}" for asked, said in results.get("dgl", []))
+    return f"""## Beside what others do with it
+
+Twelve hops of {FEATURES} features over graphs of the same shape at a scale ({"; ".join(counts)}), each contestant in a
+process of its own with {results["memory"]} of anonymous memory and {results["limit of seconds"]:g} seconds. Asked of ours,
+scipy, torch and DGL: of every hop the 1.4 % of rows that train or validate; theirs is written out with two matrices in
+memory, which is the least they can hold. SIGN keeps all hops of all rows in memory; that is what it does.
+Cells: seconds on the clock, and the peak of anonymous memory; or what ended it, and where it was.
+
+| | {" | ".join(f"scale {scale:g}" for scale in scales)} |
+|---|{"---|" * len(scales)}
+{chr(10).join(rows)}
+
+{_expectations(contests, scales, names)}
+{dgl}
+
+{results["machine"]}; {results["versions"]}.
+"""
+
+
+def _cell(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "not tried"
+    if found["status"] == DONE:
+        return f"{found['seconds']:.0f} s, {found['anonymous'] / 2**30:.1f} GiB"
+    last = found.get("last", {})
+    where = f"after “{last['step']}”" if last else "before its first step"
+    if found["status"] == FAILED:
+        return f"failed {where}: {found['error']}"
+    what = {OVER: "out of memory", LATE: "out of time"}[found["status"]]
+    return f"**{what}** {where}, {found['seconds']:.0f} s, {found['anonymous'] / 2**30:.1f} GiB"
+
+
+def _expectations(contests: Mapping[str, Any], scales: list[float], names: list[str]) -> str:
+    """Of every scale that ours and any other finished: who was faster, who held less."""
+    lines = ["| expected | is | |", "|---|---|---|"]
+    for scale in scales:
+        done = {name: one for name in names if (one := contests.get(f"{scale:g}: {name}")) and one["status"] == DONE}
+        others = {name: one for name, one in done.items() if name not in OURS}
+        if OURS[0] not in done or not others:
+            continue
+        ours = done[OURS[0]]
+        for key, what in (("seconds", "time"), ("anonymous", "memory")):
+            best = min(others, key=lambda name: others[name][key])
+            ratio = others[best][key] / ours[key]
+            lines.append(
+                f"| scale {scale:g}: no more {what} than the best of the others ({best}) | {ratio:.2f} times ours "
+                f"| {'met' if ratio >= 1 else '**missed**'} |"
+            )
+    last = {name: max((s for s in scales if contests.get(f"{s:g}: {name}", {}).get("status") == DONE), default=0) for name in names}
+    if OURS[0] in last and len(last) > 1:
+        most = max(value for name, value in last.items() if name not in OURS)
+        met = last[OURS[0]] >= most
+        told = ", ".join(f"{name} {value:g}" for name, value in last.items())
+        lines.append(f"| ours finishes at least as large a scale as any other | {told} | {'met' if met else '**missed**'} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

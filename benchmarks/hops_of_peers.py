@@ -118,7 +118,11 @@ def by_dgl(arrays: Arrays, hops: int) -> None:
     import torch
 
     torch.set_num_threads(usable_cores())
-    parts = (torch.from_numpy(_narrow(arrays.offsets)), torch.from_numpy(arrays.neighbours), torch.tensor([], dtype=torch.int32))
+    parts = (
+        torch.from_numpy(_narrow(arrays.offsets)),
+        torch.from_numpy(arrays.neighbours),
+        torch.tensor([], dtype=torch.int32),
+    )
     graph = dgl.graph(("csc", parts), num_nodes=arrays.count)
     inverse = torch.from_numpy(arrays.inverse)[:, None]
     _tell("graph made")

@@ -60,8 +60,8 @@ def steps(work: Path, scale: float, memory: int, epochs: int, kill: float | None
         *("--set", "propagation.label_r=0", "--rows", "split", "--dtype", "float16", "--memory", f"{memory}B"),
     ]
     made = [
-        Step("generate", generate, graph / "manifest.json"),
-        Step("propagate", propagate, hops / "manifest.json", kill=kill),
+        Step("generate", generate, graph / "graph.json"),
+        Step("propagate", propagate, hops / "store.json", kill=kill),
     ]
     for attention, short in (("jk", "JK"), ("recursive", "R")):
         run = work / attention
@@ -125,6 +125,7 @@ def run(given: argparse.Namespace, record: Path) -> None:
     for step in steps(work, scale, memory, given.epochs, kill):
         if not (step.made.exists() and step.name in run["steps"]):
             if step.name == "propagate" and "rates" not in run:
+                run["facts"] = facts(work)
                 run["rates"] = rates(work, run["facts"]["nodes"])
             run["steps"][step.name] = measured(step, work, run["steps"].get(step.name))
             run["disk"] = max(go["disk"] for one in run["steps"].values() for go in one["goes"])
@@ -144,9 +145,7 @@ def measured(step: Step, work: Path, before: dict[str, Any] | None) -> dict[str,
         begun_before = bool(goes)
         words = [*GAMLP, *step.words, *(step.again if begun_before else [])]
         tell(f"{step.name}: gamlp {' '.join(step.words)}")
-        there = _size(work)
         found: Watched = watch(words, work, kill, step.said)
-        found.disk += there
         goes.append(vars(found))
         tell(f"{step.name}: {found.seconds:.0f} s{', killed' if found.killed else ''}")
         if found.killed:
@@ -167,7 +166,7 @@ def rates(work: Path, nodes: int) -> dict[str, float | None]:
 def facts(work: Path) -> dict[str, Any]:
     """What was made: nodes, entries, scores."""
     found: dict[str, Any] = {}
-    if (work / "graph" / "manifest.json").exists():
+    if (work / "graph" / "graph.json").exists():
         graph = Graph.open(work / "graph")
         found |= {"nodes": graph.nodes.count, "entries": graph.relation.entries, "source": graph.source}
     for attention in ("jk", "recursive"):

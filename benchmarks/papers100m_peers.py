@@ -58,7 +58,12 @@ def main() -> None:
 def run(given: argparse.Namespace, work: Path) -> dict[str, Any]:
     """Every contest that has no result yet; results are written after each."""
     results = json.loads(given.out.read_text(encoding="utf-8")) if given.out.exists() else {"contests": {}}
-    results |= {"machine": describe(), "versions": versions(), "memory": given.memory, "limit of seconds": given.seconds}
+    results |= {
+        "machine": describe(),
+        "versions": versions(),
+        "memory": given.memory,
+        "limit of seconds": given.seconds,
+    }
     for scale in sorted(given.scales):
         for name in given.contestants:
             contest = f"{scale:g}: {name}"
@@ -149,7 +154,9 @@ def section(results: Mapping[str, Any]) -> str:
         f"| {name} | " + " | ".join(_cell(contests.get(f"{scale:g}: {name}")) for scale in scales) + " |"
         for name in names
     ]
-    counts = [f"{scale:g}: {NODES * scale / 1e6:.1f} M nodes, {2 * EDGES * scale / 1e6:,.0f} M entries" for scale in scales]
+    counts = [
+        f"{scale:g}: {NODES * scale / 1e6:.1f} M nodes, {2 * EDGES * scale / 1e6:,.0f} M entries" for scale in scales
+    ]
     dgl = "".join(f"\n- `pip install {asked}`: {said}" for asked, said in results.get("dgl", []))
     return f"""## Beside what others do with it
 
@@ -199,12 +206,17 @@ def _expectations(contests: Mapping[str, Any], scales: list[float], names: list[
                 f"| scale {scale:g}: no more {what} than the best of the others ({best}) | {ratio:.2f} times ours "
                 f"| {'met' if ratio >= 1 else '**missed**'} |"
             )
-    last = {name: max((s for s in scales if contests.get(f"{s:g}: {name}", {}).get("status") == DONE), default=0) for name in names}
+    last = {
+        name: max((s for s in scales if contests.get(f"{s:g}: {name}", {}).get("status") == DONE), default=0)
+        for name in names
+    }
     if OURS[0] in last and len(last) > 1:
         most = max(value for name, value in last.items() if name not in OURS)
         met = last[OURS[0]] >= most
         told = ", ".join(f"{name} {value:g}" for name, value in last.items())
-        lines.append(f"| ours finishes at least as large a scale as any other | {told} | {'met' if met else '**missed**'} |")
+        lines.append(
+            f"| ours finishes at least as large a scale as any other | {told} | {'met' if met else '**missed**'} |"
+        )
     return "\n".join(lines)
 
 

@@ -88,7 +88,9 @@ def _contest(name: str, work: Path, ids: str, memory: int, seconds: float) -> di
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     tables = work / "tables"
-    command = [*CONTESTANTS[name].command(tables / f"nodes-{ids}.parquet", tables / f"edges-{ids}.parquet", out, memory)]
+    command = [
+        *CONTESTANTS[name].command(tables / f"nodes-{ids}.parquet", tables / f"edges-{ids}.parquet", out, memory)
+    ]
     found = run_contained(command, memory + CONTESTANTS[name].beside, seconds)
     if found["status"] == DONE and not CONTESTANTS[name].more:
         found |= _compared(work, ids, *read_csr(out))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -13,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_PAUSE = 0.1  # seconds between looks
+_PAUSE = 0.25  # seconds between looks
 
 
 @dataclass
@@ -27,7 +26,7 @@ class Watched:
     read: int = 0
     written: int = 0
     major_faults: int = 0
-    disk: int = 0  # most that was on the disk beyond what was there when it began
+    disk: int = 0  # most that the folder held on the disk
     least_available: int = 0  # memory of the machine
     group: int | None = None  # most memory of its control group, the page cache with it; None: there was no group
     code: int = 0
@@ -43,7 +42,6 @@ def watch(
     Where control groups can be made it is in one of its own, whose memory has a limit, the page cache with it.
     """
     found = Watched(least_available=_available())
-    free = shutil.disk_usage(folder).free
     with (
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryFile() as printed,
@@ -54,7 +52,7 @@ def watch(
         try:
             while not _ended(process, found):
                 _look(process.pid, found)
-                found.disk = max(found.disk, free - shutil.disk_usage(folder).free)
+                found.disk = max(found.disk, on_disk(folder))
                 found.least_available = min(found.least_available, _available())
                 if kill is not None and not found.killed and time.perf_counter() - begun > kill:
                     found.killed = True
@@ -118,6 +116,15 @@ def _look(pid: int, found: Watched) -> None:
     if "RssAnon" in lines:
         found.anonymous = max(found.anonymous, int(lines["RssAnon"].split()[0]) * 1024)
     found.read, found.written = int(lines.get("read_bytes", found.read)), int(lines.get("write_bytes", found.written))
+
+
+def on_disk(folder: Path) -> int:
+    """Bytes that the files of a folder take on the disk; one that goes meanwhile is not counted."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.lstat().st_blocks * 512
+    return total
 
 
 def _available() -> int:

@@ -208,14 +208,15 @@ class Matched:
         width = centres.shape[1]
         at_once = max(1, min(_CHUNK, _PART // width))
 
-        def make(begin: int) -> Array:
-            end = min(begin + at_once, self.count)
-            return noisy_rows(self.labels(begin, end), centres, values, key, begin, dtype)
+        def make(rows: tuple[int, int]) -> Array:
+            return noisy_rows(self.labels(*rows), centres, values, key, rows[0], dtype)
 
-        with writer.stream_features(width, dtype) as rows:
-            for made in ordered_map(threads, make, range(0, self.count, at_once)):
-                rows.append(made)
-                progress("features", rows.rows, self.count, "rows")
+        for shard, (start, stop) in enumerate(writer.feature_shards(width, dtype)):
+            cuts = [*range(start, stop, at_once), stop]
+            with writer.stream_features(shard) as rows:
+                for made in ordered_map(threads, make, pairwise(cuts)):
+                    rows.append(made)
+                    progress("features", start + rows.rows, self.count, "rows")
 
     def write_targets(self, writer: GraphWriter, labelled: float, train: float, valid: float) -> None:
         """Labels of a share of the nodes, and their parts: exactly these shares, of nodes drawn by chance."""

@@ -20,7 +20,7 @@ uint64_t mixed(uint64_t x) {
 
 void prefetch(const void *address) {
 #if defined(__GNUC__)
-    __builtin_prefetch(address);
+    __builtin_prefetch(address, 0, 2);  // into the second level: the first has few places for misses
 #else
     (void)address;
 #endif

@@ -130,28 +130,29 @@ class Matched:
         entries = 2.0 * self.edges
         inside, outside = entries * self.homophily, entries * (1 - self.homophily)
         stubs, closeness = np.array([inside * (1 - _CLOSE_SHARE / 2), outside]), _CLOSENESS
-        best, error = None, np.inf
+        best, error = (stubs, closeness), np.inf
         for _ in range(_ROUNDS):
             made = self._try(stubs, closeness)
             kept = self._kept(made)
             wanted = np.array([inside - kept[0], outside])
             missed = float(max(abs(kept.sum() - entries), abs(kept[2] - outside)))
+            if missed <= _NEAR * entries:
+                return made
+            del made  # so that the next is not held beside it
             if missed < error:
-                best, error = made, missed
-            if error <= _NEAR * entries:
-                break
+                best, error = (stubs, closeness), missed
             if kept[0] > _CLOSE_SHARE * inside:
                 closeness *= 0.95 * _CLOSE_SHARE * inside / float(kept[0])
             ratio = np.divide(wanted, kept[1:], out=np.ones(2), where=kept[1:] > 0)
             stubs = stubs * np.clip(ratio, 0.25, 4.0)
             if stubs.sum() > 64 * entries:
                 break
-        if best is None or error > max(_FAR * entries, _FEW):
+        if error > max(_FAR * entries, _FEW):
             raise GamlpError(
                 f"{self.edges} distinct edges are too many for {self.count} nodes",
                 hint="ask for fewer edges, more nodes or less homophily",
             )
-        return best
+        return self._try(*best)
 
     def _try(self, stubs: Array, closeness: float) -> Matching:
         total = float(stubs.sum())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from gamlp.graph.manifest import (
     RawEntry,
     RelationEntry,
     block_folder,
+    features_files,
     nodes_folder,
     raw_file,
 )
@@ -35,6 +37,8 @@ from gamlp.graph.raw import write_block
 from gamlp.graph.schema import FeatureSchema
 from gamlp.io import GrowingArray, StreamedArray, atomic_folder, checksum, create_array, save_array, write_text
 from gamlp.kernel import NUMPY_DTYPES, FloatName
+
+SHARD_BYTES = 1 << 30  # features in a file, where they are streamed
 
 
 class GraphWriter:
@@ -64,18 +68,32 @@ class GraphWriter:
         entry.features = FeaturesEntry(width=width, dtype=dtype, columns=None if columns is None else list(columns))
         return create_array(self._nodes_file(node_type, "features"), (entry.count, width), NUMPY_DTYPES[dtype])
 
-    @contextmanager
-    def stream_features(
-        self, width: int, dtype: FloatName = "float32", node_type: str = "node"
-    ) -> Iterator[StreamedArray]:
-        """Features that are appended from the first row to the last (bfloat16 as uint16 bits)."""
+    def feature_shards(self, width: int, dtype: FloatName, node_type: str = "node") -> list[tuple[int, int]]:
+        """Declare features that are streamed: row ranges, each of which `stream_features` writes as one file.
+
+        A reader verifies a file when it first reads from it: of several no more than it needs, and what it has verified
+        is still in memory when it computes.
+        """
         entry = self._nodes[node_type]
-        entry.features = FeaturesEntry(width=width, dtype=dtype)
-        path = self._nodes_file(node_type, "features")
-        with StreamedArray(path, (width,), NUMPY_DTYPES[dtype], entry.count) as rows:
+        rows = max(1, SHARD_BYTES // max(1, width * np.dtype(NUMPY_DTYPES[dtype]).itemsize))
+        stops = [*range(rows, entry.count, rows), entry.count]
+        entry.features = FeaturesEntry(width=width, dtype=dtype, shards=stops if len(stops) > 1 else None)
+        return list(pairwise([0, *stops]))
+
+    @contextmanager
+    def stream_features(self, shard: int, node_type: str = "node") -> Iterator[StreamedArray]:
+        """The rows of one shard are appended from first to last (bfloat16 as uint16 bits)."""
+        entry = self._nodes[node_type]
+        assert entry.features is not None
+        shards = entry.features.shards
+        start, stop = list(pairwise([0, *(shards or [entry.count])]))[shard]
+        path = self.folder / features_files(node_type, shards)[shard]
+        path.parent.mkdir(exist_ok=True)
+        dtype = NUMPY_DTYPES[entry.features.dtype]
+        with StreamedArray(path, (entry.features.width,), dtype, stop - start) as rows:
             yield rows
-        if rows.rows != entry.count:
-            raise ValueError(f"features of '{node_type}' have {rows.rows} rows, not {entry.count}")
+        if rows.rows != stop - start:
+            raise ValueError(f"features of '{node_type}' have {rows.rows} rows, not {stop - start}")
         self._sums[path] = rows.crc32
 
     def take_features(

@@ -10,6 +10,7 @@ constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
 constexpr int64_t kWhole = 1 << 16, kStepBits = 6, kNoise = 1 << 12;
 constexpr size_t kBatch = 2048;  // stubs that are looked up together
 constexpr int64_t kAhead = 24;   // places prefetched ahead
+constexpr int64_t kShort = 96;   // entries that are sorted by counting
 
 uint64_t mixed(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -19,7 +20,7 @@ uint64_t mixed(uint64_t x) {
 
 void prefetch(const void *address) {
 #if defined(__GNUC__)
-    __builtin_prefetch(address);
+    __builtin_prefetch(address, 0, 2);  // into the second level: the first has few places for misses
 #else
     (void)address;
 #endif
@@ -34,7 +35,8 @@ struct Stub {
 struct Batch {
     std::vector<int64_t> hidden;
     std::vector<Stub> stubs;
-    std::vector<uint64_t> keys;  // row << 33 | node << 2 | kind
+    std::vector<int32_t> nodes;  // of one row
+    std::vector<int8_t> kinds;
 };
 
 // Stubs first..last of one kind, numbered in its range `place`.
@@ -81,25 +83,60 @@ void look_up(const Matching &m, std::vector<Stub> &stubs) {
     }
 }
 
+// Sorts a short row by counting for each entry how many are smaller, which vectorises. Of equal entries the first is
+// kept: they count alike, and what they leave free behind them stays empty.
+int64_t sort_short(const int32_t *nodes, const int8_t *kinds, int64_t count, int64_t *kept, std::vector<int32_t> &out) {
+    int32_t sorted[kShort];
+    int8_t kind[kShort];
+    std::fill_n(sorted, count, -1);
+    for (int64_t i = count - 1; i >= 0; --i) {
+        const int32_t node = nodes[i];
+        int32_t smaller = 0;
+        for (int64_t j = 0; j < count; ++j) smaller += nodes[j] < node;
+        sorted[smaller] = node;
+        kind[smaller] = kinds[i];
+    }
+    const size_t before = out.size();
+    out.resize(before + size_t(count));
+    int64_t total = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        if (sorted[i] < 0) continue;
+        out[before + size_t(total++)] = sorted[i];
+        ++kept[int(kind[i])];
+    }
+    out.resize(before + size_t(total));
+    return total;
+}
+
+int64_t sort_long(const int32_t *nodes, const int8_t *kinds, int64_t count, int64_t *kept, std::vector<int32_t> &out) {
+    std::vector<int64_t> keys(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) keys[size_t(i)] = int64_t(nodes[i]) << 2 | kinds[i];
+    std::sort(keys.begin(), keys.end());
+    int64_t total = 0, last = -1;
+    for (const int64_t key : keys) {
+        if (key >> 2 == last) continue;
+        last = key >> 2;
+        out.push_back(int32_t(last));
+        ++kept[key & 3];
+        ++total;
+    }
+    return total;
+}
+
 // Sorted rows without loops and repeats; of equal entries the first kind counts.
 void finish(const Matching &m, Batch &b, int64_t *counts, int64_t *kept, std::vector<int32_t> &out) {
-    b.keys.clear();
-    for (const Stub &stub : b.stubs)
-        if (stub.at != b.hidden[stub.row])
-            b.keys.push_back(uint64_t(stub.row) << 33 | m.hidden.from(uint64_t(stub.at)) << 2 | uint64_t(stub.kind));
-    size_t from = 0;
+    b.nodes.resize(b.stubs.size());
+    b.kinds.resize(b.stubs.size());
+    size_t next = 0;
     for (size_t row = 0; row < b.hidden.size(); ++row) {
-        size_t to = from;
-        while (to < b.keys.size() && b.keys[to] >> 33 == row) ++to;
-        std::sort(b.keys.begin() + from, b.keys.begin() + to);
-        const size_t before = out.size();
-        for (size_t i = from; i < to; ++i) {
-            if (i > from && b.keys[i] >> 2 == b.keys[i - 1] >> 2) continue;
-            out.push_back(int32_t(b.keys[i] >> 2 & 0x7FFFFFFF));
-            ++kept[b.keys[i] & 3];
+        int64_t count = 0;
+        for (; next < b.stubs.size() && size_t(b.stubs[next].row) == row; ++next) {
+            const Stub &stub = b.stubs[next];
+            if (stub.at == b.hidden[row]) continue;
+            b.nodes[size_t(count)] = int32_t(m.hidden.from(uint64_t(stub.at)));
+            b.kinds[size_t(count++)] = int8_t(stub.kind);
         }
-        counts[row] = int64_t(out.size() - before);
-        from = to;
+        counts[row] = (count <= kShort ? sort_short : sort_long)(b.nodes.data(), b.kinds.data(), count, kept, out);
     }
     b.stubs.clear();
     b.hidden.clear();

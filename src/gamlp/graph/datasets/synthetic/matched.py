@@ -130,28 +130,29 @@ class Matched:
         entries = 2.0 * self.edges
         inside, outside = entries * self.homophily, entries * (1 - self.homophily)
         stubs, closeness = np.array([inside * (1 - _CLOSE_SHARE / 2), outside]), _CLOSENESS
-        best, error = None, np.inf
+        best, error = (stubs, closeness), np.inf
         for _ in range(_ROUNDS):
             made = self._try(stubs, closeness)
             kept = self._kept(made)
             wanted = np.array([inside - kept[0], outside])
             missed = float(max(abs(kept.sum() - entries), abs(kept[2] - outside)))
+            if missed <= _NEAR * entries:
+                return made
+            del made  # so that the next is not held beside it
             if missed < error:
-                best, error = made, missed
-            if error <= _NEAR * entries:
-                break
+                best, error = (stubs, closeness), missed
             if kept[0] > _CLOSE_SHARE * inside:
                 closeness *= 0.95 * _CLOSE_SHARE * inside / float(kept[0])
             ratio = np.divide(wanted, kept[1:], out=np.ones(2), where=kept[1:] > 0)
             stubs = stubs * np.clip(ratio, 0.25, 4.0)
             if stubs.sum() > 64 * entries:
                 break
-        if best is None or error > max(_FAR * entries, _FEW):
+        if error > max(_FAR * entries, _FEW):
             raise GamlpError(
                 f"{self.edges} distinct edges are too many for {self.count} nodes",
                 hint="ask for fewer edges, more nodes or less homophily",
             )
-        return best
+        return self._try(*best)
 
     def _try(self, stubs: Array, closeness: float) -> Matching:
         total = float(stubs.sum())
@@ -208,14 +209,15 @@ class Matched:
         width = centres.shape[1]
         at_once = max(1, min(_CHUNK, _PART // width))
 
-        def make(begin: int) -> Array:
-            end = min(begin + at_once, self.count)
-            return noisy_rows(self.labels(begin, end), centres, values, key, begin, dtype)
+        def make(rows: tuple[int, int]) -> Array:
+            return noisy_rows(self.labels(*rows), centres, values, key, rows[0], dtype)
 
-        with writer.stream_features(width, dtype) as rows:
-            for made in ordered_map(threads, make, range(0, self.count, at_once)):
-                rows.append(made)
-                progress("features", rows.rows, self.count, "rows")
+        for shard, (start, stop) in enumerate(writer.feature_shards(width, dtype)):
+            cuts = [*range(start, stop, at_once), stop]
+            with writer.stream_features(shard) as rows:
+                for made in ordered_map(threads, make, pairwise(cuts)):
+                    rows.append(made)
+                    progress("features", start + rows.rows, self.count, "rows")
 
     def write_targets(self, writer: GraphWriter, labelled: float, train: float, valid: float) -> None:
         """Labels of a share of the nodes, and their parts: exactly these shares, of nodes drawn by chance."""

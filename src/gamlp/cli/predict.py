@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gamlp.cli.lean import import_leanly
 from gamlp.cli.options import named
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
@@ -152,6 +153,8 @@ def _predict(
 
       gamlp predict run --out predictions.parquet --engine spark --master spark://host:7077
     """
+    if engine == "local":
+        import_leanly()
     from gamlp.graph import ids_in_file, split_ids
     from gamlp.graph.datasets import open_or_load
     from gamlp.run import predict

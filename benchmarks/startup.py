@@ -64,8 +64,9 @@ def page(seconds: dict[str, float], rounds: int) -> str:
     lines = [
         "# Starting",
         "",
-        f"Written by `python benchmarks/startup.py`: {machine.describe()}; {machine.versions()}. Wall-clock seconds of",
-        f"whole processes, the best of {rounds} rounds in which all take turns, files in the page cache.",
+        f"Written by `python benchmarks/startup.py`: {machine.describe()}; {machine.versions()}.",
+        f"Wall-clock seconds of whole processes, the best of {rounds} rounds in which all take turns, files in the page",
+        "cache. What `gamlp predict` takes is mostly torch's import, less what it puts off (`gamlp.cli.lean`).",
         "",
         "| | seconds | ÷ an empty Python | asked for | |",
         "|---|---|---|---|---|",

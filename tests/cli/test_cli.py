@@ -231,8 +231,9 @@ def test_a_verb_is_listed_with_the_first_line_of_its_own_help(verb: str) -> None
 
 def test_what_predicting_puts_off_comes_when_it_is_asked_for() -> None:
     code = (
-        "import sys; from gamlp.cli.lean import import_leanly; import_leanly()\n"
-        "import numpy, pyarrow, torch\n"
+        "import gc, sys; from gamlp.cli.lean import lean_imports\n"
+        "with lean_imports(): import numpy, pyarrow, torch\n"
+        "assert gc.isenabled()\n"
         "registered = lambda: hasattr(sys.modules['torch._meta_registrations'], 'meta_mm')\n"
         "assert 'pandas' not in sys.modules and not registered()\n"
         "assert pyarrow.table({'a': numpy.arange(3)}).to_pandas()['a'].sum() == 3\n"

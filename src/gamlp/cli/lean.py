@@ -1,4 +1,4 @@
-"""Imports that labelling a few rows does not need, put off: half of the second that torch and Arrow take to load.
+"""Imports that labelling rows does not need, put off: they take longer than the labels of a few rows.
 
 torch registers how each of its operators treats tensors without data (0.4 s), for its compiler alone; the import of
 the compiler brings that back. Arrow looks for pandas at its first array (0.3 s), to know frames when it sees them; what
@@ -7,8 +7,11 @@ reads or writes frames asks for it again by itself.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -46,16 +49,27 @@ class _Absent(MetaPathFinder):
         return None
 
 
-def import_leanly() -> None:
-    """Before torch and Arrow are imported; what is there already stays as it is."""
+@contextmanager
+def lean_imports() -> Iterator[None]:
+    """Around the imports of torch and Arrow; what is there already stays as it is."""
     if "torch" not in sys.modules:
         sys.meta_path.insert(0, _PutOff())
     if "pandas" not in sys.modules:
-        absent = _Absent()
-        sys.meta_path.insert(0, absent)
-        try:
-            import pyarrow as pa
+        _look_for_no_pandas()
+    gc.disable()  # modules are no garbage: looking for it among them takes a tenth of their import
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
-            pa.array([0])  # it looks once
-        finally:
-            sys.meta_path.remove(absent)
+
+def _look_for_no_pandas() -> None:
+    absent = _Absent()
+    sys.meta_path.insert(0, absent)
+    try:
+        import pyarrow as pa
+
+        pa.array([0])  # it looks once
+    finally:
+        sys.meta_path.remove(absent)

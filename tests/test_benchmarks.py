@@ -108,6 +108,16 @@ def test_the_cost_of_verifying_is_measured_for_every_job(tmp_path: Path) -> None
     assert all(float(row[2]) > 0 for row in rows), "every job verifies what it reads"
 
 
+@pytest.mark.long
+def test_starting_is_measured_beside_an_empty_python(tmp_path: Path) -> None:
+    out = tmp_path / "startup.md"
+    command = [sys.executable, str(BENCHMARKS / "startup.py"), "--rounds", "1", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ") for line in out.read_text().splitlines() if line.endswith((" met |", "missed** |"))]
+    assert [row[0] for row in rows] == ["| `gamlp --help`", "| `gamlp predict, one row`"]
+
+
 @pytest.mark.slow
 def test_the_page_of_sizes_is_what_its_command_writes(tmp_path: Path) -> None:
     out = tmp_path / "sizing.md"

@@ -229,9 +229,50 @@ def test_a_verb_is_listed_with_the_first_line_of_its_own_help(verb: str) -> None
     assert " ".join((command.help or "").split("\n\n")[0].split()) == FIRST_LINES[verb]
 
 
+def test_what_predicting_puts_off_comes_when_it_is_asked_for() -> None:
+    code = (
+        "import gc, sys; from gamlp.cli.lean import lean_imports\n"
+        "with lean_imports(): import numpy, pyarrow, torch\n"
+        "assert gc.isenabled()\n"
+        "registered = lambda: hasattr(sys.modules['torch._meta_registrations'], 'meta_mm')\n"
+        "assert 'pandas' not in sys.modules and not registered()\n"
+        "assert pyarrow.table({'a': numpy.arange(3)}).to_pandas()['a'].sum() == 3\n"
+        "import torch._dynamo\n"
+        "assert registered()\n"
+        "assert torch.mm(torch.ones(2, 3, device='meta'), torch.ones(3, 4, device='meta')).shape == (2, 4)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_one_prediction_imports_neither_pandas_nor_a_compiler(place: Path, tmp_path: Path) -> None:
+    quick = ["--set", "training.epochs=1", "--set", "propagation.hops=1", "--set", "model.hidden=8"]
+    assert gamlp("train", "graph", "--out", str(tmp_path / "run"), *quick, folder=place).returncode == 0
+    words = ["gamlp", "predict", str(tmp_path / "run"), "--out", str(tmp_path / "one.csv"), "--ids", "3"]
+    unwanted = [
+        "pandas",
+        "sklearn",
+        "scipy.sparse",
+        "torch._dynamo",
+        "torch._decomp",
+        "gamlp.explanation",
+        "matplotlib",
+    ]
+    code = (
+        "import sys, runpy\n"
+        f"sys.argv = {words}\n"
+        "try: runpy.run_module('gamlp.cli.main', run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        f"found = [name for name in {unwanted} if name in sys.modules]\n"
+        "assert not found, found"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert len((tmp_path / "one.csv").read_text().splitlines()) == 2
+
+
 def test_every_verb_is_listed() -> None:
     files = {path.stem for path in Path(verbs.__file__).parent.glob("*.py")}
-    assert files - {"__init__", "main", "verbs"} == set(FIRST_LINES) == set(Verbs())
+    assert files - {"__init__", "lean", "main", "verbs"} == set(FIRST_LINES) == set(Verbs())
 
 
 def test_propagation_with_the_kernel_does_not_import_torch(place: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_nodes_are_asked_for_by_their_ids(call: Call) -> None:
         ("--ids p99", "has no node 'p99'"),
         (
             "--ids p1 --rows test",
-            "ids say which nodes are meant; use gamlp predict with --ids, or with --rows or --add-nodes",
+            "ids say which nodes are meant; use gamlp predict with --ids, or with --rows",
         ),
     ):
         ended = call(f"predict run --out x.csv {wrong}")

@@ -163,6 +163,15 @@ def test_a_budget_too_small_for_any_column_names_one_that_is_not() -> None:
         outlook(20 * GB, 100 * GB, budget=1 << 20)
 
 
+def test_where_half_of_free_memory_is_too_little_the_least_budget_is_told() -> None:
+    """A million nodes take 64 MiB + 20 bytes each + two states of eight float32 columns: 143 MiB or more."""
+    found = outlook(240 << 20, 100 * GB)
+    assert found.hops.budget == 192 << 20  # in steps of 64 MiB
+    assert not found.fits and any(sentence.startswith("memory is short by ") for sentence in found.verdict())
+    enough = outlook(1200 << 20, 100 * GB, budget=700 << 20)
+    assert any(sentence.startswith("it takes --memory 700MiB") for sentence in enough.verdict())
+
+
 def test_disk_at_its_most_counts_what_earlier_steps_left() -> None:
     found = outlook(20 * GB, 100 * GB)
     made = max((step for step in found.steps[:2]), key=lambda step: step.meanwhile + step.left)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gamlp.cli.lean import lean_imports
 from gamlp.cli.options import named
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
@@ -152,9 +153,10 @@ def _predict(
 
       gamlp predict run --out predictions.parquet --engine spark --master spark://host:7077
     """
-    from gamlp.graph import ids_in_file, split_ids
-    from gamlp.graph.datasets import open_or_load
-    from gamlp.run import predict
+    with lean_imports() if engine == "local" else nullcontext():
+        from gamlp.graph import ids_in_file, split_ids
+        from gamlp.graph.datasets import open_or_load
+        from gamlp.run import predict
 
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)

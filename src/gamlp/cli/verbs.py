@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand
+from typer.main import get_group
 
 # As `gamlp --help` lists them: the first line of each verb's own help, so that none of them is imported for it.
 FIRST_LINES = {
@@ -41,7 +42,7 @@ class Verbs(Mapping[str, Any]):
         if name not in self._made:
             own = typer.Typer(rich_markup_mode="rich")
             importlib.import_module(f"gamlp.cli.{name}").register(own)
-            self._made[name] = typer.main.get_group(own).commands[name]
+            self._made[name] = get_group(own).commands[name]
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:

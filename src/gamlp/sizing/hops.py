@@ -18,6 +18,7 @@ from gamlp.sizing.rates import Rates
 
 FACTORS, MAKING = 12, 20  # bytes a node: three float32 that stay, and what they take while they are made
 PROCESS = 220 << 20  # the interpreter, libraries and buffers beside what a budget counts
+_STEP = 64 << 20
 _JSON = 400  # bytes of the manifest that a shard and a signal take, about
 
 
@@ -37,6 +38,18 @@ class HopSizes:
         signals = signals_of(shape, plan)
         groups = plan_passes(signals, budget)
         return cls(shape, plan, budget, tuple(signals), tuple(tuple(passes) for passes in groups))
+
+    @classmethod
+    def of_least(cls, shape: GraphShape, plan: Plan, budget: int) -> HopSizes:
+        """In this budget, or where it is too small in the least that is not, in steps of 64 MiB."""
+        signals = signals_of(shape, plan)
+        while True:
+            try:
+                groups = plan_passes(signals, budget)
+            except GamlpError:
+                budget = (budget // _STEP + 1) * _STEP
+            else:
+                return cls(shape, plan, budget, tuple(signals), tuple(tuple(passes) for passes in groups))
 
     @property
     def passes(self) -> list[Pass]:

@@ -78,8 +78,12 @@ class Outlook:
         there: bool = False,
         measure: bool = True,
     ) -> Outlook:
-        """Sizes of every step; a budget that is too small for the graph ends in a sentence that names one."""
-        hops = HopSizes.of(shape, plan, budget or machine.memory // 2)
+        """Sizes of every step. A budget that is given and too small ends in a sentence that names one that is not.
+
+        Where the usual one, half of what is free, is too small, sizes are those in the least that is not.
+        """
+        usual = machine.memory // 2
+        hops = HopSizes.of_least(shape, plan, usual) if budget is None else HopSizes.of(shape, plan, budget)
         fit = FitSizes.of(recipe, shape, rates, measure=measure)
         return cls(shape, recipe, machine, rates, hops, fit, there, ClusterSizes(shape, plan, cluster, rates))
 
@@ -126,6 +130,10 @@ class Outlook:
             yield f"memory is short by {format_size(self.memory - self.machine.memory)}: {here}"
             if (less := self._smaller_budget()) is not None:
                 yield f"it fits with --memory {_as_option(less)}"
+            elif self.hops.memory > self.machine.memory:
+                yield "no budget is small enough: go to a larger machine, or to Spark"
+        elif self.hops.budget > self.machine.memory // 2:
+            yield f"it takes --memory {_as_option(self.hops.budget)}: the usual half of what is free may be too little"
         yield from self._fewer_passes()
         if not self._cached:
             yield (

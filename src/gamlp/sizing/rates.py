@@ -64,7 +64,7 @@ def recorded_rates(cores: int) -> Rates:
     found = {name: dict(part) for name, part in _recorded().items()}
     own = found["sums"].pop("cores")
     sources = {name: part.pop("source") for name, part in found.items()}
-    values = {key: float(value) for part in found.values() for key, value in part.items()}
+    values: dict[str, Any] = {key: float(value) for part in found.values() for key, value in part.items()}
     for name in ("entry", "entry_byte"):
         values[name] *= own / cores
     values["flops"] *= cores / own
@@ -76,14 +76,14 @@ def measured_rates(cores: int, dtype: str, folder: Path) -> Rates:
     rates = recorded_rates(cores)
     narrow, wide = (_seconds_of_an_entry(size, dtype, cores) for size in (_NARROW, _WIDE))
     slope = max(0.0, (wide - narrow) / (_WIDE - _NARROW))
-    sums = {"entry": max(0.0, narrow - slope * _NARROW), "entry_byte": slope}
+    rates = replace(rates, entry=max(0.0, narrow - slope * _NARROW), entry_byte=slope)
     rates.sources["sums"] = f"measured now: {_ENTRIES:,} random neighbours in {_STATE >> 20} MiB, {cores} cores"
     try:
         write, read = _disk(folder)
     except OSError:  # a folder that nobody may write to, or a full disk
-        return replace(rates, **sums)
+        return rates
     rates.sources["disk"] = f"measured now: up to {_FILE >> 20} MiB in {folder}"
-    return replace(rates, **sums, write=write, read=read)
+    return replace(rates, write=write, read=read)
 
 
 def _seconds_of_an_entry(row_bytes: int, dtype: str, cores: int) -> float:

@@ -1,7 +1,7 @@
 """Speed and memory of propagation against its peers, all in one run, as ratios.
 
-    python benchmarks/propagation.py                     # a tenth of products' shape, citation's shape, growth
-    python benchmarks/propagation.py --shapes products   # products' full shape (62 M edges, 124 M entries)
+    python benchmarks/propagation.py                     # three shapes and growth; 10 GiB of memory, half an hour
+    python benchmarks/propagation.py --shapes products --parts hop coo --add   # anew in what an earlier run wrote
     python benchmarks/propagation.py --shapes --parts subsets   # ogbn-mag's shape, 8 subsets of relations, 5 hops
 
 Prints tables and writes JSON and a page to benchmarks/results (or --out). Every figure is measured in this run:
@@ -28,6 +28,7 @@ from gamlp.graph.datasets.synthetic.homogeneous import communities
 from machine import describe, reader, versions
 
 SHAPES: dict[str, dict[str, int]] = {
+    "small": {"nodes": 2_000, "edges": 10_000, "features": 20, "classes": 5},  # to see that it runs
     "products-tenth": {"nodes": 244_903, "edges": 6_185_914, "features": 100, "classes": 47},
     "citation": {"nodes": 2_000_000, "edges": 15_000_000, "features": 128, "classes": 40},
     "products": {"nodes": 2_449_029, "edges": 61_859_140, "features": 100, "classes": 47},
@@ -36,7 +37,7 @@ SHAPES: dict[str, dict[str, int]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", nargs="*", default=["products-tenth", "citation"], choices=SHAPES)
+    parser.add_argument("--shapes", nargs="*", default=["products-tenth", "citation", "products"], choices=SHAPES)
     parser.add_argument(
         "--parts",
         nargs="*",

@@ -59,7 +59,7 @@ def _bandwidth(results: dict[str, Any]) -> list[str]:
         return []
     return [
         "Bound: the bytes that a hop must bring from memory, read at "
-        f"{results['bandwidth'] / 1e9:.1f} GB/s, the fastest of all readings of 1 GiB by all cores beside the contests.",
+        f"{results['bandwidth'] / 1e9:.1f} GB/s, the fastest of all readings of 1 GiB by all cores beside contests.",
         "Counted are every neighbour's id (4 bytes) and every row's offset (8) once, every sum written once, and each",
         "neighbour's row in whole lines of 64 bytes where it is not among those read last that fill the largest cache",
         "(16 ways, in the order of the graph). Rows at random places are never read as fast as from front to back: the",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -139,6 +140,47 @@ def test_propagation_over_subsets_is_measured_beside_its_bound(tmp_path: Path) -
     assert 0 < found["anonymous"] < found["resident"] < found["limit"]
     assert found["stored"] > 8 * 6 * 736 * 128 * 2  # subsets, hops, papers, columns, bytes
     assert "peak resident memory" in out.with_suffix(".md").read_text()
+
+
+@pytest.mark.long
+def test_a_hop_is_measured_beside_its_bound_and_shapes_are_added(tmp_path: Path) -> None:
+    out = tmp_path / "propagation.json"
+    command = [sys.executable, str(BENCHMARKS / "propagation.py"), "--rounds", "1", "--work", str(tmp_path)]
+    for parts in (["hop"], ["coo"]):
+        options = ["--shapes", "small", "--parts", *parts, "--add", "--out", str(out)]
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())
+    shape = found["shapes"]["small"]
+    moved = shape["hop"]["moved"]["float32"]
+    assert moved["distinct"] <= moved["missed"] <= moved["gathered"]
+    assert moved["bytes"] == moved["missed"] + 4 * shape["entries"] + shape["nodes"] * (8 + 4 * 24)
+    assert shape["hop"]["seconds"]["bound, float32"] == moved["bytes"] / found["bandwidth"]
+    assert shape["coo"]["ratios"]["SIGN / ours"] > 0
+
+
+def test_a_ratio_under_its_bound_is_told_with_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    record = importlib.import_module("record")
+    hop = {"ratios": {"ours / bound": 0.97, "ours / bound float16": 1.2}, "seconds": {}}
+    shape = {"nodes": 1, "entries": 1, "features": 1, "hop": hop}
+    results = {"date": "", "machine": "", "versions": "", "bandwidth": 1e9, "shapes": {"a": shape}}
+    under, over = [line for line in record.page(results, "").splitlines() if "÷ bound" in line]
+    assert "0.97 | met; under 1: the caches kept rows" in under
+    assert over.endswith("| 1.20 | met |")
+
+
+@pytest.mark.long
+def test_what_was_tried_becomes_a_table_of_its_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text((BENCHMARKS.parent / "docs" / "propagation.md").read_text())
+    command = [sys.executable, str(BENCHMARKS / "tried.py"), "--quick", "--out", str(tmp_path / "tried.json")]
+    done = subprocess.run([*command, "--page", str(page)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written = page.read_text()
+    assert written.count("| pages of 1 GiB |") == 1
+    assert written.count("<!-- end of tried -->") == 1
+    assert "| 208 bytes in 256 |" in written
 
 
 @pytest.mark.long

@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "threads.hpp"
 
 namespace gamlp {
@@ -19,6 +23,20 @@ struct Entry {
 
 constexpr int64_t kBucketEntries = 1 << 15;  // 256 KiB: a bucket is sorted inside the second-level cache
 constexpr int64_t kMostBuckets = 1 << 11;
+
+// Uninitialised, on huge pages where the system grants them: fewer faults, and fewer misses of the page table while entries
+// are scattered to two thousand places.
+template <class T>
+std::unique_ptr<T[]> on_huge_pages(int64_t count) {
+    std::unique_ptr<T[]> data(new T[size_t(count)]);
+#if defined(MADV_HUGEPAGE)
+    constexpr uintptr_t kPage = 2 << 20;
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(data.get()), end = begin + size_t(count) * sizeof(T);
+    const uintptr_t first = (begin + kPage - 1) / kPage * kPage, last = end / kPage * kPage;
+    if (first < last) madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);  // a wish, not a need
+#endif
+    return data;
+}
 
 void check_column(int64_t column) {
     if (column < 0 || column >= INT32_MAX)
@@ -70,8 +88,8 @@ Buckets scatter(const Edges &e, int threads) {
         }
     }
     b.begin[b.count] = total;
-    b.entries.reset(new Entry[total]);
-    if (e.weights) b.weights.reset(new float[total]);
+    b.entries = on_huge_pages<Entry>(total);
+    if (e.weights) b.weights = on_huge_pages<float>(total);
     in_parallel(threads, [&](int t) {
         auto &mine = place[t];
         for_each_entry<Index>(e, part(t), part(t + 1), [&](int64_t r, int64_t c, int64_t i) {
@@ -150,8 +168,8 @@ Csr build(const Edges &e, int threads) {
     });
     for (int64_t r = 0; r < rows; ++r) csr.offsets[r + 1] += csr.offsets[r];
     const int64_t total = csr.offsets[rows];
-    csr.neighbours.reset(new int32_t[total]);
-    if (e.weights) csr.weights.reset(new float[total]);
+    csr.neighbours = on_huge_pages<int32_t>(total);
+    if (e.weights) csr.weights = on_huge_pages<float>(total);
     turn = 0;
     in_parallel(threads, [&](int) {
         for (int64_t k; (k = turn++) < b.count;) {

@@ -130,10 +130,10 @@ struct Lost {
 #define GAMLP_AHEAD 32
 #define GAMLP_HINT 2
 #endif
-constexpr int64_t kAhead = GAMLP_AHEAD;  // edges
-constexpr int kCache = GAMLP_HINT;       // as __builtin_prefetch has it: 3 all caches, 2 from the second on
-constexpr int kMost = 16;       // vectors in a tile: as many sums as there are registers
-constexpr int kLevels = 4;      // of sums of blocks: with kBlock^5 entries they are more than a graph has nodes
+constexpr int64_t kAhead = GAMLP_AHEAD;    // edges
+constexpr int kCache = GAMLP_HINT;         // as __builtin_prefetch has it: 3 all caches, 2 from the second on
+constexpr int kMost = 16;                  // vectors in a tile: as many sums as there are registers
+constexpr int kLevels = 4;                 // of sums of blocks: with kBlock^5 entries they are more than a graph has nodes
 constexpr int64_t kRowsCounted = 1 << 16;  // lost values of so many rows fit a lane
 constexpr int64_t kKeptEntries = 4096, kKeptRows = 1024;  // of a chunk whose zero rows are left out
 

@@ -12,6 +12,8 @@ measured is kept after every epoch; --parts measures some parts alone, --fresh f
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import json
 import shutil
 import tempfile
@@ -239,12 +241,14 @@ def published(size: Size, work: Path, rounds: Rounds) -> None:
 
 def loading(size: Size, work: Path, rounds: Rounds) -> None:
     """Some steps of an epoch: rows in memory, and from a store that the page cache holds nothing of."""
-    common = {"threads": torch.get_num_threads(), "batch": size.large_batch, "steps": size.steps}
-    for name, model in (("JK, as published for ogbn-papers100M", streaming.PAPERS), ("R, plain", streaming.PLAIN)):
+    common = {"threads": torch.get_num_threads(), "batch": size.large_batch, "hidden": size.widths[0]}
+    kinds = (("JK, as published for ogbn-papers100M", streaming.PAPERS, 1), ("R, plain", streaming.PLAIN, 3))
+    for number, (name, model, times) in itertools.product(range(rounds.count), kinds):
         for how in ("in memory", "from the store, rows shuffled", "from the store, chunks of 64 shuffled"):
-            asked = common | {"hidden": size.widths[0], "model": model, "resident": how == "in memory"}
+            asked = common | {"model": model, "resident": how == "in memory", "steps": times * size.steps}
             asked |= {"chunk": 64 if "chunks" in how else 0, "limit": None if how == "in memory" else size.limit}
-            rounds.once("loading", f"{name}: {how}", lambda asked=asked: _alone(size, work, "training", **asked))
+            do = functools.partial(_alone, size, work, "training", **asked)
+            rounds.once("loading", f"{name}: {how}: {number}", do)
 
 
 def evaluation(size: Size, work: Path, rounds: Rounds) -> None:

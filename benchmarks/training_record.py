@@ -118,23 +118,30 @@ def _lists(results: dict[str, Any]) -> list[str]:
 
 
 def _loading(results: dict[str, Any]) -> list[str]:
-    found, size = results.get("loading", {}), results["size"]
+    found: dict[str, Any] = {}
+    for name, one in results.get("loading", {}).items():
+        kind = name.rpartition(": ")[0]
+        if kind not in found or one["seconds"] < found[kind]["seconds"]:
+            found[kind] = one
+    size = results["size"]
     if not found:
         return []
     lines = [
         "## Loading from a store that is larger than memory",
         "",
-        f"Hops of ogbn-papers100M's shape (K = 12 of 128 features, L = 10 of 172 classes, float16, 7.1 KB a row) of "
-        f"{size['large_rows']:,} rows; hidden {size['widths'][0]}, batches of {size['large_batch']:,}, the first "
-        f"{size['steps']} steps of an epoch; every run in a process of its own. *From the store*: the page cache held "
-        f"none of it, and where a limit is told the process and its page cache together had no more.",
+        "Hops of ogbn-papers100M's shape (K = 12 of 128 features, L = 10 of 172 classes, float16, 7.1 KB a row) of "
+        f"{size['large_rows']:,} rows; hidden {size['widths'][0]}, batches of {size['large_batch']:,}, the first steps "
+        "of an epoch; every run in a process of its own, the best of the runs counts. *From the store*: the "
+        "page cache held none of it, and where a limit is told the process and its page cache together had no more.",
         "",
-        "| | rows a second | peak anonymous memory, MB | limit, MB |",
-        "|---|---|---|---|",
+        "| | rows | rows a second | peak anonymous memory, MB | limit, MB |",
+        "|---|---|---|---|---|",
     ]
     for name, one in found.items():
         limit = f"{one['limit'] / 1e6:.0f}" if one["limit"] else ""
-        lines.append(f"| {name} | {one['rows'] / one['seconds']:.0f} | {one['memory'] / 1e6:.0f} | {limit} |")
+        lines.append(
+            f"| {name} | {one['rows']:,} | {one['rows'] / one['seconds']:.0f} | {one['memory'] / 1e6:.0f} | {limit} |"
+        )
     lines.append("")
     for kind in dict.fromkeys(name.split(": ")[0] for name in found):
         own = {

@@ -38,7 +38,17 @@ class Contestant:
 
 
 def _ingest(nodes: Path, edges: Path, out: Path, memory: int, *options: str) -> list[str]:
-    words = ["ingest", "--nodes", str(nodes), "--edges", str(edges), "--out", str(out / "graph"), "--memory", str(memory)]
+    words = [
+        "ingest",
+        "--nodes",
+        str(nodes),
+        "--edges",
+        str(edges),
+        "--out",
+        str(out / "graph"),
+        "--memory",
+        str(memory),
+    ]
     return [sys.executable, "-c", "from gamlp.cli.main import main; main()", *words, "--json", *options]
 
 

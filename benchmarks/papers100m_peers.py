@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--work", type=Path, help="Folder for graphs and stores; removed at the end unless given.")
     parser.add_argument("--prepare", action="store_true", help="Make the graphs and stop.")
+    parser.add_argument("--keep", action="store_true", help="Keep graphs in --work, for contestants of a later run.")
     parser.add_argument("--again", action="store_true", help="Run contests that were run already.")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
@@ -82,7 +83,7 @@ def run(given: argparse.Namespace, work: Path) -> dict[str, Any]:
             results["contests"][contest] = found
             given.out.parent.mkdir(parents=True, exist_ok=True)
             given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        if not given.prepare:
+        if not given.prepare and not given.keep:
             shutil.rmtree(work / f"graph-{scale:g}", ignore_errors=True)
     return results
 

@@ -1,8 +1,8 @@
 """One contestant in a process of its own, within a limit of memory and time: what it took, or where it died.
 
 The limit is on anonymous memory, which nobody but the process itself can give back; pages of mapped files are the
-system's to drop. It is held by looking at the process a hundred times a second and ending it when it holds more: a limit
-on addresses (RLIMIT_AS) would also count what allocators reserve and never touch.
+system's to drop. It is held by looking at the process a hundred times a second and ending it when it holds more: a
+limit on addresses (RLIMIT_AS) would also count what allocators reserve and never touch.
 """
 
 from __future__ import annotations

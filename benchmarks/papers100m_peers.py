@@ -19,9 +19,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from contained import DONE, FAILED, LATE, OVER, run_contained
 from gamlp.graph.datasets import communities
 from gamlp.io import parse_size
+from gamlp.propagation import HopStore
 from machine import describe, versions
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "papers100m" / "peers.json"
@@ -32,7 +35,8 @@ HOPS, MEMORY, SECONDS = 12, "20GiB", 240.0
 OURS = ("gamlp propagate", "gamlp propagate, float16")
 CONTESTANTS = (*OURS, "torch CSR", "scipy", "DGL", "PyG SIGN")
 _BESIDE = 300 * 10**6  # bytes that anybody may hold above the limit
-_DGL = ("dgl", "dgl==1.1.3")  # the newest, and the newest that has no library for each version of torch
+# The newest with what it imports, and the newest that needs no library for each version of torch.
+_DGL = (("dgl", "torchdata<0.10"), ("dgl==1.1.3",))
 
 
 def main() -> None:
@@ -43,6 +47,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--work", type=Path, help="Folder for graphs and stores; removed at the end unless given.")
     parser.add_argument("--prepare", action="store_true", help="Make the graphs and stop.")
+    parser.add_argument("--keep", action="store_true", help="Keep graphs in --work, for contestants of a later run.")
     parser.add_argument("--again", action="store_true", help="Run contests that were run already.")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
@@ -78,7 +83,7 @@ def run(given: argparse.Namespace, work: Path) -> dict[str, Any]:
             results["contests"][contest] = found
             given.out.parent.mkdir(parents=True, exist_ok=True)
             given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        if not given.prepare:
+        if not given.prepare and not given.keep:
             shutil.rmtree(work / f"graph-{scale:g}", ignore_errors=True)
     return results
 
@@ -109,6 +114,8 @@ def _contest(name: str, graph: Path, work: Path, given: argparse.Namespace, resu
         words += ["--dtype", "float16"] if name.endswith("float16") else []
         command = [sys.executable, "-c", "from gamlp.cli.main import main; main()", *words]
         found = run_contained(command, memory + _BESIDE, given.seconds)
+        if found["status"] == DONE:
+            found["last"] = {"step": f"hop {HOPS}", "mean": _mean_of_last(store)}
         shutil.rmtree(store, ignore_errors=True)
         return found
     environment = None
@@ -122,22 +129,33 @@ def _contest(name: str, graph: Path, work: Path, given: argparse.Namespace, resu
     return run_contained(command, memory + _BESIDE, given.seconds, environment)
 
 
+def _mean_of_last(store: Path) -> float:
+    """Of the absolute values of the last hop, over all kept rows."""
+    found = HopStore.open(store)
+    rows, total = found.kept, 0.0
+    assert rows is not None
+    for begin in range(0, len(rows), 1 << 14):
+        last = found.gather(np.asarray(rows[begin : begin + (1 << 14)])).x[:, 0, -1]
+        total += float(np.abs(last.astype(np.float64)).sum())
+    return total / (len(rows) * FEATURES)
+
+
 def install_dgl(folder: Path) -> tuple[Path | None, list[list[str]]]:
     """(where DGL can be imported from, None if it cannot; what was said of each version)."""
     said = []
     for asked in _DGL:
-        place = folder / asked.replace("=", "")
+        place, name = folder / asked[0].replace("=", ""), " ".join(asked)
         if not place.exists():
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-            done = subprocess.run([*pip, "--target", str(place), asked], capture_output=True, text=True, check=False)
+            done = subprocess.run([*pip, "--target", str(place), *asked], capture_output=True, text=True, check=False)
             if done.returncode:
-                said.append([asked, f"pip: {_last(done.stderr)}"])
+                said.append([name, f"pip: {_last(done.stderr)}"])
                 continue
         code = f"import sys; sys.path.insert(0, {str(place)!r}); import dgl; print(dgl.__version__)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         if done.returncode == 0:
-            return place, [*said, [asked, f"imported, version {_last(done.stdout)}"]]
-        said.append([asked, _last(done.stderr).replace(str(folder), "…")])
+            return place, [*said, [name, f"imported, version {_last(done.stdout)}"]]
+        said.append([name, _last(done.stderr).replace(str(folder), "…")])
     return None, said
 
 
@@ -161,9 +179,10 @@ def section(results: Mapping[str, Any]) -> str:
     return f"""## Beside what others do with it
 
 Twelve hops of {FEATURES} features over graphs of the same shape at a scale ({"; ".join(counts)}), each contestant in a
-process of its own with {results["memory"]} of anonymous memory and {results["limit of seconds"]:g} seconds. Asked of ours,
-scipy, torch and DGL: of every hop the 1.4 % of rows that train or validate; theirs is written out with two matrices in
-memory, which is the least they can hold. SIGN keeps all hops of all rows in memory; that is what it does.
+process of its own with {results["memory"]} of anonymous memory and {results["limit of seconds"]:g} seconds. Asked of
+ours, scipy, torch and DGL: of every hop the 1.4 % of rows that train or validate; theirs is written out with two
+matrices in memory, which is the least they can hold. SIGN keeps all hops of all rows in memory: it has no choice.
+{_agreement(contests)}
 Cells: seconds on the clock, and the peak of anonymous memory; or what ended it, and where it was.
 
 | | {" | ".join(f"scale {scale:g}" for scale in scales)} |
@@ -175,6 +194,16 @@ Cells: seconds on the clock, and the peak of anonymous memory; or what ended it,
 
 {results["machine"]}; {results["versions"]}.
 """
+
+
+def _agreement(contests: Mapping[str, Any]) -> str:
+    """Whether those who were asked for the same found the same."""
+    means: dict[str, list[float]] = {}
+    for key, found in contests.items():
+        if found["status"] == DONE and "mean" in found.get("last", {}):
+            means.setdefault(key.split(":")[0], []).append(found["last"]["mean"])
+    apart = max((max(each) / min(each) - 1 for each in means.values() if min(each) > 0), default=0.0)
+    return f"Means of the last hop's kept rows are the same within {apart:.1e} (float16: as it rounds)."
 
 
 def _cell(found: Mapping[str, Any] | None) -> str:
@@ -206,18 +235,20 @@ def _expectations(contests: Mapping[str, Any], scales: list[float], names: list[
                 f"| scale {scale:g}: no more {what} than the best of the others ({best}) | {ratio:.2f} times ours "
                 f"| {'met' if ratio >= 1 else '**missed**'} |"
             )
-    last = {
-        name: max((s for s in scales if contests.get(f"{s:g}: {name}", {}).get("status") == DONE), default=0)
-        for name in names
-    }
+    last = {name: _largest(contests, scales, name) for name in names}
     if OURS[0] in last and len(last) > 1:
         most = max(value for name, value in last.items() if name not in OURS)
         met = last[OURS[0]] >= most
         told = ", ".join(f"{name} {value:g}" for name, value in last.items())
-        lines.append(
-            f"| ours finishes at least as large a scale as any other | {told} | {'met' if met else '**missed**'} |"
-        )
+        verdict = "met" if met else "**missed**"
+        lines.append(f"| ours finishes at least as large a scale as any other | {told} | {verdict} |")
     return "\n".join(lines)
+
+
+def _largest(contests: Mapping[str, Any], scales: list[float], name: str) -> float:
+    """The largest scale that a contestant finished."""
+    done = (scale for scale in scales if contests.get(f"{scale:g}: {name}", {}).get("status") == DONE)
+    return max(done, default=0)
 
 
 if __name__ == "__main__":

@@ -53,9 +53,7 @@ def spread_rows(
     rows, columns = np.ascontiguousarray(rows, np.int32), np.ascontiguousarray(columns, np.int32)
     if (module := native()) is not None:
         weights = None if weights is None else np.ascontiguousarray(weights, np.float32)
-        found: tuple[Array, Array, Array, Array | None] = module.spread(
-            rows, columns, weights, symmetric, width, count
-        )
+        found: tuple[Array, Array, Array, Array | None] = module.spread(rows, columns, weights, symmetric, width, count)
         return found
     if symmetric:
         rows, columns = np.stack([rows, columns], 1).ravel(), np.stack([columns, rows], 1).ravel()

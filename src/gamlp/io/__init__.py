@@ -75,7 +75,7 @@ from gamlp.io.sizes import format_size, parse_size
 from gamlp.io.streamed import StreamedArray
 
 # Rows of files that no cache holds
-from gamlp.io.streamed_rows import StreamedRows, streamable
+from gamlp.io.streamed_rows import StreamedRows, StreamedShards, streamable, streamed
 
 # Code and addresses that a file names, and a person must name too
 from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
@@ -97,6 +97,7 @@ __all__ = [
     "RowSource",
     "StreamedArray",
     "StreamedRows",
+    "StreamedShards",
     "Tasks",
     "Trust",
     "Untrusted",
@@ -140,6 +141,7 @@ __all__ = [
     "sealed",
     "sole_writer",
     "streamable",
+    "streamed",
     "temporary_folder",
     "unsealed",
     "usable_cores",

@@ -14,7 +14,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, Features, Graph, Labels, View
-from gamlp.io import StreamedRows, streamable
+from gamlp.io import StreamedRows, StreamedShards, streamable, streamed
 from gamlp.propagation.plan import FeatureSignal, Statistics
 
 CHUNK = 1 << 14  # rows that are scaled or added up at a time
@@ -146,7 +146,7 @@ class FirstOfView:
         return out
 
 
-def streamed_first(first: First, room: int) -> tuple[First, list[StreamedRows]]:
+def streamed_first(first: First, room: int) -> tuple[First, list[StreamedRows | StreamedShards]]:
     """The same values, features of more than `room` bytes read past the page cache, and what is to be closed after."""
     if isinstance(first, FirstOfView):
         found = [(begin, end, *streamed_first(part, room)) for begin, end, part in first.parts]
@@ -155,9 +155,9 @@ def streamed_first(first: First, room: int) -> tuple[First, list[StreamedRows]]:
     if not isinstance(first, FirstFeatures):
         return first, []
     values: Any = first.features.values
-    if not streamable(values) or values.nbytes <= room:
+    if not streamable(values) or np.dtype(values.dtype).itemsize * np.prod(values.shape, dtype=np.int64) <= room:
         return first, []
-    rows: Any = StreamedRows(values)
+    rows: Any = streamed(values)
     return replace(first, features=Features(rows, first.features.dtype, first.features.columns)), [rows]
 
 

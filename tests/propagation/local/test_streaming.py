@@ -10,7 +10,7 @@ import pytest
 
 from gamlp.graph import Graph
 from gamlp.graph.datasets import communities
-from gamlp.io import StreamedRows, streamable
+from gamlp.io import RowShards, StreamedRows, StreamedShards, streamable
 from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 from gamlp.propagation.local import engine, hops
 from gamlp.propagation.local.entries import Mapped, Streamed, entries_of
@@ -88,6 +88,21 @@ def test_streamed_rows_show_what_the_map_shows(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one, mapped[10:20])
         np.testing.assert_array_equal(another, mapped[500:501])
     rows.close()
+
+
+def test_shards_of_features_are_streamed_as_one_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gamlp.graph.folder.SHARD_BYTES", 20_000)
+    sharded = communities(tmp_path / "graph", nodes=1000, edges=4000, features=16, classes=4)
+    values = sharded.nodes.features.values  # type: ignore[union-attr]
+    assert isinstance(values, RowShards) and len(values.places) > 2 and streamable(values)
+    rows = StreamedShards(values)
+    for key in (slice(0, 1000), slice(300, 700), slice(5, 5), (slice(310, 320), slice(2, 5)), np.array([900, 1])):
+        np.testing.assert_array_equal(rows[key], values[key])
+    rows.close()
+    features = Plan(features=FeatureSignal(hops=2, dtype="float16"))
+    LocalPropagator().propagate(sharded, features, tmp_path / "mapped")
+    LocalPropagator(room=0).propagate(sharded, features, tmp_path / "streamed")
+    assert contents(tmp_path / "streamed") == contents(tmp_path / "mapped")
 
 
 def test_slabs_go_when_their_shards_are_there_and_a_run_that_is_killed_later_does_not_miss_them(

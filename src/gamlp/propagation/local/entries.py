@@ -15,7 +15,7 @@ from gamlp.io import StreamedRows, even_ranges, streamable
 
 _WORTH_A_CALL = 100_000  # entries: fewer are not worth a call of the kernel
 _STREAMED = 4 << 20  # entries that are read at a time: 16 MB of neighbours
-_WAITING = 2  # further threads that wait for the disk while others sum
+WAITING = 2  # further threads that wait for the disk while others sum
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Streamed:
         object.__setattr__(self, "_weights", None if weights is None else StreamedRows(weights))
 
     def workers(self, threads: int) -> int:
-        return threads + _WAITING
+        return threads + WAITING
 
     def ranges(self, threads: int) -> list[tuple[int, int]]:
         return even_ranges(np.asarray(self.block.offsets), max(threads, -(-self.block.entries // _STREAMED)))

@@ -17,7 +17,7 @@ from gamlp.kernel import HopTask, hop, nonzero_rows, scale
 from gamlp.progress import Progress
 from gamlp.propagation.checks import check_neighbours, refuse_lost
 from gamlp.propagation.first_values import First, streamed_first
-from gamlp.propagation.local.entries import BlockEntries, Entries, entries_of
+from gamlp.propagation.local.entries import WAITING, BlockEntries, Entries, entries_of
 from gamlp.propagation.local.slabs import OnDisk, Resident, Slab, allocate, spill
 from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
@@ -119,7 +119,9 @@ class PassRun:
 
         with ExitStack() as opened:
             firsts = {piece.name: self._first(piece, opened) for piece in self.spec.pieces}
-            lost = sum(parallel_map(self.threads, fill, range(0, self.count, step)))
+            streaming = any(firsts[piece.name] is not piece.part.first for piece in self.spec.pieces)
+            workers = self.threads + WAITING if streaming else self.threads
+            lost = sum(parallel_map(workers, fill, range(0, self.count, step)))
         refuse_lost(lost, self._state(0), self.spec.dtype)
 
     def _first(self, piece: Piece, opened: ExitStack) -> First:
@@ -308,7 +310,8 @@ class PassRun:
                 return np.asarray(np.maximum(values.max(0), -values.min(0)))
 
             peak = np.zeros(piece.signal.width, np.float32)
-            for found in parallel_map(self.threads, largest, range(0, self.count, step)):
+            workers = self.threads if first is piece.part.first else self.threads + WAITING
+            for found in parallel_map(workers, largest, range(0, self.count, step)):
                 np.maximum(peak, found, out=peak)
         self.peaks[known] = peak
         return peak

@@ -75,7 +75,7 @@ from gamlp.io.sizes import format_size, parse_size
 from gamlp.io.streamed import StreamedArray
 
 # Rows of files that no cache holds
-from gamlp.io.streamed_rows import StreamedRows, StreamedShards, streamable, streamed
+from gamlp.io.streamed_rows import StreamedRows, StreamedShards, stream_rows, streamable
 
 # Code and addresses that a file names, and a person must name too
 from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
@@ -140,8 +140,8 @@ __all__ = [
     "scratch_folder",
     "sealed",
     "sole_writer",
+    "stream_rows",
     "streamable",
-    "streamed",
     "temporary_folder",
     "unsealed",
     "usable_cores",

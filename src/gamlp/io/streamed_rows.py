@@ -25,10 +25,11 @@ def streamable(values: Any) -> bool:
     """Whether an array is a whole mapped file, or several one after the other, whose places on disk are known."""
     if isinstance(values, RowShards):
         return all(place.local is not None for place in values.places)
-    return isinstance(values, np.memmap) and isinstance(values.base, mmap.mmap) and values.filename is not None
+    owner: Any = values.base if isinstance(values, np.memmap) else None
+    return isinstance(owner, mmap.mmap) and values.filename is not None
 
 
-def streamed(values: Any) -> StreamedRows | StreamedShards:
+def stream_rows(values: Any) -> StreamedRows | StreamedShards:
     """A `streamable` array, read past the page cache."""
     return StreamedShards(values) if isinstance(values, RowShards) else StreamedRows(values)
 
@@ -118,7 +119,7 @@ class StreamedShards:
             parts.append(self._stream(index)[(slice(begin - start, stop - start), *rest)])
             begin = stop
         if not parts:
-            return np.array(self._shards[(slice(0, 0), *rest)])
+            return np.array(self._shards[(slice(0, 0), *rest)] if rest else self._shards[0:0])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _stream(self, index: int) -> StreamedRows:

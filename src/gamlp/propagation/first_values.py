@@ -14,7 +14,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, Features, Graph, Labels, View
-from gamlp.io import StreamedRows, StreamedShards, streamable, streamed
+from gamlp.io import StreamedRows, StreamedShards, stream_rows, streamable
 from gamlp.propagation.plan import FeatureSignal, Statistics
 
 CHUNK = 1 << 14  # rows that are scaled or added up at a time
@@ -157,7 +157,7 @@ def streamed_first(first: First, room: int) -> tuple[First, list[StreamedRows | 
     values: Any = first.features.values
     if not streamable(values) or np.dtype(values.dtype).itemsize * np.prod(values.shape, dtype=np.int64) <= room:
         return first, []
-    rows: Any = streamed(values)
+    rows: Any = stream_rows(values)
     return replace(first, features=Features(rows, first.features.dtype, first.features.columns)), [rows]
 
 

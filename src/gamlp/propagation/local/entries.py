@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,7 +32,8 @@ class Entries:
 class BlockEntries(Protocol):
     """Entries of one block, from wherever they are."""
 
-    block: Block
+    @property
+    def block(self) -> Block: ...
 
     def workers(self, threads: int) -> int:
         """Threads that are worth having where `threads` compute."""
@@ -40,8 +41,7 @@ class BlockEntries(Protocol):
     def ranges(self, threads: int) -> list[tuple[int, int]]:
         """Row ranges, counted inside the block."""
 
-    @contextmanager
-    def part(self, begin: int, end: int) -> Iterator[Entries]:
+    def part(self, begin: int, end: int) -> AbstractContextManager[Entries]:
         """Entries of rows begin..end of the block, good inside the block of code."""
 
     def close(self) -> None: ...

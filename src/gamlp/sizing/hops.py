@@ -104,15 +104,20 @@ class HopSizes:
         return total
 
     def slabs(self, rates: Rates | None = None) -> int:
-        """Bytes of all slabs, and of the state that is kept once a minute where it cannot be made of them."""
-        total, states = 0, 0
-        for passes in self.groups:
-            for spec in passes:
-                slow = rates is not None and self.pass_seconds(spec, rates) > CHECKPOINT_SECONDS
-                total += self.slabs_of(spec, len(passes) == 1, slow)
-                if slow and any(piece.part.rows is not None for piece in spec.pieces):
-                    states = max(states, 2 * self.state_of(spec))  # the next is whole before the last is removed
-        return total + states
+        """Bytes at the fullest moment: slabs of the signals that go together, and one state where a pass is slow.
+
+        Slabs go when the store has their rows, and a state takes the place of the one before.
+        """
+        return max((self._slabs_of_group(passes, rates) for passes in self.groups), default=0)
+
+    def _slabs_of_group(self, passes: list[Pass], rates: Rates | None) -> int:
+        total, state = 0, 0
+        for spec in passes:
+            slow = rates is not None and self.pass_seconds(spec, rates) > CHECKPOINT_SECONDS
+            total += self.slabs_of(spec, len(passes) == 1, slow)
+            if slow and any(piece.part.rows is not None for piece in spec.pieces):
+                state = max(state, self.state_of(spec))
+        return total + state
 
     @property
     def views(self) -> int:
@@ -144,7 +149,7 @@ class HopSizes:
         """All passes and the store; neighbours are read again at every hop where they do not stay in memory."""
         cached = free_memory >= self.memory + self.fits_in_cache
         hops = sum(self.pass_seconds(spec, rates, cached) for spec in self.passes)
-        slabs = self.slabs(rates)
+        slabs = sum(self._slabs_of_group(passes, rates) for passes in self.groups)
         spilling = max(0.0, slabs / rates.write - hops)  # beside the hops, by a thread of its own
         return hops + spilling + slabs / rates.read + self.store / rates.write + self.shape.feature_bytes / rates.read
 

@@ -213,7 +213,11 @@ def _row(key: str, found: dict[str, Any]) -> str:
         same = found.get("error", "")
         where = f" after “{found['last']['step']}”" if "last" in found else ""
         told = f"**{found['status']}**{where}, at {found['seconds']:.0f} | {found['processor']:.1f}"
-    return f"| {key} | {told} | {found['anonymous'] / 1e9:.2f} | {found['resident'] / 1e9:.2f} | {same} |"
+    return f"| {key} | {told} | {found['anonymous'] / 1e9:.2f} | {_gigabytes(found.get('resident'))} | {same} |"
+
+
+def _gigabytes(size: int | None) -> str:
+    return "—" if size is None else f"{size / 1e9:.2f}"
 
 
 def _expectations(contests: dict[str, Any]) -> str:
@@ -225,11 +229,14 @@ def _expectations(contests: dict[str, Any]) -> str:
         names = [name for name in CONTESTANTS if not name.startswith("gamlp")]
         others = {name: one for name in names if (one := contests.get(f"{ids}: {name}")) and one["status"] == DONE}
         if own is None or own["status"] != DONE:
-            lines.append(f"| {ids}: finishes | {'not run' if own is None else own['status']} | **missed** |")
+            told = "not run | not known" if own is None else f"{own['status']} | **missed**"
+            lines.append(f"| {ids}: finishes | {told} |")
             continue
         for key, what in (("seconds", "faster than"), ("anonymous", "less memory than")):
             if not others:
-                lines.append(f"| {ids}: {what} the best of the others | none of them finished | met |")
+                tried = any(f"{ids}: {name}" in contests for name in names)
+                told = "none of them finished | met" if tried else "none of them was run | not known"
+                lines.append(f"| {ids}: {what} the best of the others | {told} |")
                 continue
             best = min(others, key=lambda name: others[name][key])
             ratio = others[best][key] / own[key]

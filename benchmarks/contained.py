@@ -37,7 +37,7 @@ def run_contained(
         begun = time.perf_counter()
         process = subprocess.Popen(list(command), stdout=out, stderr=err, env=given)
         try:
-            status, anonymous, used = _watch(process, memory, begun + seconds)
+            status, resident, anonymous, used = _watch(process, memory, begun + seconds)
         except BaseException:
             process.kill()
             process.wait()
@@ -51,7 +51,7 @@ def run_contained(
         "status": status,
         "seconds": round(took, 2),
         "processor": round(used.ru_utime + used.ru_stime, 2),
-        "resident": used.ru_maxrss * 1024,
+        "resident": resident,
         "anonymous": anonymous,
         "limit": memory,
     }
@@ -64,27 +64,36 @@ def run_contained(
     return found
 
 
-def _watch(process: subprocess.Popen[bytes], memory: int, until: float) -> tuple[str, int, Any]:
-    """(status, most anonymous memory, what the system counted) of a process that ends, or is ended."""
-    peak, status, ended = 0, "", False
+def _watch(process: subprocess.Popen[bytes], memory: int, until: float) -> tuple[str, int, int, Any]:
+    """(status, most resident and most anonymous memory, what the system counted) of a process that ends, or is ended.
+
+    The resident peak is read here and not from what the system counted: that begins with what the parent held.
+    """
+    resident, peak, status, ended = 0, 0, "", False
     while True:
         pid, code, used = os.wait4(process.pid, os.WNOHANG)
         if pid:
             process.returncode = os.waitstatus_to_exitcode(code)
-            return status or (DONE if process.returncode == 0 else FAILED), peak, used
-        peak = max(peak, _anonymous(process.pid))
+            return status or (DONE if process.returncode == 0 else FAILED), resident, peak, used
+        status_of = _memory(process.pid)
+        resident, peak = max(resident, status_of[0]), max(peak, status_of[1])
         if not ended and (peak > memory or time.perf_counter() > until):
             status, ended = (OVER if peak > memory else LATE), True
             process.send_signal(signal.SIGKILL)
         time.sleep(_PAUSE)
 
 
-def _anonymous(pid: int) -> int:
+def _memory(pid: int) -> tuple[int, int]:
+    """(resident, anonymous) bytes of a process now."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon", "RssShmem")))
+        return 0, 0
+
+    def total(*names: str) -> int:
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
+
+    return total("VmRSS"), total("RssAnon", "RssShmem")
 
 
 def _read(line: str) -> dict[str, Any] | None:

@@ -29,7 +29,7 @@ def test_everybody_makes_the_same_arrays_of_tables(tmp_path: Path, ids: str) -> 
     results, section = run("papers100m_tables.py", tmp_path, "--scale", "1e-5", "--memory", "2GiB", "--ids", ids)
     contests = results["contests"]
     assert len(contests) == 4 and {one["status"] for one in contests.values()} == {"done"}
-    assert {one["equal"] for one in contests.values() if "equal" in one} == {True}
+    assert len({one["checksum"] for one in contests.values() if "checksum" in one}) == 1
     assert all(one["anonymous"] > 10 << 20 and one["processor"] > 0 for one in contests.values())
     assert f"| {ids}: DuckDB |" in section and f"| {ids}: faster than the best of the others" in section
 

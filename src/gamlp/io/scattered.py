@@ -92,7 +92,7 @@ def _read_run(file: int, part: FileRows, begin: int, end: int, out: Array) -> No
     else:
         skipped = np.empty(rest, np.uint8)
         buffers = [piece for place in places for piece in ((out[place], skipped) if rest else (out[place],))]
-    views = [memoryview(buffer).cast("B") for buffer in buffers]
+    views = [buffer.data.cast("B") for buffer in buffers]
     at = part.values.offset + int(part.rows[begin]) * size
     while views:
         try:

@@ -110,7 +110,7 @@ class HopSizes:
         """
         return max((self._slabs_of_group(passes, rates) for passes in self.groups), default=0)
 
-    def _slabs_of_group(self, passes: list[Pass], rates: Rates | None) -> int:
+    def _slabs_of_group(self, passes: tuple[Pass, ...], rates: Rates | None) -> int:
         total, state = 0, 0
         for spec in passes:
             slow = rates is not None and self.pass_seconds(spec, rates) > CHECKPOINT_SECONDS

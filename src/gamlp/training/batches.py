@@ -16,11 +16,11 @@ from gamlp.errors import GamlpError
 from gamlp.graph import UNKNOWN
 from gamlp.io import available_memory
 from gamlp.propagation import HopStore, StoredSignal, side_by_side
+from gamlp.training.order import batches_of_a_window, parts_of
 from gamlp.training.ranks.world import World
 
 PIECE = 1 << 18  # numbers
 READ_BYTES = 32 << 20  # of hops that are read at a time where nobody says how many rows
-WINDOW = 32_768  # rows that are shuffled together where chunks of rows are; a batch at least
 ROW_NUMBERS = 48  # bytes a row beside its hops: its number, its label, its place in the order of an epoch, their copies
 
 
@@ -287,7 +287,7 @@ class Batches:
     @property
     def _window(self) -> int:
         """Batches that are read at a time where rows are not held, and whose rows are shuffled together."""
-        return max(1, WINDOW // self.size) if self.source.chunk else 1
+        return batches_of_a_window(self.size) if self.source.chunk else 1
 
     @property
     def held(self) -> int:
@@ -334,7 +334,7 @@ class Batches:
         if step == 1:
             x, y = self.source.gather(parts[0].numpy(), views)
             return None, torch.from_numpy(x), None if y is None else torch.from_numpy(y)
-        held = torch.cat(list(parts)).unique()  # ascending: neighbours in the file are read by one request
+        held = torch.unique(torch.cat(list(parts)))  # ascending: neighbours in the file are read by one request
         x, y = self.source.gather(held.numpy())
         return held, torch.from_numpy(x), None if y is None else torch.from_numpy(y)
 
@@ -409,29 +409,6 @@ def own_rows(source: HopRows, size: int, device: torch.device, memory: int | Non
     """The rows that one rank looks at; there may be none."""
     begin, end = world.share(len(source))
     return Batches(replace(source, rows=source.rows[begin:end]), size, device, memory)
-
-
-def parts_of(count: int, size: int, generator: torch.Generator | None, chunk: int = 0) -> tuple[list[Tensor], bool]:
-    """Positions of the rows of each batch of an epoch, and whether they are in order."""
-    in_order = generator is None or count <= size  # the order of one batch changes nothing
-    order = torch.arange(count) if in_order or generator is None else shuffled(count, size, generator, chunk)
-    parts = list(torch.split(order, size))
-    if len(parts) > 1 and len(parts[-1]) == 1 < size:  # batch norm has no variance of one row
-        parts[-2:] = [torch.cat(parts[-2:])]
-    return parts, in_order
-
-
-def shuffled(count: int, size: int, generator: torch.Generator, chunk: int = 0) -> Tensor:
-    """All positions in an order by chance; with `chunk`, chunks of so many, and then rows within windows of batches.
-
-    A chunk is read from a disk at once. Its rows fall into the batches of one window, or of two.
-    """
-    if not chunk:
-        return torch.randperm(count, generator=generator)
-    starts = torch.randperm(-(-count // chunk), generator=generator) * chunk
-    order = (starts[:, None] + torch.arange(chunk)).flatten()
-    windows = torch.split(order[order < count], max(1, WINDOW // size) * size)
-    return torch.cat([window[torch.randperm(len(window), generator=generator)] for window in windows])
 
 
 def _rows(values: Tensor, pick: Tensor | slice) -> Tensor:

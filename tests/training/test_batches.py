@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gamlp.models import Shape
 from gamlp.propagation import StoredSignal
-from gamlp.training import order
+from gamlp.training import order as order_module
 from gamlp.training.batches import Batches, HopRows
 from gamlp.training.order import shuffled
 from gamlp.training.scores import evaluate, loss_of
@@ -104,7 +104,7 @@ def test_resident_and_streamed_rows_train_to_the_same_bits(tmp_path: Path, size:
 def test_chunks_of_rows_are_shuffled_then_rows_within_windows_of_batches(
     monkeypatch: pytest.MonkeyPatch, chunk: int, size: int
 ) -> None:
-    monkeypatch.setattr(order, "WINDOW", 20)
+    monkeypatch.setattr(order_module, "WINDOW", 20)
     count = 203
     window = 20 // size * size
     order = shuffled(count, size, torch.Generator().manual_seed(0), chunk)
@@ -126,7 +126,7 @@ def test_chunks_of_rows_are_shuffled_then_rows_within_windows_of_batches(
 def test_shuffled_chunks_train_to_the_same_bits_from_memory_and_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, dtype: str
 ) -> None:
-    monkeypatch.setattr(order, "WINDOW", 12)
+    monkeypatch.setattr(order_module, "WINDOW", 12)
     prepared = prepared_in(
         tmp_path, make_graph(), propagation__dtype=dtype, training__batch_size=size, training__chunk=4
     )
@@ -135,7 +135,7 @@ def test_shuffled_chunks_train_to_the_same_bits_from_memory_and_from_the_store(
 
 
 def test_a_window_of_chunks_is_read_in_few_requests_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "WINDOW", 20)
+    monkeypatch.setattr(order_module, "WINDOW", 20)
     train = replace(hop_rows(store_of(make_graph(), tmp_path / "hops"), "train"), chunk=4)
     asked: list[Any] = []
     gather = HopRows.gather

@@ -235,6 +235,14 @@ __attribute__((always_inline)) inline void begin_sum(const Hop &h, const typenam
         for (int v = 0; v < V; ++v) S::load(dst + v * kLanes, sum[v]);
 }
 
+// sum += the sum of one block. Called: beside the levels of sum_blocks its sums would not stay in registers (2x).
+template <class S, int V, bool Weighted>
+__attribute__((noinline)) void add_block(const Hop &h, const Row &row, int64_t column, Floats (&sum)[V]) {
+    Floats part[V] = {};
+    sum_entries<S, V, Weighted>(h, row, column, part);
+    for (int v = 0; v < V; ++v) sum[v] += part[v];
+}
+
 // A row of more than kBlock entries: sums of kBlock entries, sums of kBlock of these, and so on. Not inlined, and with
 // nothing of the caller's: rows of ordinary length keep their sums in registers.
 template <class S, int V, bool Weighted>
@@ -245,18 +253,13 @@ __attribute__((noinline)) void sum_blocks(const Hop &h, const Row &row, int64_t 
     int64_t block = 0;
     for (int64_t from = 0; from < entries; from += kBlock) {
         const int64_t to = from + kBlock < entries ? from + kBlock : entries;
-        Floats part[V] = {};
-        Row some = row.part(from, to);
-        const Hop *of = &h;
-        Hop without;
-        Kept<kBlock + 1> kept;
         if (h.nonzero) {
-            some = kept.add(h, some);
-            without = kept.as_hop(h);
-            of = &without;
+            Kept<kBlock + 1> kept;
+            const Row some = kept.add(h, row.part(from, to));
+            add_block<S, V, Weighted>(kept.as_hop(h), some, column, levels[0]);
+        } else {
+            add_block<S, V, Weighted>(h, row.part(from, to), column, levels[0]);
         }
-        sum_entries<S, V, Weighted>(*of, some, column, part);
-        for (int v = 0; v < V; ++v) levels[0][v] += part[v];
         int64_t done = ++block;
         for (int level = 0; level + 1 < kLevels && done % kBlock == 0; ++level, done /= kBlock)
             for (int v = 0; v < V; ++v) {

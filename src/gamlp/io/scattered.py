@@ -57,13 +57,13 @@ class FileRows:
 def read_scattered(parts: Sequence[FileRows], out: Array) -> None:
     """out[place] = the first bytes of each row, as many as a row of `out` has; rows side by side in one request."""
     with ExitStack() as stack:
-        requests = []
+        requests: list[tuple[int, FileRows, int, int]] = []
         for part in parts:
             file = os.open(part.values.filename, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
             stack.callback(os.close, file)
             if hasattr(os, "posix_fadvise"):  # what lies behind a row is not wanted
                 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
-            requests += [(file, part, begin, end) for begin, end in _runs(part, out)]
+            requests += [(file, part, begin, end) for begin, end in _runs(part)]
         step = max(1, len(requests) // (4 * READERS))
         groups = [requests[begin : begin + step] for begin in range(0, len(requests), step)]
 
@@ -75,7 +75,7 @@ def read_scattered(parts: Sequence[FileRows], out: Array) -> None:
             pass
 
 
-def _runs(part: FileRows, out: Array) -> Iterator[tuple[int, int]]:
+def _runs(part: FileRows) -> Iterator[tuple[int, int]]:
     """Bounds of rows that follow each other in the file, as many as one request takes."""
     most = _MOST_BUFFERS // 2
     bounds = [0, *(np.flatnonzero(np.diff(part.rows) != 1) + 1).tolist(), len(part.rows)]

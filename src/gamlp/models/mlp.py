@@ -78,7 +78,8 @@ def relu_dropout(z: Tensor, p: float, training: bool) -> Tensor:
     """ReLU, then dropout while training."""
     if not training or p == 0.0 or _by_torch(p):
         return relu_mask(z, p, training)[0]
-    return ReluMask.apply(z, p, kept_share(p))  # type: ignore[no-untyped-call,no-any-return]
+    result: Tensor = ReluMask.apply(z, p, kept_share(p))  # type: ignore[no-untyped-call]
+    return result
 
 
 def relu_mask(z: Tensor, p: float, training: bool) -> tuple[Tensor, float]:

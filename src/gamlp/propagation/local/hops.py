@@ -23,7 +23,7 @@ from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
 
 CHECKPOINT_SECONDS = 60.0
-_SPARSE = 0.5  # share of rows that are not zeros below which leaving the others out pays
+_SPARSE = 0.1  # share of rows that are not zeros below which leaving the others out pays (benchmarks/tried.py)
 _CHECKPOINT_RATE = 64 << 20  # bytes of state a second between two checkpoints: writing one is a few per cent of it
 _HALF_TOP = 2.0**12  # float16 state: each column's largest first value is brought just below this
 _HALF_ZERO = 2.0**-25  # and below: zero in float16

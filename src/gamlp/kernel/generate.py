@@ -114,7 +114,7 @@ class Matching:
     @cached_property
     def bounds(self) -> Array:
         """First hidden place of each class, and the end, int64 `[classes + 1]`."""
-        return -(-np.arange(self.classes + 1, dtype=np.int64) * self.count // self.classes)
+        return np.asarray(-(-np.arange(self.classes + 1, dtype=np.int64) * self.count // self.classes))
 
     @cached_property
     def firsts(self) -> Array:
@@ -186,10 +186,10 @@ def _rows_with_numpy(m: Matching, rows: Array) -> Rows:
         inner, outer = ((other + 1) * WHOLE - 1) // max(1, m.inside), other * WHOLE // max(1, WHOLE - m.inside)
         at = inner if kind == 1 else outer
         parts.append((row, np.searchsorted(m.offsets, at, side="right") - 1, np.full(len(row), kind)))
-    row, other, kind = (np.concatenate(part) for part in zip(*parts))
+    row, other, kinds = (np.concatenate(part) for part in zip(*parts))
     node = permuted(other.astype(np.uint64), m.hidden, inverse=True).astype(np.int64)
     keep = other != hidden[row]
-    key = np.sort((row << 33 | node << 2 | kind)[keep])
+    key = np.sort((row << 33 | node << 2 | kinds)[keep])
     key = key[np.diff(key >> 2, prepend=-1) != 0]  # the first of equal ones, by groups before others
     return Rows(
         np.bincount(key >> 33, minlength=len(rows)).astype(np.int64),

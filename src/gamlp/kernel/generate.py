@@ -109,7 +109,7 @@ class Matching:
     @cached_property
     def hidden(self) -> Array:
         """The permutation from node to hidden place."""
-        return permutations(np.array([self.count]), mix_keys(self.seed, 0))[0]
+        return np.asarray(permutations(np.array([self.count]), mix_keys(self.seed, 0))[0])
 
     @cached_property
     def bounds(self) -> Array:

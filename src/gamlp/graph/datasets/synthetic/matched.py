@@ -116,7 +116,7 @@ class Matched:
     @cached_property
     def order(self) -> Array:
         """The permutation from node to hidden place."""
-        return permutations(np.array([self.count]), mix_keys(self.seed, _ORDER))[0]
+        return np.asarray(permutations(np.array([self.count]), mix_keys(self.seed, _ORDER))[0])
 
     def labels(self, begin: int, end: int) -> Array:
         """Classes of the nodes begin..end, int32."""

@@ -114,7 +114,7 @@ class Matching:
     @cached_property
     def bounds(self) -> Array:
         """First hidden place of each class, and the end, int64 `[classes + 1]`."""
-        return -(-np.arange(self.classes + 1, dtype=np.int64) * self.count // self.classes)
+        return np.asarray(-(-np.arange(self.classes + 1, dtype=np.int64) * self.count // self.classes))
 
     @cached_property
     def firsts(self) -> Array:

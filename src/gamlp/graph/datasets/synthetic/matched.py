@@ -120,7 +120,7 @@ class Matched:
 
     def labels(self, begin: int, end: int) -> Array:
         """Classes of the nodes begin..end, int32."""
-        return (permuted_range(self.order, begin, end) * self.classes // self.count).astype(np.int32)
+        return np.asarray(permuted_range(self.order, begin, end) * self.classes // self.count, np.int32)
 
     @cached_property
     def matching(self) -> Matching:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +30,9 @@ def describe() -> str:
     return f"{name}, {usable_cores()} cores, {memory:.0f} GiB, {instructions()}"
 
 
-def versions() -> str:
-    """What the contestants are."""
-    names = ("gamlp", "numpy", "scipy", "torch", "torch-geometric")
+def versions(*more: str) -> str:
+    """What the contestants are; of `more` those that are installed."""
+    names = ["gamlp", "numpy", "scipy", "torch", "torch-geometric", *(name for name in more if find_spec(name))]
     return f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in names)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.io import format_size
-from gamlp.propagation.blocks.sizing import Sizing
+from gamlp.propagation.blocks import Sizing, executor_memory
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 NODES, EDGES, COLUMNS, KEPT = 111_059_956, 1_615_685_872, 128, 1_546_782  # of the dataset; rows with a label
@@ -72,7 +72,7 @@ def _column(executors: int, dtype: str, rate: float) -> dict[str, str]:
         "neighbours of a block, m / B": f"{sizing.entries // sizing.blocks:,}",
         "a block of a hop, n / B · d · b": format_size(sizing.state // sizing.blocks),
         "memory of a task at least": format_size(sizing.task_bytes),
-        "memory of an executor for Python": format_size(CORES * (MEMORY + (500 << 20))),
+        "memory of an executor for Python": format_size(executor_memory(CORES, MEMORY)),
         "a hop of all nodes, n · d · b": format_size(sizing.state),
         "pulled at a hop, at most": format_size(sizing.pulled),
         "lists of needed rows, once": format_size(sizing.lists),

@@ -9,8 +9,13 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import nn
+
+from gamlp.models import GAMLP, Shape
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -22,14 +27,57 @@ def test_training_measures_every_contestant_and_writes_a_page(tmp_path: Path) ->
     done = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     results = json.loads(out.read_text())
-    for found in results["hops"].values():
-        times = [best for part in ("attention", "epochs") for best, _ in found[part].values()]
-        assert len(times) == 14
-        assert min(times) > 0
-    assert results["evaluation"]["runs"][1]["memory"] > 0
+    parts = results["times"]
+    assert {part: len(times) for part, times in parts.items()} == {
+        "labels": 4, "published": 4, "attention, K = 2": 3, "K = 2": 13, "attention, K = 3": 3, "K = 3": 13,
+    }  # fmt: skip
+    assert all(len(times) == 1 and times[0] > 0 for part in parts.values() for times in part.values())
+    assert all(one["memory"] > 0 for one in results["evaluation"].values())
     page = out.with_suffix(".md").read_text()
-    assert "GAMLP(R) ÷ SGC" in page
-    assert "its figures mean nothing" in page
+    for words in ("GAMLP(R) ÷ SGC", "hops in lists ÷ ours", "chunks of 64 shuffled ÷ in memory", "its figures mean"):
+        assert words in page
+    again = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False)
+    assert again.returncode == 0 and "all is measured" in again.stdout
+    assert json.loads(out.read_text())["times"] == parts, "what was measured is not measured again"
+
+
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("attention", ["recursive", "jk"])
+def test_hops_in_lists_are_the_same_equations_as_ours(
+    attention: str, published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from written_out import InLists, Sizes
+
+    sizes = Sizes(features=6, classes=4, hops=3, label_hops=2, hidden=8, layers=4, label_layers=3)
+    options: dict[str, Any] = {"hidden": 8, "layers": 4, "label_layers": 3, "attention": attention}
+    if published:
+        options |= {"batch_norm": True, "hop_mlp": True, "residual": True, "initial_residual": 0.5}
+    ours = GAMLP(Shape(6, 4, 3, 2), **options).eval()
+    theirs = InLists(sizes, attention, published=published).eval()
+    with torch.no_grad():
+        _copy_attention(ours.attention, theirs.attention)
+        _copy_attention(ours.label_attention, theirs.label_attention)
+        for own, other in ((ours.mlp, theirs.mlp), (ours.label_mlp, theirs.label_mlp)):
+            for linear, into in zip(own.linear, [*(block[0] for block in other.blocks), other.last]):
+                into.load_state_dict(linear.state_dict())
+        if published:
+            theirs.residual.load_state_dict(ours.residual.state_dict())
+            for hop, each in enumerate(theirs.maps):
+                each[0].weight.copy_(ours.hop_mlp.weight[hop].t())
+                each[0].bias.copy_(ours.hop_mlp.bias[hop, 0])
+    x, y = torch.randn(9, 4, 6), torch.rand(9, 3, 4)
+    found = theirs(list(x.unbind(1)), list(y.unbind(1)))
+    torch.testing.assert_close(found, ours(x.unsqueeze(1), y.unsqueeze(1)), rtol=1e-4, atol=1e-5)
+
+
+def _copy_attention(own: Any, into: Any) -> None:
+    if hasattr(own, "vectors"):
+        into.score.weight.copy_(own.vectors.t().reshape(1, -1))
+        return
+    into.score.weight.copy_(torch.cat([own.vector, own.reference_vector])[None])
+    for linear, other in zip(own.mlp.linear, [part for part in into.reference if isinstance(part, nn.Linear)]):
+        other.load_state_dict(linear.state_dict())
 
 
 @pytest.mark.long
@@ -59,6 +107,16 @@ def test_the_cost_of_verifying_is_measured_for_every_job(tmp_path: Path) -> None
     rows = [line.split(" | ") for line in out.read_text().splitlines() if line.endswith((" met |", "missed** |"))]
     assert [row[0] for row in rows] == ["| propagate", "| train", "| predict"]
     assert all(float(row[2]) > 0 for row in rows), "every job verifies what it reads"
+
+
+@pytest.mark.long
+def test_starting_is_measured_beside_an_empty_python(tmp_path: Path) -> None:
+    out = tmp_path / "startup.md"
+    command = [sys.executable, str(BENCHMARKS / "startup.py"), "--rounds", "1", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ") for line in out.read_text().splitlines() if line.endswith((" met |", "missed** |"))]
+    assert [row[0] for row in rows] == ["| `gamlp --help`", "| `gamlp predict, one row`"]
 
 
 @pytest.mark.slow
@@ -145,3 +203,18 @@ def test_mixed_columns_are_measured_beside_floats_and_pandas(tmp_path: Path) -> 
     assert min(one["processor"] for one in (mixed, floats, pandas)) > 0
     verdicts = [line for line in out.read_text().splitlines() if line.endswith((" met |", "missed** |"))]
     assert len(verdicts) == 3
+
+
+@pytest.mark.long
+def test_the_job_of_papers100m_runs_from_nothing_to_a_page_and_survives_kills(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "papers100m.py"), "--scale", "0.0001", "--epochs", "1", "--kill", "4"]
+    options = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "results")]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    steps = json.loads((tmp_path / "results" / "papers100m" / "steps.json").read_text())["0.0001"]["steps"]
+    assert [go["killed"] for go in steps["propagate"]["goes"]] == [True, False]
+    assert list(steps)[2:] == [f"{verb} {short}" for short in ("JK", "R") for verb in ("train", "evaluate", "predict")]
+    page = (tmp_path / "results" / "papers100m.md").read_text()
+    assert "| peak anonymous memory ÷ (budget + 300 MB) | ≤ 1 |" in page
+    assert "GAMLP(JK), 1 epoch" in page
+    assert not (tmp_path / "work").exists(), "graph, hops and runs are removed"

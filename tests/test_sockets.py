@@ -26,6 +26,7 @@ generate communities --nodes 60 --edges 200 --out made
 datasets
 recipes --keys
 ingest --edges edges.csv --nodes nodes.csv --out graph
+plan graph
 propagate graph --out hops --hops 2
 info hops
 train hops --out trained {QUICK}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from gamlp.classifier import NodeClassifier as NodeClassifier
     from gamlp.errors import GamlpError as GamlpError
     from gamlp.graph import Graph as Graph
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from gamlp.training import Bundle as Bundle
 
     from gamlp.run import explain as explain  # isort: skip
-
-try:
-    __version__ = version("gamlp")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0"
 
 # Imported when first asked for, so that `import gamlp` stays fast.
 _WHERE = {
@@ -48,7 +43,19 @@ def __getattr__(name: str) -> Any:
         # Kept, so that a room of the same name does not take its place when it is imported.
         globals()[name] = found = getattr(import_module(module), symbol)
         return found
+    if name == "__version__":
+        globals()[name] = number = _version()
+        return number
     raise AttributeError(f"module 'gamlp' has no attribute '{name}'")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # 50 ms, for one number
+
+    try:
+        return version("gamlp")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0"
 
 
 def __dir__() -> list[str]:

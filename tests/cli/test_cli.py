@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 import typer
 
+from gamlp.cli import verbs
+from gamlp.cli.verbs import FIRST_LINES, Verbs
 from gamlp.graph import Graph, Split
 from gamlp.propagation import HopStore
 from tests.forked import gamlp
@@ -202,13 +204,75 @@ def test_import_is_fast_and_light() -> None:
     assert loaded.strip() == "[]"
 
 
-def test_the_command_line_imports_nothing_heavy_to_show_help() -> None:
+HEAVY = ("torch", "numpy", "scipy", "pyarrow", "pydantic", "yaml", "pandas", "sklearn", "fsspec", "torch_geometric")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], []])
+def test_help_is_shown_without_anything_heavy_and_without_a_verb(words: list[str]) -> None:
     code = (
-        "import sys, gamlp.cli.main\n"
-        "print([name for name in ('torch', 'pandas', 'torch_geometric', 'ogb', 'sklearn') if name in sys.modules])"
+        "import sys, runpy\n"
+        f"sys.argv = ['gamlp', *{words}]\n"
+        "try: runpy.run_module('gamlp.cli.main', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        f"heavy = [name for name in {HEAVY} if name in sys.modules]\n"
+        "from gamlp.cli.verbs import FIRST_LINES\n"
+        "print('imported:', heavy, [name for name in FIRST_LINES if f'gamlp.cli.{name}' in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "[]\n"
+    assert ran.stdout.splitlines()[-1] == "imported: [] []"
+
+
+@pytest.mark.parametrize("verb", FIRST_LINES)
+def test_a_verb_is_listed_with_the_first_line_of_its_own_help(verb: str) -> None:
+    command = Verbs()[verb]
+    assert command.name == verb
+    assert " ".join((command.help or "").split("\n\n")[0].split()) == FIRST_LINES[verb]
+
+
+def test_what_predicting_puts_off_comes_when_it_is_asked_for() -> None:
+    code = (
+        "import gc, sys; from gamlp.cli.lean import lean_imports\n"
+        "with lean_imports(): import numpy, pyarrow, torch\n"
+        "assert gc.isenabled()\n"
+        "registered = lambda: hasattr(sys.modules['torch._meta_registrations'], 'meta_mm')\n"
+        "assert 'pandas' not in sys.modules and not registered()\n"
+        "assert pyarrow.table({'a': numpy.arange(3)}).to_pandas()['a'].sum() == 3\n"
+        "import torch._dynamo\n"
+        "assert registered()\n"
+        "assert torch.mm(torch.ones(2, 3, device='meta'), torch.ones(3, 4, device='meta')).shape == (2, 4)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_one_prediction_imports_neither_pandas_nor_a_compiler(place: Path, tmp_path: Path) -> None:
+    quick = ["--set", "training.epochs=1", "--set", "propagation.hops=1", "--set", "model.hidden=8"]
+    assert gamlp("train", "graph", "--out", str(tmp_path / "run"), *quick, folder=place).returncode == 0
+    words = ["gamlp", "predict", str(tmp_path / "run"), "--out", str(tmp_path / "one.csv"), "--ids", "3"]
+    unwanted = [
+        "pandas",
+        "sklearn",
+        "scipy.sparse",
+        "torch._dynamo",
+        "torch._decomp",
+        "gamlp.explanation",
+        "matplotlib",
+    ]
+    code = (
+        "import sys, runpy\n"
+        f"sys.argv = {words}\n"
+        "try: runpy.run_module('gamlp.cli.main', run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        f"found = [name for name in {unwanted} if name in sys.modules]\n"
+        "assert not found, found"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert len((tmp_path / "one.csv").read_text().splitlines()) == 2
+
+
+def test_every_verb_is_listed() -> None:
+    files = {path.stem for path in Path(verbs.__file__).parent.glob("*.py")}
+    assert files - {"__init__", "lean", "main", "verbs"} == set(FIRST_LINES) == set(Verbs())
 
 
 def test_propagation_with_the_kernel_does_not_import_torch(place: Path, tmp_path: Path) -> None:
@@ -277,13 +341,13 @@ def test_every_verb_with_threads_refuses_more_than_a_machine_has() -> None:
 
     from gamlp.cli.main import app
 
-    def verbs(command: Any, *names: str) -> Any:
+    def with_threads(command: Any, *names: str) -> Any:
         for name, inner in getattr(command, "commands", {}).items():
-            yield from verbs(inner, *names, name)
+            yield from with_threads(inner, *names, name)
         if any("--threads" in option.opts for option in command.params):
             yield names, command
 
-    found = dict(verbs(get_command(app)))
+    found = dict(with_threads(get_command(app)))
     assert {("run",), ("train",), ("tune",), ("predict",), ("bench", "run")} <= set(found)
     for names, command in found.items():
         with pytest.raises(typer.BadParameter, match="equal to 1024"):

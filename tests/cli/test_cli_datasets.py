@@ -66,7 +66,11 @@ def test_generate_writes_what_was_asked_for(tmp_path: Path) -> None:
     words = "generate communities --nodes 3000 --edges 20000 --features 16 --classes 4 --seed 1 --out a --json"
     shown = answer(gamlp(*words.split(), folder=tmp_path))
     assert shown["nodes"][0]["nodes"] == 3000 and shown["nodes"][0]["features"] == 16
-    assert shown["relations"][0]["entries"] == pytest.approx(40_000, rel=0.03)
+    assert shown["relations"][0]["entries"] == pytest.approx(40_000, rel=0.01)
+    words = "generate communities --nodes 3000 --edges 20000 --labelled 0.1 --train 0.5 --valid 0.2 --dtype float16"
+    shown = answer(gamlp(*words.split(), "--out", "half", "--json", folder=tmp_path))
+    assert [shown["nodes"][0][part] for part in ("train", "valid", "test")] == [150, 60, 90]
+    assert {"labelled": 0.1, "dtype": "float16", "edges": 20_000}.items() <= shown["source"].items()
     shown = answer(gamlp("generate", "short-video", "--scale", "0.002", "--out", "b", "--json", folder=tmp_path))
     assert shown["nodes"][0]["nodes"] == 2000 and shown["nodes"][0]["classes"] == 253
     words = "generate mag-like --scale 0.005 --metapath paper-author --classes 4 --width 16 --features paper --out c"

@@ -53,7 +53,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "propagation/blocks": SPARK,
     "propagation/local": ("run", "train", "propagate", "predict"),
     "propagation/local/slabs.py": (*PROPAGATING, *TRAINED),
-    "propagation/passes.py": (*PROPAGATING, *TRAINED),
+    "propagation/passes.py": (*PROPAGATING, *TRAINED, "plan"),
     "propagation/plan.py": ("propagate",),  # other verbs choose rows of their own, which are there
     "propagation/store/writer.py": ("propagate", "run", "train", "predict"),
     "recipe/settings_file.py": PROPAGATING,
@@ -67,6 +67,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "run/tables.py": ("run",),
     "run/trained.py": TRAINED,
     "run/training.py": ("run", "train"),
+    "sizing": ("plan",),
     "spark": SPARK,
     "spark/ingest": TABLES,
     "spark/prediction.py": ("predict",),

@@ -17,6 +17,30 @@ def labels(name: str) -> Counter[str]:
         return Counter(row["label"] for row in csv.DictReader(file))
 
 
+def test_nodes_are_asked_for_by_their_ids(call: Call) -> None:
+    people = [f"p{i},{i % 7},{'yes' if i % 4 == 0 else 'no'}" for i in range(40)]
+    Path("people.csv").write_text("\n".join(["id,x,label", *people]) + "\n")
+    Path("ties.csv").write_text("src,dst\n" + "".join(f"p{i},p{(i * 7 + 2) % 40}\n" for i in range(40)))
+    assert call("ingest --edges ties.csv --nodes people.csv --out graph").code == 0
+    assert call(f"train graph --out run {QUICK}").code == 0
+    assert call("predict run --out all.csv").code == 0
+    Path("ids.txt").write_text("p30\n")
+    ended = call("predict run --out some.csv --ids p12,p7 --ids-file ids.txt")
+    assert ended.code == 0, ended.err
+    of_all = Path("all.csv").read_text().splitlines()
+    asked = [of_all[0], *(line for line in of_all if line.split(",")[0].strip('"') in ("p7", "p12", "p30"))]
+    assert Path("some.csv").read_text().splitlines() == asked and len(asked) == 4
+    for wrong, said in (
+        ("--ids p99", "has no node 'p99'"),
+        (
+            "--ids p1 --rows test",
+            "ids say which nodes are meant; use gamlp predict with --ids, or with --rows",
+        ),
+    ):
+        ended = call(f"predict run --out x.csv {wrong}")
+        assert ended.code == 2 and said in ended.err and not Path("x.csv").exists(), ended.err
+
+
 def test_thresholds_abstention_and_base_rates(call: Call) -> None:
     people = [f"p{i},{i % 7},{'yes' if i % 4 == 0 else 'no'}" for i in range(80)]
     Path("people.csv").write_text("\n".join(["id,x,label", *people]) + "\n")

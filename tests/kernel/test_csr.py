@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
-from gamlp.kernel import add_up, build_csr, instructions
+from gamlp.kernel import add_up, build_csr, instructions, spread_rows
 from gamlp.kernel.csr import _build_with_numpy
 
 Array = np.ndarray[Any, Any]
@@ -205,3 +205,38 @@ def test_an_error_in_any_thread_reaches_the_caller(wrong: int, threads: int) -> 
         build_csr(rows, columns, start=0, stop=1000, symmetric=False, threads=threads)
     with pytest.raises(ValueError, match=sentence):
         _build_with_numpy(rows, columns, None, 0, 1000, False, True)
+
+
+@pytest.mark.parametrize("with_kernel", [True, False])
+@settings(max_examples=100, deadline=None)
+@given(edges=edge_lists(), width=st.integers(1, 13))
+def test_edges_by_range_of_rows_keep_their_order(with_kernel: bool, edges: EdgeList, width: int) -> None:
+    """Of range k: the entries whose row is in [k width, (k + 1) width), both ways of an edge one after the other."""
+    entries = []
+    for place, (row, column) in enumerate(zip(edges.rows.tolist(), edges.columns.tolist())):
+        weight = None if edges.weights is None else float(edges.weights[place])
+        entries += [(row, column, weight), *([(column, row, weight)] if edges.symmetric else [])]
+    with pytest.MonkeyPatch.context() as patch:
+        if not with_kernel:
+            patch.setattr("gamlp.kernel.csr.native", lambda: None)
+        options = {"symmetric": edges.symmetric, "width": width, "count": -(-12 // width)}
+        begin, rows, columns, weights = spread_rows(edges.rows, edges.columns, edges.weights, **options)
+    assert (weights is None) == (edges.weights is None) and rows.dtype == columns.dtype == np.int32
+    values = [None] * len(rows) if weights is None else weights.tolist()
+    found = list(zip(rows.tolist(), columns.tolist(), values))
+    for k in range(options["count"]):
+        expected = [entry for entry in entries if k * width <= entry[0] < (k + 1) * width]
+        assert found[begin[k] : begin[k + 1]] == expected
+
+
+@pytest.mark.parametrize("rows", [[0, 6], [-1, 2], [2**31 - 1, 0]])
+def test_a_row_that_is_in_no_range_is_refused(rows: list[int]) -> None:
+    with pytest.raises(ValueError, match="in no range"):
+        spread_rows(np.array(rows, np.int32), np.zeros(2, np.int32), None, symmetric=False, width=3, count=2)
+
+
+def test_ranges_are_exact_at_the_ends_of_int32() -> None:
+    rows = np.array([0, 2**31 - 2, 715_827_881, 715_827_882, 715_827_883], np.int32)
+    width = 715_827_882
+    begin, found, _, _ = spread_rows(rows, rows, None, symmetric=False, width=width, count=3)
+    assert np.array_equal(np.repeat(np.arange(3), np.diff(begin)), found // width)

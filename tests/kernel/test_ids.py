@@ -41,7 +41,7 @@ def dictionary(ids: Sequence[Any]) -> dict[Any, int]:
 def check(table: Any, ids: Sequence[Any], queries: Sequence[Any], array: Make) -> None:
     first = dictionary(ids)
     found = table.rows(array(queries))
-    assert found.dtype == np.int64
+    assert found.dtype == np.int32
     assert found.tolist() == [first.get(value, -1) for value in queries]
     assert table.rows(array(ids)).tolist() == [first[value] for value in ids]
     firsts = table.first_rows()
@@ -142,8 +142,8 @@ def test_buffers_at_odd_places() -> None:
     assert _HashedStrings(odd).rows(odd).tolist() == list(range(100))
 
 
-def test_strings_are_kept_and_not_copied() -> None:
-    ids = pa.array([f"node {i}" for i in range(20_000)], pa.large_string())
+def test_long_strings_are_kept_and_not_copied() -> None:
+    ids = pa.array([f"the node with number {i}" for i in range(20_000)], pa.large_string())
     data = np.frombuffer(ids.buffers()[2], np.uint8)
     assert np.shares_memory(_parts(ids)[1], data)
     short = ids.cast(pa.string())
@@ -153,7 +153,30 @@ def test_strings_are_kept_and_not_copied() -> None:
     del ids, data
     gc.collect()
     pa.default_memory_pool().release_unused()
-    assert table.rows(pa.array(["node 19999", "node 20000"])).tolist() == [19_999, -1]
+    queries = pa.array(["the node with number 19999", "the node with number 20000"])
+    assert table.rows(queries).tolist() == [19_999, -1]
+
+
+def test_short_strings_take_sixteen_bytes_each_and_are_let_go() -> None:
+    """What is found does not depend on bytes that follow a string, and a longer query is none of them."""
+    ids = pa.array([f"node {i}" for i in range(20_000)], pa.large_string())
+    table = _HashedStrings(ids)
+    before = pa.total_allocated_bytes()
+    assert table._table.bytes <= 30 * len(ids)
+    size = ids.nbytes
+    del ids
+    gc.collect()
+    assert pa.total_allocated_bytes() <= before - size // 2
+    asked = ["node 19999", "node 20000", "node 19999 and more", "node 1", "node 1\0", "", "n"]
+    assert table.rows(pa.array(asked)).tolist() == [19_999, -1, -1, 1, -1, -1, -1]
+
+
+def test_strings_of_every_length_by_many_threads() -> None:
+    """A hundred thousand queries are shared by threads; lengths go past those that are kept as words."""
+    values = [f"{i % 97:x}" + "é" * (i % 17) + str(i) for i in range(100_000)]
+    for some in (values, [value for value in values if len(value.encode()) <= 15]):
+        ids, first = pa.array(some), dictionary(some)
+        assert np.array_equal(_HashedStrings(ids).rows(ids), [first[value] for value in some])
 
 
 def test_many_threads_may_look_up_in_one_table() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from torch import Tensor, nn
 
 from gamlp.models import Shape
 from gamlp.propagation import StoredSignal
+from gamlp.training import order as order_module
 from gamlp.training.batches import Batches, HopRows
-from gamlp.training.scores import loss_of
+from gamlp.training.order import shuffled
+from gamlp.training.scores import evaluate, loss_of
 from tests.training.small import (
     CLASSES,
     NODES,
@@ -93,6 +97,71 @@ def test_resident_and_streamed_rows_train_to_the_same_bits(tmp_path: Path, size:
     )
     resident, streamed = trained(prepared), trained(prepared, memory=0)
     assert same_weights(resident.weights, streamed.weights) and resident.valid == streamed.valid
+
+
+@pytest.mark.parametrize("size", [5, 7])
+@pytest.mark.parametrize("chunk", [1, 3, 4, 100])
+def test_chunks_of_rows_are_shuffled_then_rows_within_windows_of_batches(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, size: int
+) -> None:
+    monkeypatch.setattr(order_module, "WINDOW", 20)
+    count = 203
+    window = 20 // size * size
+    order = shuffled(count, size, torch.Generator().manual_seed(0), chunk)
+    assert sorted(order.tolist()) == list(range(count))
+    assert not torch.equal(order, shuffled(count, size, torch.Generator().manual_seed(1), chunk))
+    at = torch.empty(count, dtype=torch.int64)
+    at[order] = torch.arange(count) // window  # the window that every row falls into
+    for begin in range(0, count, chunk):
+        rows = at[begin : begin + chunk]
+        most = -(-chunk // window) + 1  # a chunk is cut where a window ends
+        assert rows.max() - rows.min() < most, "rows of a chunk are read together"
+    if chunk == 1:
+        near = (order.diff().abs() <= 2).float().mean()
+        assert near < 0.1, "single rows are shuffled among all"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("size", [5, 16, 29])
+def test_shuffled_chunks_train_to_the_same_bits_from_memory_and_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, dtype: str
+) -> None:
+    monkeypatch.setattr(order_module, "WINDOW", 12)
+    prepared = prepared_in(
+        tmp_path, make_graph(), propagation__dtype=dtype, training__batch_size=size, training__chunk=4
+    )
+    resident, streamed = trained(prepared), trained(prepared, memory=0)
+    assert same_weights(resident.weights, streamed.weights) and resident.valid == streamed.valid
+
+
+def test_a_window_of_chunks_is_read_in_few_requests_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order_module, "WINDOW", 20)
+    train = replace(hop_rows(store_of(make_graph(), tmp_path / "hops"), "train"), chunk=4)
+    asked: list[Any] = []
+    gather = HopRows.gather
+    monkeypatch.setattr(HopRows, "gather", lambda self, rows, *more: asked.append(rows) or gather(self, rows, *more))
+    seen = list(Batches(train, 5, CPU, 0).epoch(torch.Generator().manual_seed(0)))
+    assert len(seen) > len(asked) == -(-len(train) // 20)
+    assert sorted(np.concatenate(asked)) == list(range(len(train)))
+    assert all((np.diff(rows) > 0).all() for rows in asked), "ascending, so that neighbours are one request"
+
+
+def test_evaluation_holds_a_few_batches_however_many_rows_there_are(train: HopRows) -> None:
+    """Fails where batches of the past, or hops of all rows, are kept."""
+    rows = np.tile(train.rows, 20)
+    many = Batches(replace(train, rows=rows), 10, CPU, 0)
+    alive: weakref.WeakSet[Tensor] = weakref.WeakSet()
+    most = 0
+
+    class Watching(Linear):
+        def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+            nonlocal most
+            alive.add(x)
+            most = max(most, len(alive))
+            return super().forward(x, y)
+
+    evaluate(Watching(Shape(WIDTH, CLASSES, 2)), many)
+    assert len(many) > 50 and most <= 2
 
 
 def test_a_batch_of_one_row_left_over_does_not_break_batch_norm(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from gamlp.progress import Progress, silent
 from gamlp.run import LOCAL, Resources
 
 _FORMAT = 1  # raised when the same settings would give another result
+_GENERATED = 2  # the same of generated graphs
 Options = dict[str, Any]  # a table's: `tasks` and `generated` say what its own datasets are
 _GENERATORS: dict[str, Callable[..., Graph]] = {
     "communities": communities,
@@ -75,7 +76,7 @@ def task_of(
 
 
 def _generated(dataset: str, settings: dict[str, Any], progress: Progress) -> Graph:
-    folder = cache_folder() / "graphs" / f"{dataset}-{digest(settings)}"
+    folder = cache_folder() / "graphs" / f"{dataset}-{digest([_GENERATED, settings])}"
     with locked(folder):
         if folder.is_dir():
             return Graph.open(folder)

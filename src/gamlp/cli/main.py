@@ -7,28 +7,13 @@ import signal
 import sys
 import threading
 import warnings
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from gamlp.cli import (
-    bench,
-    datasets,
-    evaluate,
-    explain,
-    generate,
-    info,
-    ingest,
-    predict,
-    propagate,
-    recipes,
-    run,
-    train,
-    tune,
-)
 from gamlp.cli.show import display
+from gamlp.cli.verbs import Verbs, listed
 from gamlp.errors import GamlpError, printable, shortened
 
 _GO_ON = "run the same command again to go on where it can (train: with --resume)"
@@ -73,6 +58,17 @@ def _in_main_thread() -> bool:
 
 
 class _Verbs(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = Verbs()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        verbs, self.commands = self.commands, listed()
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = verbs
+
     def invoke(self, ctx: Any) -> Any:
         with _Termination() as termination, display.telling("--json" in ctx.args):
             try:
@@ -118,13 +114,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (run, ingest, train, evaluate, predict, explain, tune, bench, propagate, info, recipes, datasets, generate):
-    verb.register(app)
 
 
 def _version(value: bool) -> None:
     if value:
-        typer.echo(f"gamlp {version('gamlp')}")
+        from gamlp import __version__
+
+        typer.echo(f"gamlp {__version__}")
         raise typer.Exit
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gamlp.cli.lean import lean_imports
 from gamlp.cli.options import named
 from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
 from gamlp.cli.options.recipe import (
@@ -71,6 +72,17 @@ def _predict(
     rows: Annotated[
         str, typer.Option(help="all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.")
     ] = "all",
+    ids: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Some nodes alone, by their ids between commas; an id with a comma in double quotes: '\"a,b\",c'.",
+            metavar="ID,ID,…",
+            show_default=False,
+        ),
+    ] = None,
+    ids_file: Annotated[
+        Path | None, typer.Option(help="Text file with one id a line.", metavar="FILE", show_default=False)
+    ] = None,
     probabilities: Annotated[bool, typer.Option(help="A column p_<class> for every class.")] = True,
     threshold: Annotated[
         float | None,
@@ -119,6 +131,10 @@ def _predict(
 
       gamlp predict run --out predictions.parquet --rows unlabelled
 
+    Of two nodes:
+
+      gamlp predict run --out predictions.csv --ids 12,40
+
     Of a graph that training never saw, with the same features:
 
       gamlp predict run --graph elsewhere --out predictions.csv
@@ -137,19 +153,22 @@ def _predict(
 
       gamlp predict run --out predictions.parquet --engine spark --master spark://host:7077
     """
-    from gamlp.graph.datasets import open_or_load
-    from gamlp.run import predict
+    with lean_imports() if engine == "local" else nullcontext():
+        from gamlp.graph import ids_in_file, split_ids
+        from gamlp.graph.datasets import open_or_load
+        from gamlp.run import predict
 
     settings = engine_settings(master, spark_conf, blocks)
     resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
     trust = trusted(trust)
     newcomers = _newcomers(add_nodes, add_edges, reading)
+    named_ids = split_ids(ids or []) + (ids_in_file(ids_file) if ids_file is not None else [])
     with display.progress(as_json) as progress, closing(resources.open_engine()):
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
         written = predict(
-            run, out, graph=other, newcomers=newcomers, rows=rows, each_class=probabilities, batch_size=batch_size,
-            threshold=threshold, positive=positive, abstain_below=abstain_below, trust=trust, resources=resources,
-            progress=progress,
+            run, out, graph=other, newcomers=newcomers, rows=rows, ids=named_ids, each_class=probabilities,
+            batch_size=batch_size, threshold=threshold, positive=positive, abstain_below=abstain_below, trust=trust,
+            resources=resources, progress=progress,
         )  # fmt: skip
         assert written is not None
     if as_json:

@@ -11,6 +11,7 @@ from gamlp.arrays import Array
 from gamlp.graph.graph import ROLES, Graph
 from gamlp.graph.manifest import nodes_folder
 from gamlp.graph.schema import EncodedAgain, PickedColumns
+from gamlp.graph.unread import held
 from gamlp.io import digest
 
 _STRINGS = 1 << 16  # ids joined at a time
@@ -51,12 +52,12 @@ def features(graph: Graph, node_type: str | None = None) -> str:
         return digest(None)
     files = _files(graph, f"{nodes_folder(node_type)}/features")  # one file, or a folder of shards
     more: list[Any] = [] if values.columns is None else [[column.model_dump() for column in values.columns]]
-    kept: Any = values.values
+    kept = held(values, "values")  # a key is known without reading what it is the key of
     if isinstance(kept, EncodedAgain):
         files = _files(graph, f"{nodes_folder(node_type)}/raw/")
     if isinstance(kept, PickedColumns):
         more.append(kept.order.tolist())
-    return digest([values.dtype, values.width, files or _crc(kept), *more])
+    return digest([values.dtype, values.width, files or _crc(values.values), *more])
 
 
 def ids(graph: Graph) -> str:

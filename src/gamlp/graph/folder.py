@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,17 @@ from gamlp.graph.manifest import (
     RawEntry,
     RelationEntry,
     block_folder,
+    features_files,
     nodes_folder,
     raw_file,
 )
 from gamlp.graph.opening import open_graph
 from gamlp.graph.raw import write_block
 from gamlp.graph.schema import FeatureSchema
-from gamlp.io import GrowingArray, atomic_folder, checksum, create_array, save_array, write_text
+from gamlp.io import GrowingArray, StreamedArray, atomic_folder, checksum, create_array, save_array, write_text
 from gamlp.kernel import NUMPY_DTYPES, FloatName
+
+SHARD_BYTES = 1 << 30  # features in a file, where they are streamed
 
 
 class GraphWriter:
@@ -48,6 +52,7 @@ class GraphWriter:
         self._nodes: dict[str, NodesEntry] = {}
         self._relations: dict[str, RelationEntry] = {}
         self._earlier: dict[str, dict[str, RelationEntry]] = {}
+        self._sums: dict[Path, int] = {}  # of files that were summed while they were written
 
     def nodes(self, count: int, node_type: str = "node") -> None:
         """Declare a node type."""
@@ -62,6 +67,34 @@ class GraphWriter:
         entry = self._nodes[node_type]
         entry.features = FeaturesEntry(width=width, dtype=dtype, columns=None if columns is None else list(columns))
         return create_array(self._nodes_file(node_type, "features"), (entry.count, width), NUMPY_DTYPES[dtype])
+
+    def feature_shards(self, width: int, dtype: FloatName, node_type: str = "node") -> list[tuple[int, int]]:
+        """Declare features that are streamed: row ranges, each of which `stream_features` writes as one file.
+
+        A reader verifies a file when it first reads from it: of several no more than it needs, and what it has verified
+        is still in memory when it computes.
+        """
+        entry = self._nodes[node_type]
+        rows = max(1, SHARD_BYTES // max(1, width * np.dtype(NUMPY_DTYPES[dtype]).itemsize))
+        stops = [*range(rows, entry.count, rows), entry.count]
+        entry.features = FeaturesEntry(width=width, dtype=dtype, shards=stops if len(stops) > 1 else None)
+        return list(pairwise([0, *stops]))
+
+    @contextmanager
+    def stream_features(self, shard: int, node_type: str = "node") -> Iterator[StreamedArray]:
+        """The rows of one shard are appended from first to last (bfloat16 as uint16 bits)."""
+        entry = self._nodes[node_type]
+        assert entry.features is not None
+        shards = entry.features.shards
+        start, stop = list(pairwise([0, *(shards or [entry.count])]))[shard]
+        path = self.folder / features_files(node_type, shards)[shard]
+        path.parent.mkdir(exist_ok=True)
+        dtype = NUMPY_DTYPES[entry.features.dtype]
+        with StreamedArray(path, (entry.features.width,), dtype, stop - start) as rows:
+            yield rows
+        if rows.rows != stop - start:
+            raise ValueError(f"features of '{node_type}' have {rows.rows} rows, not {stop - start}")
+        self._sums[path] = rows.crc32
 
     def take_features(
         self, rows: GrowingArray, dtype: FloatName, node_type: str = "node", columns: FeatureSchema | None = None
@@ -153,6 +186,30 @@ class GraphWriter:
             save_array(folder / "weights.npy", block.weights.astype(np.float32, copy=False))
         entry.blocks.append(BlockEntry(start=block.start, stop=block.stop, entries=len(block.neighbours)))
 
+    def stream_block(
+        self, start: int, stop: int, parts: Iterable[tuple[Array, Array]], expected: int, relation: str = "edge"
+    ) -> int:
+        """The same of an unweighted relation, whose rows come in parts: (neighbours of each row, all of them).
+
+        About `expected` entries; returns how many there were.
+        """
+        entry = self._relations[relation]
+        folder = self.folder / block_folder(relation, len(entry.blocks))
+        folder.mkdir(parents=True)
+        offsets, done = np.zeros(stop - start + 1, np.int64), 0
+        with StreamedArray(folder / "neighbours.npy", (), np.int32, expected) as rows:
+            for counts, neighbours in parts:
+                np.cumsum(counts, out=offsets[done + 1 : done + 1 + len(counts)])
+                offsets[done + 1 : done + 1 + len(counts)] += offsets[done]
+                done += len(counts)
+                rows.append(neighbours)
+        if done != stop - start or offsets[-1] != rows.rows:
+            raise ValueError(f"{done} rows with {offsets[-1]} of {rows.rows} entries for rows {start}..{stop}")
+        self._sums[rows.path] = rows.crc32
+        save_array(folder / "offsets.npy", offsets)
+        entry.blocks.append(BlockEntry(start=start, stop=stop, entries=rows.rows))
+        return rows.rows
+
     def finish(self, target: str) -> None:
         """Checksums, then the manifest, last."""
         if self.fitted:
@@ -160,7 +217,7 @@ class GraphWriter:
         # People may edit schema.yaml, and nothing is read from it but by them: it has no checksum.
         paths = [path for path in sorted(self.folder.rglob("*")) if path.is_file() and path.name != SCHEMA]
         with ThreadPoolExecutor() as pool:
-            sums = pool.map(lambda path: checksum(path, fresh=True), paths)
+            sums = pool.map(lambda path: self._sums[path] if path in self._sums else checksum(path, fresh=True), paths)
             files = {
                 path.relative_to(self.folder).as_posix(): FileEntry(bytes=path.stat().st_size, crc32=crc)
                 for path, crc in zip(paths, sums)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse
+import scipy  # its parts are imported when they are first used
 
 from gamlp.errors import GamlpError
 from gamlp.graph.frames import graph_from_frames

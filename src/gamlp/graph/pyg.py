@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse
+import scipy  # its parts are imported when they are first used
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError

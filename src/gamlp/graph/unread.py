@@ -50,6 +50,11 @@ def reads_when_asked(*names: str) -> Callable[[type[C]], type[C]]:
     return change
 
 
+def held(instance: Any, name: str) -> Any:
+    """What stands in such a field, an `Unread` where nobody has asked for it yet."""
+    return instance.__dict__[name]
+
+
 def shape_of(instance: Any, name: str) -> tuple[int, ...]:
     """The shape of such a field; its content stays unread."""
     return tuple(instance.__dict__[name].shape)

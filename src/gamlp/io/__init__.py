@@ -34,7 +34,16 @@ from gamlp.io.locks import LOCK, locked, one_of_several, sole_writer
 from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory, memory_ended
 
 # Threads, and tasks that somebody else runs
-from gamlp.io.parallel import Tasks, Workers, even_ranges, parallel_map, run_here, usable_cores
+from gamlp.io.parallel import (
+    Tasks,
+    Workers,
+    even_ranges,
+    ordered_map,
+    parallel_map,
+    read_ahead,
+    run_here,
+    usable_cores,
+)
 
 # A folder, a file or a URL
 from gamlp.io.place import Place, is_url, scratch_folder
@@ -53,11 +62,20 @@ from gamlp.io.row_arrays import (
     put_rows,
 )
 
+# Rows of mapped files that are not in memory
+from gamlp.io.scattered import FileRows, read_scattered
+
 # JSON that knows its own digest
 from gamlp.io.sealing import digest, sealed, unsealed
 
 # Bytes as people write them
 from gamlp.io.sizes import format_size, parse_size
+
+# .npy files from front to back past the page cache, summed on the way
+from gamlp.io.streamed import StreamedArray
+
+# Rows of files that no cache holds
+from gamlp.io.streamed_rows import StreamedRows, StreamedShards, stream_rows, streamable
 
 # Code and addresses that a file names, and a person must name too
 from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
@@ -70,12 +88,16 @@ __all__ = [
     "DirectReader",
     "DirectWriter",
     "DiskFull",
+    "FileRows",
     "GrowingArray",
     "PeakMemory",
     "Place",
     "RemoteRows",
     "RowShards",
     "RowSource",
+    "StreamedArray",
+    "StreamedRows",
+    "StreamedShards",
     "Tasks",
     "Trust",
     "Untrusted",
@@ -104,9 +126,12 @@ __all__ = [
     "npy_size",
     "one_of_several",
     "open_rows",
+    "ordered_map",
     "parallel_map",
     "parse_size",
     "put_rows",
+    "read_ahead",
+    "read_scattered",
     "refuse_taken",
     "remove_empty",
     "remove_partial",
@@ -115,6 +140,8 @@ __all__ = [
     "scratch_folder",
     "sealed",
     "sole_writer",
+    "stream_rows",
+    "streamable",
     "temporary_folder",
     "unsealed",
     "usable_cores",

@@ -7,6 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +18,26 @@ from gamlp.progress import Progress
 T = TypeVar("T")
 R = TypeVar("R")
 _END: Any = object()
+
+
+def read_ahead(values: Iterator[T]) -> Iterator[T]:
+    """The same values; the next one is made in a thread while the caller works with this one.
+
+    Errors come where the value would have come. A caller that stops early waits for the one that is being made.
+
+    >>> list(read_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    with ThreadPoolExecutor(1) as other:
+        coming = other.submit(next, values, _END)
+        try:
+            while (value := coming.result()) is not _END:
+                coming = other.submit(next, values, _END)
+                yield value
+        finally:
+            close = getattr(values, "close", None)
+            if close is not None:  # in the thread that opened what is closed: SQLite insists on it
+                other.submit(close).result()
 
 
 def usable_cores() -> int:
@@ -63,6 +84,22 @@ def parallel_map(threads: int, work: Callable[[T], R], tasks: Iterable[T]) -> It
     if failures:
         raise failures[0]
     yield from done
+
+
+def ordered_map(threads: int, work: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+    """Results in the order of the tasks, while the caller does something with those before; few are held at a time."""
+    waiting: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(work, task))
+                if len(waiting) > threads + 1:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:  # an error, Ctrl-C, or a caller that wants no more
+            for one in waiting:
+                one.cancel()
 
 
 def even_ranges(offsets: np.ndarray[Any, Any], parts: int) -> list[tuple[int, int]]:

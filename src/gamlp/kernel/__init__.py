@@ -3,11 +3,25 @@
 # Checksums
 from gamlp.kernel.checksums import crc32
 
-# Edge list → CSR; sums by place; the most nodes that int32 neighbours can name
-from gamlp.kernel.csr import MOST_NODES, add_up, build_csr
+# Edge list → CSR; edges by range of rows; sums by place; the most nodes that int32 neighbours can name
+from gamlp.kernel.csr import MOST_NODES, add_up, build_csr, spread_rows
 
 # Storage types: their names, numpy's types for them, values from one to another
 from gamlp.kernel.dtypes import NUMPY_DTYPES, FloatName, cannot_hold, not_held, scale, store_as
+
+# Random graphs row by row, and noise; permutations that can be computed both ways
+from gamlp.kernel.generate import (
+    MOST_STUBS,
+    NOISE,
+    WHOLE,
+    Matching,
+    Rows,
+    matched_rows,
+    mix_keys,
+    noisy_rows,
+    permutations,
+    permuted_range,
+)
 
 # One hop over a range of rows; columns come in multiples of LANES. Rows in pieces of BLOCK entries; some rows alone;
 # which rows hold anything
@@ -20,11 +34,16 @@ __all__ = [
     "BLOCK",
     "LANES",
     "MOST_NODES",
+    "MOST_STUBS",
+    "NOISE",
     "NUMPY_DTYPES",
     "UNKNOWN_ROW",
+    "WHOLE",
     "FloatName",
     "HopTask",
     "IdTable",
+    "Matching",
+    "Rows",
     "add_up",
     "build_csr",
     "cannot_hold",
@@ -34,8 +53,14 @@ __all__ = [
     "hop",
     "id_table",
     "instructions",
+    "matched_rows",
+    "mix_keys",
+    "noisy_rows",
     "nonzero_rows",
     "not_held",
+    "permutations",
+    "permuted_range",
     "scale",
+    "spread_rows",
     "store_as",
 ]

@@ -4,17 +4,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <exception>
-#include <functional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+
+#include "threads.hpp"
 
 namespace gamlp {
 namespace {
@@ -38,30 +36,6 @@ std::unique_ptr<T[]> on_huge_pages(int64_t count) {
     if (first < last) madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);  // a wish, not a need
 #endif
     return data;
-}
-
-// An exception in any thread reaches the caller, after all threads have ended.
-void in_parallel(int threads, const std::function<void(int)> &work) {
-    std::vector<std::exception_ptr> failures(threads);
-    auto guarded = [&](int t) {
-        try {
-            work(t);
-        } catch (...) {
-            failures[t] = std::current_exception();
-        }
-    };
-    std::vector<std::thread> others;
-    others.reserve(threads);
-    int started = 1;
-    try {
-        for (; started < threads; ++started) others.emplace_back(guarded, started);
-    } catch (const std::system_error &) {  // no more threads to be had: their work is done here
-        for (int t = started; t < threads; ++t) guarded(t);
-    }
-    guarded(0);
-    for (auto &thread : others) thread.join();
-    for (auto &failure : failures)
-        if (failure) std::rethrow_exception(failure);
 }
 
 void check_column(int64_t column) {
@@ -212,6 +186,41 @@ Csr build(const Edges &e, int threads) {
 Csr build_csr(const Edges &e, int threads) {
     threads = std::max(1, threads);
     return e.wide ? build<int64_t>(e, threads) : build<int32_t>(e, threads);
+}
+
+Spread spread(const int32_t *rows, const int32_t *columns, const float *weights, int64_t edges, bool symmetric,
+              int64_t width, int64_t count) {
+    // r / width by a multiplication, exact for 32 bits: a division costs as much as all the rest.
+    const uint64_t inverse = width > 1 ? UINT64_MAX / uint64_t(width) + 1 : 0;
+    auto range = [&](int32_t r) {
+        const uint64_t k = width > 1 ? uint64_t(static_cast<unsigned __int128>(inverse) * uint32_t(r) >> 64) : uint32_t(r);
+        if (r < 0 || int64_t(k) >= count) throw std::invalid_argument("row " + std::to_string(r) + " is in no range");
+        return k;
+    };
+    Spread found;
+    found.begin.reset(new int64_t[count + 1]());
+    int64_t *next = found.begin.get() + 1;
+    for (int64_t i = 0; i < edges; ++i) {
+        ++next[range(rows[i])];
+        if (symmetric) ++next[range(columns[i])];
+    }
+    for (int64_t k = 0; k < count; ++k) next[k] += next[k - 1];
+    const int64_t total = found.begin[count];
+    found.rows.reset(new int32_t[total]);
+    found.columns.reset(new int32_t[total]);
+    if (weights) found.weights.reset(new float[total]);
+    std::vector<int64_t> place(found.begin.get(), found.begin.get() + count);
+    auto put = [&](int32_t r, int32_t c, int64_t i) {
+        const int64_t at = place[range(r)]++;
+        found.rows[at] = r;
+        found.columns[at] = c;
+        if (weights) found.weights[at] = weights[i];
+    };
+    for (int64_t i = 0; i < edges; ++i) {
+        put(rows[i], columns[i], i);
+        if (symmetric) put(columns[i], rows[i], i);
+    }
+    return found;
 }
 
 }  // namespace gamlp

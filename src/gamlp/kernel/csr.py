@@ -42,6 +42,30 @@ def build_csr(
     return _build_with_numpy(rows, columns, weights, start, stop, symmetric, drop_loops)
 
 
+def spread_rows(
+    rows: Array, columns: Array, weights: Array | None, *, symmetric: bool, width: int, count: int
+) -> tuple[Array, Array, Array, Array | None]:
+    """(begin `[count + 1]`, rows, columns, weights) of int32 edges by range of `width` rows.
+
+    Within a range edges keep the order of the list; `symmetric`: each both ways, one after the other, so that
+    duplicates add up in the order of the list.
+    """
+    rows, columns = np.ascontiguousarray(rows, np.int32), np.ascontiguousarray(columns, np.int32)
+    if (module := native()) is not None:
+        weights = None if weights is None else np.ascontiguousarray(weights, np.float32)
+        found: tuple[Array, Array, Array, Array | None] = module.spread(rows, columns, weights, symmetric, width, count)
+        return found
+    if symmetric:
+        rows, columns = np.stack([rows, columns], 1).ravel(), np.stack([columns, rows], 1).ravel()
+        weights = None if weights is None else np.repeat(weights, 2)
+    ranges = rows // width
+    if len(rows) and (ranges.min() < 0 or ranges.max() >= count):
+        raise ValueError("a row is in no range")
+    order = np.argsort(ranges.astype(np.uint16) if count < 1 << 16 else ranges, kind="stable")
+    begin = np.concatenate([[0], np.cumsum(np.bincount(ranges, minlength=count))])
+    return begin, rows[order], columns[order], None if weights is None else weights[order]
+
+
 def add_up(places: Array, weights: Array | None, sums: Array) -> None:
     """sums[places[i]] += weights[i] (or 1), in float64 and in order; every place must be inside."""
     if (module := native()) is not None:

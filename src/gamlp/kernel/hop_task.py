@@ -30,7 +30,7 @@ class HopTask:
     ascending and `BLOCK` in all (longer rows are cut with `cut_rows`; sums of pieces are summed by another hop).
     `floors[n]`: a value above its row's floor that a half type turns to zero counts as one that it could not hold.
     `nonzero[n / 8]`: bits, lowest first; rows of src whose bit is 0 hold zeros alone and are not read, which pays while
-    less than half of the bits are set. Bytes are the same with and without. Not together with `accumulate`.
+    less than a tenth of the bits are set. Bytes are the same with and without. Not together with `accumulate`.
     """
 
     offsets: Array

@@ -62,6 +62,12 @@ void Strings::check() const {
     if (!good) throw std::invalid_argument("an offset leads out of the strings");
 }
 
+int64_t Strings::longest() const {
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; ++i) found = std::max(found, offsets[i + 1] - offsets[i]);
+    return found;
+}
+
 uint64_t Strings::hash(int64_t i) const {
     return hash_bytes(data + offsets[i], uint64_t(offsets[i + 1] - offsets[i]), secrets().word);
 }
@@ -77,14 +83,42 @@ uint64_t Integers::hash(int64_t i) const {
     return mix(mix(uint64_t(values[i]) ^ s[0], s[1]) ^ s[2], s[3]);
 }
 
+uint64_t ShortStrings::hash(int64_t i) const {
+    const uint64_t *s = secrets().word;
+    return mix(mix(values[i].first ^ s[0], values[i].rest ^ s[1]) ^ s[2], s[3]);
+}
+
+void shorten(const Strings &strings, int64_t begin, int64_t many, ShortString *out) {
+    auto low = [](uint64_t word, int64_t bytes) { return bytes >= 8 ? word : word & ((uint64_t(1) << (8 * bytes)) - 1); };
+    for (int64_t k = 0; k < many; ++k) {
+        const int64_t at = strings.offsets[begin + k], length = strings.offsets[begin + k + 1] - at;
+        if (length > kShort) {
+            out[k] = {0, UINT64_MAX};
+            continue;
+        }
+        uint64_t word[2] = {0, 0};
+        if (at + 16 <= strings.size) {
+            std::memcpy(word, strings.data + at, 16);
+            word[0] = low(word[0], length);
+            word[1] = length > 8 ? low(word[1], length - 8) : 0;
+        } else if (length > 0) {
+            std::memcpy(word, strings.data + at, size_t(length));
+        }
+        out[k] = {word[0], word[1] | uint64_t(length) << 56};
+    }
+}
+
+// Five ids to eight slots: 12.8 bytes an id. Slots are picked by a multiplication, so that it need not be a power of
+// two, which could take twice as much.
 template <class Ids>
-IdTable<Ids>::IdTable(const Ids &ids) : ids_(ids) {
-    if (ids.count >= int64_t(UINT32_MAX)) throw std::invalid_argument("too many ids");
+int64_t IdTable<Ids>::capacity_of(const Ids &ids) {
+    if (ids.count >= int64_t(INT32_MAX)) throw std::invalid_argument("too many ids");
     ids.check();
-    // Five ids to eight slots: 12.8 bytes an id. Slots are picked by a multiplication, so that it need not be a power
-    // of two, which could take twice as much.
-    capacity_ = ids.count + ids.count * 3 / 5 + 1;
-    slots_.reset(new Slot[size_t(capacity_)]());
+    return ids.count + ids.count * 3 / 5 + 1;
+}
+
+template <class Ids>
+IdTable<Ids>::IdTable(const Ids &ids) : ids_(ids), capacity_(capacity_of(ids)), slots_(size_t(capacity_)) {
     uint64_t hashes[kBlock];
     for (int64_t base = 0; base < ids.count; base += kBlock) {
         const int64_t many = std::min(kBlock, ids.count - base);
@@ -104,8 +138,7 @@ IdTable<Ids>::IdTable(const Ids &ids) : ids_(ids) {
 }
 
 template <class Ids>
-void IdTable<Ids>::rows(const Ids &queries, int64_t *out) const {
-    queries.check();
+void IdTable<Ids>::rows(const Ids &queries, int32_t *out) const {
     uint32_t tags[kBlock];
     int64_t at[kBlock];
     for (int64_t base = 0; base < queries.count; base += kBlock) {
@@ -126,7 +159,7 @@ void IdTable<Ids>::rows(const Ids &queries, int64_t *out) const {
             int64_t slot = at[k];
             while (slots_[slot].next && !queries.same(base + k, ids_, slots_[slot].next - 1))
                 slot = probe(after(slot), tags[k]);
-            out[base + k] = int64_t(slots_[slot].next) - 1;
+            out[base + k] = int32_t(slots_[slot].next) - 1;
         }
     }
 }
@@ -146,5 +179,56 @@ int64_t IdTable<Ids>::probe(int64_t slot, uint32_t tag) const {
 
 template class IdTable<Strings>;
 template class IdTable<Integers>;
+template class IdTable<ShortStrings>;
+
+namespace {
+
+constexpr int64_t kLeast = 1 << 14;  // queries that are worth a thread
+constexpr int64_t kShortened = 512;  // queries that are shortened together: 8 KiB
+
+// work(begin, end) of parts of `count` queries, in threads.
+void in_parts(int64_t count, int threads, const std::function<void(int64_t, int64_t)> &work) {
+    threads = int(std::max<int64_t>(1, std::min<int64_t>(threads, count / kLeast)));
+    in_parallel(threads, [&](int t) { work(count * t / threads, count * (t + 1) / threads); });
+}
+
+}  // namespace
+
+StringTable::StringTable(const Strings &ids) {
+    ids.check();
+    if (ids.longest() > kShort) {
+        long_.reset(new IdTable<Strings>(ids));
+        return;
+    }
+    values_.reset(new Zeros<ShortString>(size_t(ids.count)));
+    shorten(ids, 0, ids.count, values_->data());
+    short_.reset(new IdTable<ShortStrings>(ShortStrings{values_->data(), ids.count}));
+}
+
+void StringTable::rows(const Strings &queries, int32_t *out, int threads) const {
+    queries.check();
+    in_parts(queries.count, threads, [&](int64_t begin, int64_t end) {
+        if (long_) {
+            long_->rows(queries.part(begin, end - begin), out + begin);
+            return;
+        }
+        ShortString some[kShortened];
+        for (int64_t at = begin; at < end; at += kShortened) {
+            const int64_t many = std::min(kShortened, end - at);
+            shorten(queries, at, many, some);
+            short_->rows(ShortStrings{some, many}, out + at);
+        }
+    });
+}
+
+int64_t StringTable::bytes() const {
+    return long_ ? long_->bytes() : short_->bytes() + int64_t(values_->bytes());
+}
+
+void IntegerTable::rows(const Integers &queries, int32_t *out, int threads) const {
+    in_parts(queries.count, threads, [&](int64_t begin, int64_t end) {
+        table_.rows(queries.part(begin, end - begin), out + begin);
+    });
+}
 
 }  // namespace gamlp

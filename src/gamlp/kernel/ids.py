@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +24,7 @@ class IdTable(Protocol):
     rebuilds: bool  # whether every lookup goes through all ids: then few large lookups beat many small ones
 
     def rows(self, ids: Any) -> Array:
-        """int64: the first row with each id, UNKNOWN_ROW where there is none (or the id is null)."""
+        """int32: the first row with each id, UNKNOWN_ROW where there is none (or the id is null)."""
 
     def first_rows(self) -> Array | None:
         """For every row the first one with the same id; None where all differ."""
@@ -49,7 +50,7 @@ class _HashedIntegers:
         self._table = module.IntegerIds(self._ids)
 
     def rows(self, ids: Array) -> Array:
-        return np.asarray(self._table.rows(np.ascontiguousarray(ids, np.int64)))
+        return np.asarray(self._table.rows(np.ascontiguousarray(ids, np.int64), os.cpu_count() or 1))
 
     def first_rows(self) -> Array | None:
         return None if self._table.distinct == len(self._ids) else self.rows(self._ids)
@@ -60,17 +61,17 @@ class _HashedStrings:
 
     def __init__(self, ids: Strings) -> None:
         module: Any = native()
-        self._ids = ids
         self._table = module.StringIds(*_parts(ids))
+        self._repeated = None if self._table.distinct == len(ids) else ids
 
     def rows(self, ids: Strings) -> Array:
-        rows = np.asarray(self._table.rows(*_parts(ids)))
+        rows = np.asarray(self._table.rows(*_parts(ids), os.cpu_count() or 1))
         if ids.null_count:  # whatever bytes are under a null
             rows[ids.is_null().to_numpy(zero_copy_only=False)] = UNKNOWN_ROW
         return rows
 
     def first_rows(self) -> Array | None:
-        return None if self._table.distinct == len(self._ids) else self.rows(self._ids)
+        return None if self._repeated is None else self.rows(self._repeated)
 
 
 class _SortedIntegers:
@@ -82,12 +83,12 @@ class _SortedIntegers:
 
     def rows(self, ids: Array) -> Array:
         if len(self._sorted) == 0:
-            return np.full(len(ids), UNKNOWN_ROW, np.int64)
+            return np.full(len(ids), UNKNOWN_ROW, np.int32)
         # Sorted queries walk the table in order: three times as fast as in the order of the edges.
         order = np.argsort(ids)
         queries = ids[order]
         place = np.minimum(np.searchsorted(self._sorted, queries), len(self._sorted) - 1)
-        rows = np.empty(len(ids), np.int64)
+        rows = np.empty(len(ids), np.int32)
         rows[order] = np.where(self._sorted[place] == queries, self._order[place], UNKNOWN_ROW)
         return rows
 
@@ -96,7 +97,7 @@ class _SortedIntegers:
         if np.all(ascending[1:] > ascending[:-1]):
             return None
         head = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
-        first = np.empty(len(ascending), np.int64)
+        first = np.empty(len(ascending), np.int32)
         first[self._order] = np.repeat(self._order[head], np.diff(np.append(head, len(ascending))))
         return first
 
@@ -109,7 +110,7 @@ class _ArrowStrings:
 
     def rows(self, ids: Strings) -> Array:
         found = pc.index_in(ids.cast(pa.large_string()), value_set=self._ids)
-        return np.asarray(found.fill_null(UNKNOWN_ROW).to_numpy(zero_copy_only=False), np.int64)
+        return np.asarray(found.fill_null(UNKNOWN_ROW).to_numpy(zero_copy_only=False), np.int32)
 
     def first_rows(self) -> Array | None:
         first = self.rows(self._ids)

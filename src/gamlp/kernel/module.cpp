@@ -8,9 +8,11 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "crc32.hpp"
 #include "csr.hpp"
+#include "generate.hpp"
 #include "hop.hpp"
 #include "ids.hpp"
 
@@ -195,6 +197,65 @@ nb::tuple csr(Vector<Index> rows, Vector<Index> columns, std::optional<Vector<fl
     return nb::make_tuple(hand_over(built.offsets, size_t(stop - start + 1)), neighbours, values);
 }
 
+template <class T>
+using Filled = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<const uint64_t, nb::shape<-1, 11>, nb::c_contig, nb::device::cpu>;
+
+const gamlp::Permutation *permutations(const uint64_t *table) {
+    return reinterpret_cast<const gamlp::Permutation *>(table);
+}
+
+nb::object matched_rows(Vector<int64_t> offsets, Vector<int32_t> index, Vector<int64_t> bounds, Vector<int64_t> firsts,
+                        Table joins, Vector<uint64_t> hidden, int64_t inside, int64_t group, int64_t closeness,
+                        int64_t closest, uint64_t pair_key, int64_t begin, int64_t step, Filled<int64_t> counts,
+                        Filled<int64_t> kept, Filled<int64_t> stubs) {
+    const int64_t count = int64_t(offsets.shape(0)) - 1, classes = int64_t(bounds.shape(0)) - 1;
+    const int64_t rows = int64_t(counts.shape(0));
+    refuse_if(hidden.shape(0) != 11 || kept.shape(0) != 3 || stubs.shape(0) != 2 || classes < 1 || group < 1 ||
+                  int64_t(firsts.shape(0)) != classes + 1 || int64_t(joins.shape(0)) != classes + 1,
+              "the parts of the matching do not fit");
+    refuse_if(begin < 0 || step < 1 || (rows && begin + (rows - 1) * step >= count), "rows from ", begin, " by ", step,
+              " are not among the ", count, " rows there are");
+    const gamlp::Matching m{offsets.data(), count,   index.data(), bounds.data(), firsts.data(),
+                            permutations(joins.data()), classes, *permutations(hidden.data()),
+                            inside,         group,   closeness,    closest,       pair_key};
+    std::vector<int32_t> *found = new std::vector<int32_t>;
+    nb::capsule owner(found, [](void *p) noexcept { delete static_cast<std::vector<int32_t> *>(p); });
+    {
+        nb::gil_scoped_release release;
+        *found = gamlp::matched_rows(m, begin, step, counts.data(), rows, kept.data(), stubs.data());
+    }
+    return nb::cast(nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>(found->data(), {found->size()}, owner));
+}
+
+void noisy_rows(Vector<int32_t> labels, nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu> centres,
+                Vector<float> values, uint64_t key, int64_t begin,
+                nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
+    refuse_if(out.shape(0) != labels.shape(0) || out.shape(1) != centres.shape(1) || values.shape(0) != 1 << 12,
+              "labels, centres and values do not fit the rows");
+    nb::gil_scoped_release release;
+    gamlp::noisy_rows(labels.data(), int64_t(labels.shape(0)), centres.data(), int64_t(centres.shape(1)), values.data(),
+                      key, begin, out.data());
+}
+
+nb::tuple spread(Vector<int32_t> rows, Vector<int32_t> columns, std::optional<Vector<float>> weights, bool symmetric,
+                 int64_t width, int64_t count) {
+    const size_t edges = rows.shape(0);
+    refuse_if(columns.shape(0) != edges || (weights && weights->shape(0) != edges),
+              "rows, columns and weights differ in length: ", edges, ", ", columns.shape(0), " and ",
+              weights ? weights->shape(0) : edges);
+    refuse_if(width < 1 || count < 1, count, " ranges of ", width, " rows");
+    gamlp::Spread found;
+    {
+        nb::gil_scoped_release release;
+        found = gamlp::spread(rows.data(), columns.data(), data_or_null(weights), int64_t(edges), symmetric, width, count);
+    }
+    const size_t total = size_t(found.begin[count]);
+    nb::object values = weights ? hand_over(found.weights, total) : nb::none();
+    nb::object own = hand_over(found.rows, total), others = hand_over(found.columns, total);
+    return nb::make_tuple(hand_over(found.begin, size_t(count + 1)), own, others, values);
+}
+
 // The arrays of the ids, kept as long as their table: it points into them.
 struct StringArrays {
     Vector<int64_t> offsets;
@@ -210,24 +271,27 @@ struct IntegerArray {
     gamlp::Integers view() const { return {values.data(), int64_t(values.shape(0))}; }
 };
 
-template <class Arrays>
+template <class Arrays, class Table>
 struct Ids {
     using View = decltype(Arrays().view());
-    Arrays kept;
-    std::unique_ptr<gamlp::IdTable<View>> table;
+    std::optional<Arrays> kept;
+    std::unique_ptr<Table> table;
 
     explicit Ids(Arrays arrays) : kept(std::move(arrays)) {
-        const View view = kept.view();
-        nb::gil_scoped_release release;
-        table.reset(new gamlp::IdTable<View>(view));
-    }
-
-    nb::object rows(const Arrays &queries) const {
-        const View view = queries.view();
-        std::unique_ptr<int64_t[]> found(new int64_t[size_t(view.count)]);
+        const View view = kept->view();
         {
             nb::gil_scoped_release release;
-            table->rows(view, found.get());
+            table.reset(new Table(view));
+        }
+        if (!table->keeps()) kept.reset();
+    }
+
+    nb::object rows(const Arrays &queries, int threads) const {
+        const View view = queries.view();
+        std::unique_ptr<int32_t[]> found(new int32_t[size_t(view.count)]);
+        {
+            nb::gil_scoped_release release;
+            table->rows(view, found.get(), threads);
         }
         return hand_over(found, size_t(view.count));
     }
@@ -236,8 +300,8 @@ struct Ids {
     int64_t bytes() const { return table->bytes(); }
 };
 
-using StringIds = Ids<StringArrays>;
-using IntegerIds = Ids<IntegerArray>;
+using StringIds = Ids<StringArrays, gamlp::StringTable>;
+using IntegerIds = Ids<IntegerArray, gamlp::IntegerTable>;
 
 }  // namespace
 
@@ -275,25 +339,46 @@ NB_MODULE(_native, m) {
             return (baseline ? gamlp::crc32_by_tables : gamlp::crc32)(crc, data.data(), data.shape(0));
         },
         "CRC-32 of bytes, going on from crc.", "data"_a, "crc"_a = 0, "baseline"_a = false);
+    m.def(
+        "permute",
+        [](Vector<uint64_t> table, int64_t begin, Filled<int64_t> out) {
+            refuse_if(table.shape(0) != 11, "a permutation has 11 numbers, not ", table.shape(0));
+            const gamlp::Permutation permutation = *permutations(table.data());
+            nb::gil_scoped_release release;
+            for (size_t i = 0; i < out.shape(0); ++i) out.data()[i] = int64_t(permutation.to(uint64_t(begin) + i));
+        },
+        "out[i] = where begin + i goes.", "table"_a, "begin"_a, "out"_a.noconvert());
+    m.def(
+        "index_offsets",
+        [](Vector<int64_t> offsets, int64_t step, Filled<int32_t> out) {
+            nb::gil_scoped_release release;
+            gamlp::index_offsets(offsets.data(), int64_t(offsets.shape(0)) - 1, step, out.data(), int64_t(out.shape(0)));
+        },
+        "The row of every step-th entry.", "offsets"_a, "step"_a, "out"_a.noconvert());
+    m.def("matched_rows", &matched_rows, "Neighbours of rows of a random graph.");
+    m.def("noisy_rows", &noisy_rows, "Centres of labels with noise.");
     const char *text = "Edge list to CSR: (offsets, neighbours, weights or None).";
     m.def("csr", &csr<int32_t>, text, "rows"_a, "columns"_a, "weights"_a.none(), "start"_a, "stop"_a, "symmetric"_a,
           "drop_loops"_a, "threads"_a);
     m.def("csr", &csr<int64_t>, text, "rows"_a, "columns"_a, "weights"_a.none(), "start"_a, "stop"_a, "symmetric"_a,
           "drop_loops"_a, "threads"_a);
-    nb::class_<StringIds>(m, "StringIds", "Strings (Arrow's offsets and bytes, not copied) to rows.")
+    m.def("spread", &spread, "Edges by range of rows: (begin of every range, rows, columns, weights or None).", "rows"_a,
+          "columns"_a, "weights"_a.none(), "symmetric"_a, "width"_a, "count"_a);
+    nb::class_<StringIds>(m, "StringIds", "Strings (Arrow's offsets and bytes; long ones are not copied) to rows.")
         .def("__init__", [](StringIds *self, Vector<int64_t> offsets, Vector<uint8_t> data) {
             new (self) StringIds(StringArrays{offsets, data});
         }, "offsets"_a, "data"_a)
-        .def("rows", [](const StringIds &self, Vector<int64_t> offsets, Vector<uint8_t> data) {
-            return self.rows(StringArrays{offsets, data});
-        }, "offsets"_a, "data"_a)
+        .def("rows", [](const StringIds &self, Vector<int64_t> offsets, Vector<uint8_t> data, int threads) {
+            return self.rows(StringArrays{offsets, data}, threads);
+        }, "offsets"_a, "data"_a, "threads"_a = 1)
         .def_prop_ro("distinct", &StringIds::distinct)
         .def_prop_ro("bytes", &StringIds::bytes);
     nb::class_<IntegerIds>(m, "IntegerIds", "64-bit integers (not copied) to rows.")
         .def("__init__", [](IntegerIds *self, Vector<int64_t> values) { new (self) IntegerIds(IntegerArray{values}); },
              "values"_a)
-        .def("rows", [](const IntegerIds &self, Vector<int64_t> values) { return self.rows(IntegerArray{values}); },
-             "values"_a)
+        .def("rows", [](const IntegerIds &self, Vector<int64_t> values, int threads) {
+            return self.rows(IntegerArray{values}, threads);
+        }, "values"_a, "threads"_a = 1)
         .def_prop_ro("distinct", &IntegerIds::distinct)
         .def_prop_ro("bytes", &IntegerIds::bytes);
 }

@@ -14,18 +14,24 @@ _threshold = torch.ops.aten.threshold_backward  # of (a, b, t): a where b > t, e
 
 
 class ReluMask(torch.autograd.Function):
-    """relu(z) where the mask keeps it. What is above zero in the result was kept, so no mask is stored for backward."""
+    """relu(z) where the mask keeps it, over `share`.
+
+    What is above zero in the result was kept, so no mask is stored for backward.
+    """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, p: float) -> Tensor:
+    def forward(ctx: Any, z: Tensor, p: float, share: float) -> Tensor:
         out = _masked(z, _Mask(z, p)).relu_()
+        if share != 1.0:
+            out.div_(share)  # here and not by autograd, which would keep both
         ctx.save_for_backward(out)
+        ctx.share = share
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (out,) = ctx.saved_tensors
-        return _threshold(grad, out.detach(), 0), None
+        return _threshold(grad if ctx.share == 1.0 else grad / ctx.share, out.detach(), 0), None, None
 
 
 class Masked(torch.autograd.Function):
@@ -70,8 +76,10 @@ def _masked(x: Tensor, mask: _Mask) -> Tensor:
 
 def relu_dropout(z: Tensor, p: float, training: bool) -> Tensor:
     """ReLU, then dropout while training."""
-    out, share = relu_mask(z, p, training)
-    return out if share == 1.0 else out / share
+    if not training or p == 0.0 or _by_torch(p):
+        return relu_mask(z, p, training)[0]
+    result: Tensor = ReluMask.apply(z, p, kept_share(p))  # type: ignore[no-untyped-call]
+    return result
 
 
 def relu_mask(z: Tensor, p: float, training: bool) -> tuple[Tensor, float]:
@@ -80,7 +88,7 @@ def relu_mask(z: Tensor, p: float, training: bool) -> tuple[Tensor, float]:
         return torch.relu(z), 1.0
     if _by_torch(p):
         return functional.dropout(torch.relu(z), p), 1.0
-    return ReluMask.apply(z, p), kept_share(p)  # type: ignore[no-untyped-call]
+    return ReluMask.apply(z, p, 1.0), kept_share(p)  # type: ignore[no-untyped-call]
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:

@@ -9,6 +9,7 @@ from gamlp.propagation.first_values import feature_statistics, scaled_features
 # On one machine: into a store, or in memory
 from gamlp.propagation.local.arrays import hops_in_memory
 from gamlp.propagation.local.engine import LocalPropagator
+from gamlp.propagation.local.hops import CHECKPOINT_SECONDS
 
 # Of nodes that were added to a graph, alone
 from gamlp.propagation.local.newcomers import newcomers_of, propagate_newcomers
@@ -17,8 +18,14 @@ from gamlp.propagation.local.slabs import allocate
 # Â = D̃^(r-1) Ã D̃^(-r), and its diagonals for a relation
 from gamlp.propagation.operator import Operator, factors
 
+# Which columns go through the hops together in a budget of memory
+from gamlp.propagation.passes import Pass, plan_passes
+
 # What to propagate, and what every engine can do
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator, Statistics
+
+# A plan over a graph, resolved
+from gamlp.propagation.signals import Signal, SignalPart
 
 # Hops of a split by time: of every row over the graph as of the end of its own part
 from gamlp.propagation.split_by_time import propagate_as_of
@@ -35,15 +42,19 @@ from gamlp.propagation.structural import structural_schema, structural_words, wi
 from gamlp.propagation.subsets import Reach, choose_subsets, relation_pair_of
 
 __all__ = [
+    "CHECKPOINT_SECONDS",
     "FeatureSignal",
     "HopStore",
     "Hops",
     "LabelSignal",
     "LocalPropagator",
     "Operator",
+    "Pass",
     "Plan",
     "Propagator",
     "Reach",
+    "Signal",
+    "SignalPart",
     "Statistics",
     "StoreManifest",
     "StoredSignal",
@@ -54,6 +65,7 @@ __all__ = [
     "feature_statistics",
     "hops_in_memory",
     "newcomers_of",
+    "plan_passes",
     "propagate_as_of",
     "propagate_newcomers",
     "relation_pair_of",

@@ -6,7 +6,7 @@ Every engine reads them here. What is read from are arrays: mapped files, or row
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, Features, Graph, Labels, View
+from gamlp.io import StreamedRows, StreamedShards, stream_rows, streamable
 from gamlp.propagation.plan import FeatureSignal, Statistics
 
 CHUNK = 1 << 14  # rows that are scaled or added up at a time
@@ -106,9 +107,17 @@ class FirstLabels:
             inside &= ~self.without.among(_numbers(rows, len(self.roles)))
         classes, labels = self.labels.classes, Labels(np.asarray(self.labels.values[rows]), self.labels.classes)
         known = np.flatnonzero(inside & labels.known())
-        hot = np.zeros((len(inside), len(classes)), np.float32) if self.soft is None else np.array(self.soft.read(rows))
-        hot[known] = labels.hot(known)
-        return hot[:, columns]
+        if self.soft is not None or labels.multi_label:
+            every = np.zeros((len(inside), len(classes)), np.float32)
+            hot = every if self.soft is None else np.array(self.soft.read(rows))
+            hot[known] = labels.hot(known)
+            return hot[:, columns]
+        # Of hundreds of classes a pass asks for a few: the others' columns are never made.
+        begin, end, _ = columns.indices(len(classes))
+        hot = np.zeros((len(inside), end - begin), np.float32)
+        own = known[(labels.values[known] >= begin) & (labels.values[known] < end)]
+        hot[own, labels.values[own] - begin] = 1.0
+        return hot
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,21 @@ class FirstOfView:
                 places = np.flatnonzero((numbers >= begin) & (numbers < end))
                 out[places] = first.read(numbers[places] - begin, columns)
         return out
+
+
+def streamed_first(first: First, room: int) -> tuple[First, list[StreamedRows | StreamedShards]]:
+    """The same values, features of more than `room` bytes read past the page cache, and what is to be closed after."""
+    if isinstance(first, FirstOfView):
+        found = [(begin, end, *streamed_first(part, room)) for begin, end, part in first.parts]
+        parts = tuple((begin, end, part) for begin, end, part, _ in found)
+        return replace(first, parts=parts), [rows for *_, opened in found for rows in opened]
+    if not isinstance(first, FirstFeatures):
+        return first, []
+    values: Any = first.features.values
+    if not streamable(values) or np.dtype(values.dtype).itemsize * np.prod(values.shape, dtype=np.int64) <= room:
+        return first, []
+    rows: Any = stream_rows(values)
+    return replace(first, features=Features(rows, first.features.dtype, first.features.columns)), [rows]
 
 
 class FirstValues:

@@ -269,6 +269,13 @@ class TrainingSettings(Section):
         default="best", description="whose weights: the best validation epoch's, or after all epochs the last's"
     )
     batch_size: int = Field(default=10_000, ge=1, le=1 << 40)
+    chunk: int = Field(
+        default=0,
+        ge=0,
+        le=1 << 20,
+        description="rows that are read together where hops do not fit into memory, such as 64: chunks of so many are "
+        "shuffled, then the rows of some 32,768 at a time; 0: every row by itself",
+    )
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(default=0.01, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)

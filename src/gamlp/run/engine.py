@@ -25,12 +25,16 @@ if TYPE_CHECKING:  # torch is imported by the steps that need it
 
 @dataclass(frozen=True)
 class Opened:
-    """A trained model with the nodes it is asked about. `notes` are sentences a person should read."""
+    """A trained model with the nodes it is asked about; `rows` are some of them alone, ascending.
+
+    `notes` are sentences a person should read.
+    """
 
     bundle: Bundle
     store: HopStore
     graph: Graph
     notes: tuple[str, ...] = ()
+    rows: Array | None = None
 
 
 # Opens a trained model; hops that must be made for it are made in a folder, or where they usually are.
@@ -169,17 +173,19 @@ class LocalEngine:
         keep_finished: bool = False,
         progress: Progress = silent,
     ) -> Written | None:
-        from gamlp.run.prediction_table import check_suffix, choose_rows, write_predictions
+        from gamlp.run.prediction_table import check_kept, check_suffix, choose_rows, write_predictions
         from gamlp.training import choose_device
 
         out = Path(out)
         check_suffix(out)
         device = choose_device(self.resources.device)
         with opening(out.parent) as read:
+            if read.rows is not None:
+                check_kept(read.store, read.rows, "those asked for")
             return write_predictions(
                 read.bundle, read.store, read.graph.nodes.ids, out,
-                rows=choose_rows(read.store, rows), each_class=each_class, batch_size=batch_size, decision=decision,
-                device=device, progress=progress,
+                rows=choose_rows(read.store, rows) if read.rows is None else read.rows, each_class=each_class,
+                batch_size=batch_size, decision=decision, device=device, progress=progress,
             )  # fmt: skip
 
     def close(self) -> None:

@@ -72,10 +72,15 @@ def choose_rows(store: HopStore, names: str = "all") -> range | Array:
         rows = np.flatnonzero(asked_for(chosen, count, store.labels, store.split))
     if not len(rows):
         raise no_rows(names)
+    check_kept(store, rows, names)
+    return rows
+
+
+def check_kept(store: HopStore, rows: range | Array, names: str) -> None:
+    """Refuse rows whose hops were not kept."""
     kept = store.kept
     if kept is not None and len(np.setdiff1d(np.asarray(rows), kept, assume_unique=True)):
         raise not_kept(store, names)
-    return rows
 
 
 def row_sets(names: str) -> list[str]:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from gamlp.errors import GamlpError
-from gamlp.explanation import Explanation, explain_model
 from gamlp.graph import Graph, digest, fingerprint, rows_by_id
 from gamlp.graph.datasets import open_or_load
 from gamlp.io import Trust, Untrusted, check_trusted, is_url, work_folder
@@ -21,6 +23,9 @@ from gamlp.run.prediction_table import Written
 from gamlp.run.preparation import hops_for
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.training import Bundle, RunFolder, check_store, choose_device, matched, plan_of, without_folds
+
+if TYPE_CHECKING:
+    from gamlp.explanation import Explanation
 
 _IN_RUN = "./"  # an origin that begins so lies inside the run folder, and moves with it
 
@@ -132,6 +137,7 @@ def predict(
     own: Graph | None = None,
     newcomers: Newcomers | None = None,
     rows: str = "all",
+    ids: Sequence[str] = (),
     each_class: bool = True,
     batch_size: int | None = None,
     threshold: float | None = None,
@@ -152,6 +158,7 @@ def predict(
     own: the run's own graph, where it is in memory alone.
     newcomers: tables of nodes that this graph has not, and of their edges: predictions are of these nodes alone.
     rows: all, labelled, unlabelled, split, train, valid, test, or some joined by '+'.
+    ids: nodes by their original ids, in the place of `rows`; the table has them in the graph's order.
     each_class: whether every class has a column with its probability.
     batch_size: rows that are read at once. (default: 32 MiB of hops)
     threshold: of two classes, the positive one is said where it is at least so likely; of many labels a node, each.
@@ -172,6 +179,10 @@ def predict(
     if decision != LIKELIEST:  # refused before hops are made or an engine starts
         decision = decision.settled(_opened(place, trust)[1])
 
+    if ids and (newcomers is not None or rows != "all"):
+        raise GamlpError(
+            "ids say which nodes are meant", hint="use gamlp predict with --ids, or with --rows or --add-nodes"
+        )
     notes: tuple[str, ...] = ()
 
     @contextmanager
@@ -183,12 +194,13 @@ def predict(
             progress=progress,
         ) as opened:  # fmt: skip
             notes = opened.notes
-            yield opened
+            yield replace(opened, rows=np.sort(rows_by_id(opened.graph, ids))) if ids else opened
 
     with closing(resources.open_engine()) as engine:
-        if newcomers is not None and not engine.one_machine:
+        if (newcomers is not None or ids) and not engine.one_machine:
             raise GamlpError(
-                "newcomers are labelled on this machine", hint=f"use gamlp predict without --engine {resources.engine}"
+                f"{'single nodes' if ids else 'newcomers'} are labelled on this machine",
+                hint=f"use gamlp predict without --engine {resources.engine}",
             )
         written = engine.predict(
             opening, out, rows=rows, each_class=each_class, batch_size=batch_size, decision=decision,
@@ -222,6 +234,8 @@ def explain(
     ...     explain(f"{folder}/run", ["0"]).nodes[0].id
     0
     """
+    from gamlp.explanation import explain_model
+
     place, graph = Path(place), graph if graph is None or isinstance(graph, Graph) else open_or_load(graph)
     folder = beside or (place.parent if place.is_file() else place)
     if graph is not None:

@@ -3,7 +3,7 @@
 # Rows of hops, a batch at a time
 # Graphs of several types
 from gamlp.training.as_of import by_time, resolve_as_of
-from gamlp.training.batches import Batch, Batches, HopRows, read_batches, target_tensor
+from gamlp.training.batches import READ_BYTES, ROW_NUMBERS, Batch, Batches, HopRows, read_batches, target_tensor
 
 # Trained models as one: what each says of validation rows, how much it weighs
 from gamlp.training.blending import (
@@ -141,7 +141,9 @@ __all__ = [
     "METHOD_RUN",
     "MOST_HELD_ROWS",
     "MOST_KEPT",
+    "READ_BYTES",
     "RETRIES",
+    "ROW_NUMBERS",
     "STAGES",
     "About",
     "Answers",

@@ -16,6 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import UNKNOWN
 from gamlp.io import available_memory
 from gamlp.propagation import HopStore, StoredSignal, side_by_side
+from gamlp.training.order import batches_of_a_window, parts_of
 from gamlp.training.ranks.world import World
 
 PIECE = 1 << 18  # numbers
@@ -94,6 +95,7 @@ class HopRows:
     channels: tuple[str, ...] = ("features",)
     views: tuple[str, ...] = ("",)
     sample: int = 0  # views that a training step reads, by chance; 0: all
+    chunk: int = 0  # rows that stay near each other when they are shuffled; 0: none do
     label_factor: float = 1.0  # hops of labels are read times this
 
     def __len__(self) -> int:
@@ -235,6 +237,9 @@ def _gather(signal: StoredSignal, rows: Array, hops: int) -> Array:
     return signal.gather(rows, hops)
 
 
+_Window = tuple[Tensor | None, Tensor, Tensor | None]  # positions, ascending (None: a batch's own), with x and y
+
+
 class Batches:
     """Batches of rows; `resident` says whether their hops are in memory. `part_of_larger`: parts of larger batches."""
 
@@ -280,17 +285,25 @@ class Batches:
         return rows * ROW_NUMBERS + (0 if rows <= self.size else 2 * self.size * row)
 
     @property
+    def _window(self) -> int:
+        """Batches that are read at a time where rows are not held, and whose rows are shuffled together."""
+        return batches_of_a_window(self.size) if self.source.chunk else 1
+
+    @property
     def held(self) -> int:
-        return self._beside() + (len(self.source) * self.source.row_bytes if self.resident else 0)
+        if self.resident:
+            return self._beside() + len(self.source) * self.source.row_bytes
+        windows = 2 * self._window * self.size * self.source.row_bytes if self._window > 1 else 0
+        return self._beside() + min(windows, len(self.source) * self.source.row_bytes)
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All rows once: shuffled by the generator, or in order."""
-        parts, in_order = parts_of(len(self.source), self.size, generator)
+        parts, in_order = parts_of(len(self.source), self.size, generator, self.source.chunk)
         return self.of(parts, in_order, self.source.drawn(len(parts), generator))
 
     def of(self, parts: Iterable[Tensor], in_order: bool, views: Sequence[Sequence[int] | None]) -> Generator[Batch]:
         """A batch for the positions and views of each part; `in_order` ones follow each other."""
-        parts = list(parts)
+        parts, step = list(parts), 1 if in_order else self._window
         if self.resident:
             for part, some in zip(parts, views):
                 x, y = self._x, self._y
@@ -302,15 +315,36 @@ class Batches:
                 x, y = _picked(x, pick, channels), None if y is None else _picked(y, pick, some)
                 yield self._batch(part.numpy(), x, y, self.target[pick], some)
             return
-        asked = [(part.numpy(), some) for part, some in zip(parts, views)]
-        with ThreadPoolExecutor(1) as ahead:  # the next batch is read while this one is trained on
-            coming: Future[Any] | None = ahead.submit(self.source.gather, *asked[0])
-            for index, part in enumerate(parts):
+        windows = [range(begin, min(begin + step, len(parts))) for begin in range(0, len(parts), step)]
+        with ThreadPoolExecutor(1) as ahead:  # the next window is read while this one is trained on
+            coming: Future[Any] | None = ahead.submit(self._read, [parts[at] for at in windows[0]], views[0], step)
+            for number, window in enumerate(windows):
                 assert coming is not None
-                found, labels = coming.result()
-                coming = ahead.submit(self.source.gather, *asked[index + 1]) if index + 1 < len(parts) else None
-                y = None if labels is None else torch.from_numpy(labels)
-                yield self._batch(part.numpy(), torch.from_numpy(found), y, self.target[part], views[index])
+                held, x, y = coming.result()
+                coming = None
+                if number + 1 < len(windows):
+                    after = windows[number + 1]
+                    coming = ahead.submit(self._read, [parts[at] for at in after], views[after[0]], step)
+                for at in window:
+                    yield self._of_window(parts[at], views[at], held, x, y)
+                del held, x, y
+
+    def _read(self, parts: Sequence[Tensor], views: Sequence[int] | None, step: int) -> _Window:
+        """Hops of a window's rows: of a single batch in its own order and views, of several ascending and of all."""
+        if step == 1:
+            x, y = self.source.gather(parts[0].numpy(), views)
+            return None, torch.from_numpy(x), None if y is None else torch.from_numpy(y)
+        held = torch.unique(torch.cat(list(parts)))  # ascending: neighbours in the file are read by one request
+        x, y = self.source.gather(held.numpy())
+        return held, torch.from_numpy(x), None if y is None else torch.from_numpy(y)
+
+    def _of_window(
+        self, part: Tensor, views: Sequence[int] | None, held: Tensor | None, x: Tensor, y: Tensor | None
+    ) -> Batch:
+        if held is not None:
+            pick, channels = torch.searchsorted(held, part), None if views is None else self.source.channels_of(views)
+            x, y = _picked(x, pick, channels), None if y is None else _picked(y, pick, views)
+        return self._batch(part.numpy(), x, y, self.target[part], views)
 
     def _batch(
         self, positions: Array, x: Tensor, y: Tensor | None, target: Tensor, views: Sequence[int] | None = None
@@ -357,7 +391,7 @@ class OwnBatches:
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """All batches of an epoch, this rank's part of each."""
-        parts, in_order = parts_of(self.count, self.size, generator)
+        parts, in_order = parts_of(self.count, self.size, generator, self.source.chunk)
         yield from self.of(parts, in_order, self.own.source.drawn(len(parts), generator))
 
     def of(self, parts: Iterable[Tensor], in_order: bool, views: Sequence[Sequence[int] | None]) -> Generator[Batch]:
@@ -375,16 +409,6 @@ def own_rows(source: HopRows, size: int, device: torch.device, memory: int | Non
     """The rows that one rank looks at; there may be none."""
     begin, end = world.share(len(source))
     return Batches(replace(source, rows=source.rows[begin:end]), size, device, memory)
-
-
-def parts_of(count: int, size: int, generator: torch.Generator | None) -> tuple[list[Tensor], bool]:
-    """Positions of the rows of each batch of an epoch, and whether they are in order."""
-    in_order = generator is None or count <= size  # the order of one batch changes nothing
-    order = torch.arange(count) if in_order else torch.randperm(count, generator=generator)
-    parts = list(torch.split(order, size))
-    if len(parts) > 1 and len(parts[-1]) == 1 < size:  # batch norm has no variance of one row
-        parts[-2:] = [torch.cat(parts[-2:])]
-    return parts, in_order
 
 
 def _rows(values: Tensor, pick: Tensor | slice) -> Tensor:

@@ -125,7 +125,7 @@ def unlabelled_rows(prepared: Prepared) -> UnlabelledRows:
     """Rows of the training graph that have hops and are not trained on, as a trained model reads them."""
     train = prepared.train
     common = {one.name: getattr(train, one.name) for one in fields(train)}
-    found = UnlabelledRows(**common | {"crossfit": False})
+    found = UnlabelledRows(**common | {"crossfit": False, "chunk": 0})  # drawn row by row
     rows = np.arange(train.store.manifest.nodes)
     for signal in found.signals:
         rows = rows if signal.rows is None else np.intersect1d(rows, signal.rows, assume_unique=True)
@@ -164,9 +164,10 @@ def role_rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
 
 
 def to_train_on(rows: HopRows, recipe: Recipe) -> HopRows:
-    """Cross-fitted, and some views a step, where the recipe says so."""
+    """Cross-fitted, some views a step, shuffled by chunks, where the recipe says so."""
     crossfit = labels_used(recipe) and recipe.propagation.folds > 1
-    return replace(rows, crossfit=crossfit, sample=recipe.training.subset_sample if rows.views != ("",) else 0)
+    sample = recipe.training.subset_sample if rows.views != ("",) else 0
+    return replace(rows, crossfit=crossfit, sample=sample, chunk=recipe.training.chunk)
 
 
 def shape_of(store: HopStore, recipe: Recipe) -> Shape:

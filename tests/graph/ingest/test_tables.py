@@ -50,7 +50,8 @@ def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path, part, change
     order = np.arange(COUNT)
     tables = {"nodes": tmp_path / "n.csv", "edges": tmp_path / "e.csv"}
     tables["nodes"].write_text(nodes_of(order))
-    tables["edges"].write_text("src,dst\n" + "".join(f"{i},{i // 2}\n" for i in order))
+    # Long enough that some are not read yet when the first were: one batch is read ahead.
+    tables["edges"].write_text("src,dst,more\n" + "".join(f"{i},{i // 2},{'x' * 300}\n" for i in order))
     path, changed = tables[part], False
 
     def meddle(stage: str, *_: object, **__: object) -> None:
@@ -64,7 +65,7 @@ def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path, part, change
         elif change == "reordered":
             path.write_text("".join([lines[0], *reversed(lines[1:])]))
         elif change == "appended":
-            path.write_text("".join([*lines, f"{COUNT},1\n"]))
+            path.write_text("".join([*lines, lines[-1]]))
         elif change == "replaced":
             (tmp_path / "other").write_text("".join(lines))
             (tmp_path / "other").replace(path)

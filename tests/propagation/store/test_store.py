@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Features, Graph, Labels, Split
-from gamlp.io import Place
+from gamlp.io import FileRows, Place
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.propagation.store import shards
 from tests.propagation.store.small_store import BOTH, CLASSES, ENGINE, NODES, WIDTH, Array, make_graph
@@ -61,6 +61,22 @@ def test_gather_is_indexing_in_any_order_with_repeats(
     found = store.gather(rows, hops=hops)
     assert np.array_equal(found.x[:, 0], whole[np.array(rows, int), : 4 if hops is None else hops + 1])
     assert found.y is None and len(found.target) == len(rows)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.integers(0, NODES - 1), max_size=90), hops=st.none() | st.integers(0, 3))
+def test_rows_that_are_not_in_memory_are_read_to_the_same_bytes(
+    sharded: tuple[HopStore, Array], rows: list[int], hops: int | None
+) -> None:
+    """As if the page cache held none: by requests of rows side by side, into their places."""
+    store, whole = sharded
+    depth = 3 if hops is None else hops
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileRows, "in_memory", False)
+        found = store.signals["features"].gather(np.array(rows, np.int64), hops)
+        assert np.array_equal(found, whole[rows][:, : depth + 1]) and found.dtype == whole.dtype
+        ascending = np.unique(np.array(rows, np.int64))
+        assert np.array_equal(store.signals["features"].gather(ascending), whole[ascending])
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
+import scipy  # its parts are imported when they are first used
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
@@ -47,7 +47,7 @@ def read(raw: Conversion) -> None:
 
 def largest_component(adjacency: Any) -> Array:
     """Rows of the largest connected component, ascending; of equals the one with the lowest row."""
-    _, component = connected_components(adjacency, directed=True, connection="weak")
+    _, component = scipy.sparse.csgraph.connected_components(adjacency, directed=True, connection="weak")
     return np.flatnonzero(component == np.bincount(component).argmax())
 
 

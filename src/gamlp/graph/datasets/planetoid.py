@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its parts are imported when they are first used
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError

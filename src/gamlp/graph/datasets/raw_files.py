@@ -14,7 +14,7 @@ from typing import IO, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import scipy.sparse
+import scipy  # its parts are imported when they are first used
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError

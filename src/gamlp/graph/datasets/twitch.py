@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import scipy.sparse
+import scipy  # its parts are imported when they are first used
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError

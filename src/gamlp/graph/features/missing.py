@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy  # its parts are imported when they are first used
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError, MissingExtra
@@ -134,7 +134,7 @@ def _add(relation: Relation, turned: bool, values: Array, total: Array, weight: 
 def _matrix(block: Block, columns: int) -> Any:
     neighbours = np.asarray(block.neighbours)
     weights = np.ones(len(neighbours)) if block.weights is None else np.asarray(block.weights, np.float64)
-    return sparse.csr_array((weights, neighbours, np.asarray(block.offsets)), (block.stop - block.start, columns))
+    return scipy.sparse.csr_array((weights, neighbours, np.asarray(block.offsets)), (block.stop - block.start, columns))
 
 
 SAMPLE = 50_000  # rows that a basis is fitted on, at most
@@ -170,10 +170,10 @@ def _stacked(parts: list[Any]) -> Any:
     """One matrix: sparse where most of its parts are."""
     if not parts:
         return np.zeros((0, 1), np.float32)
-    few = sum(part.shape[0] for part in parts if sparse.issparse(part))
+    few = sum(part.shape[0] for part in parts if scipy.sparse.issparse(part))
     if 2 * few > sum(part.shape[0] for part in parts):
-        return sparse.vstack([sparse.csr_array(part) for part in parts]).tocsr()
-    return np.concatenate([part.toarray() if sparse.issparse(part) else part for part in parts])
+        return scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in parts]).tocsr()
+    return np.concatenate([part.toarray() if scipy.sparse.issparse(part) else part for part in parts])
 
 
 def _fitted(sample: Any, width: int, wide: int, seed: int) -> Array:
@@ -182,7 +182,7 @@ def _fitted(sample: Any, width: int, wide: int, seed: int) -> Array:
     if not sample.shape[0] or not sample.size:
         return out
     if min(sample.shape) <= 2 * width:  # so small that the exact decomposition costs no more
-        dense = sample.toarray() if sparse.issparse(sample) else sample
+        dense = sample.toarray() if scipy.sparse.issparse(sample) else sample
         _, values, components = np.linalg.svd(dense.astype(np.float64), full_matrices=False)
     else:
         from sklearn.utils.extmath import randomized_svd  # imported here: it takes a second
@@ -199,7 +199,7 @@ def _fitted(sample: Any, width: int, wide: int, seed: int) -> Array:
 
 def as_sparse(rows: Array) -> Any:
     """The same rows as a sparse matrix where most of their values are zero."""
-    return sparse.csr_array(rows) if np.count_nonzero(rows) < _FEW * rows.size else rows
+    return scipy.sparse.csr_array(rows) if np.count_nonzero(rows) < _FEW * rows.size else rows
 
 
 class Projected:

@@ -34,6 +34,7 @@ from gamlp.graph.relations import DeclaredRelation, RelationEnds
 from gamlp.graph.schema import match_columns, name_some
 from gamlp.graph.splits import roles_by_id
 from gamlp.io import available_memory
+from gamlp.kernel import MOST_NODES, spread_rows
 from gamlp.progress import Progress, silent
 
 _SMALLEST_BATCH, _LARGEST_BATCH = 1 << 18, 8 << 20
@@ -327,7 +328,11 @@ class _Gathered:
         self.neighbours: list[Array] = []
         self.weights: list[Array] = []
 
-    def add(self, rows: Array, neighbours: Array, weights: Array | None) -> None:
+    def add(self, rows: Array, neighbours: Array, weights: Array | None, symmetric: bool = False) -> None:
+        if symmetric:  # both ways one after the other, as `Buckets` has them
+            _, rows, neighbours, weights = spread_rows(
+                rows, neighbours, weights, symmetric=True, width=MOST_NODES, count=1
+            )
         self.rows.append(rows)
         self.neighbours.append(neighbours)
         if weights is not None:

@@ -11,19 +11,22 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.graph.graph import Block
+from gamlp.kernel import spread_rows
 
 _MOST_BUCKETS = 256
 _CHUNK = 1 << 20
-# Bytes an entry takes in sorting: its copy in row order (8, weighted 12), the result (4 or 8), scratch.
-_ENTRY, _WEIGHTED_ENTRY = 14, 28
+# Bytes an entry takes in sorting: its copy in row order (8, weighted 12), the result (4 or 8), scratch, and the result
+# of the bucket before, which is being written meanwhile.
+_ENTRY, _WEIGHTED_ENTRY = 18, 36
 _ROW = 16
 _PLACE, _WEIGHTED_PLACE = 6, 22  # bytes of a neighbour of a hub: seen (1), sum (8), and those that are found
+_LARGEST = 256 << 20  # bytes that sorting a bucket takes: more memory makes it slower, as caches hold less of it
 
 
 def bucket_count(entries: int, rows: int, weighted: bool, memory: int) -> int:
     """How many buckets make one fit the memory, if edges are spread evenly."""
     need = entries * (_WEIGHTED_ENTRY if weighted else _ENTRY) + rows * _ROW
-    return min(_MOST_BUCKETS, max(1, rows), max(1, -(-need // max(1, memory))))
+    return min(_MOST_BUCKETS, max(1, rows), max(1, -(-need // max(1, min(memory, _LARGEST)))))
 
 
 class Buckets:
@@ -50,19 +53,14 @@ class Buckets:
         self._most_picked = max(1, memory // (entry + copied))
         folder.mkdir(parents=True)
 
-    def add(self, rows: Array, neighbours: Array, weights: Array | None) -> None:
-        """Append entries (int32, float32); within a row they keep this order."""
+    def add(self, rows: Array, neighbours: Array, weights: Array | None, symmetric: bool = False) -> None:
+        """Append entries (int32, float32), `symmetric`: both ways; within a row they keep this order."""
+        begin, rows, neighbours, weights = spread_rows(
+            rows, neighbours, weights, symmetric=symmetric, width=self._width, count=self._count
+        )
         self.entries += len(rows)
-        if self._count == 1:
-            self._append(0, rows, neighbours, weights)
-            return
-        bucket = (rows // self._width).astype(np.uint8)  # one byte: numpy sorts it by counting
-        order = np.argsort(bucket, kind="stable")
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=self._count))])
-        rows, neighbours = rows[order], neighbours[order]
-        weights = None if weights is None else weights[order]
-        for index in np.flatnonzero(np.diff(bounds)):
-            part = slice(bounds[index], bounds[index + 1])
+        for index in np.flatnonzero(np.diff(begin)):
+            part = slice(begin[index], begin[index + 1])
             self._append(int(index), rows[part], neighbours[part], None if weights is None else weights[part])
 
     def blocks(self) -> Iterator[Block]:

@@ -19,6 +19,7 @@ from gamlp.graph.ingest.time_split import EdgePeriods
 from gamlp.graph.ingest.times import Cut, TimeColumn, holds_times, time_by_name
 from gamlp.graph.ingest.uses import ColumnUse, edge_uses
 from gamlp.graph.relations import ONE_RELATION, DeclaredRelation, RelationEnds, with_article
+from gamlp.io import read_ahead
 from gamlp.kernel import UNKNOWN_ROW
 from gamlp.progress import Progress
 
@@ -125,7 +126,8 @@ class EdgesTable:
         columns += [] if clock is None else [clock.name]
         total = self.table.count()
         stage = "edges" if self.name is None else f"edges: {self.name}"
-        for batch in self.table.batches(list(dict.fromkeys(columns)), size, bad.ragged()):
+        # The next batch is decoded while ids of this one are looked up.
+        for batch in read_ahead(self.table.batches(list(dict.fromkeys(columns)), size, bad.ragged())):
             rows = CheckedRows(batch, bad)
             # Where there are several types, a relation says in which of them ids are looked up.
             typed = self._edge_relations(rows) if self.relation_ends.alone is None else None

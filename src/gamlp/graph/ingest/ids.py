@@ -76,10 +76,11 @@ class IdMap:
     def rows(self, column: Column) -> Array:
         """Rows of ids, int32; UNKNOWN_ROW for an id that no node has."""
         if self._table is not None and self._text:
-            return self._table.rows(as_text(column)).astype(np.int32)
+            return self._table.rows(as_text(column))
         ids, readable = id_integers(column)
         if self._table is not None:
-            return np.where(readable, self._table.rows(ids), UNKNOWN_ROW).astype(np.int32)
+            rows = self._table.rows(ids)
+            return rows if readable.all() else np.where(readable, rows, np.int32(UNKNOWN_ROW))
         assert self._places is not None
         place = ids - self._low
         # The difference may wrap around at the ends of int64; a wrapped one is out of the table too.

@@ -14,6 +14,7 @@ from gamlp.graph.ingest.buckets import Buckets, bucket_count
 from gamlp.graph.ingest.edges import EdgesTable, too_heavy
 from gamlp.graph.ingest.report import IngestReport
 from gamlp.graph.relations import DeclaredRelation
+from gamlp.io import read_ahead
 from gamlp.progress import Progress
 
 _FOLDER = "buckets"
@@ -36,17 +37,10 @@ class Spilled:
             assert since is not None
             there = since <= period
             earlier.add(sources[there], targets[there], None if weights is None else weights[there])
-        if not self.relation.symmetric:
-            self.forward.add(targets, sources, weights)
-            if self.backward is not None:
-                self.backward.add(sources, targets, weights)
-            return
-        # Both directions of an edge one after the other: duplicates then add up in the order of the table.
-        self.forward.add(
-            np.stack([targets, sources], 1).ravel(),
-            np.stack([sources, targets], 1).ravel(),
-            None if weights is None else np.repeat(weights, 2),
-        )
+        # Of a symmetric relation both directions one after the other: duplicates add up in the order of the table.
+        self.forward.add(targets, sources, weights, symmetric=self.relation.symmetric)
+        if self.backward is not None:
+            self.backward.add(sources, targets, weights)
 
 
 @dataclass
@@ -86,7 +80,7 @@ class RelationsBuild:
             for name, buckets in zip((one.relation.name, one.relation.reverse), _both(one)):
                 assert name is not None
                 entries = 0
-                for block in buckets.blocks():
+                for block in read_ahead(buckets.blocks()):  # one is sorted while another is written
                     if block.weights is not None and not np.isfinite(block.weights).all():
                         raise too_heavy(one.weight)
                     self.writer.block(block, name, one.as_of)

@@ -3,4 +3,7 @@
 # An engine, but for who runs its tasks
 from gamlp.propagation.blocks.engine import BlockPropagator
 
-__all__ = ["BlockPropagator"]
+# How large things are: blocks, memory of a task and of an executor, storage
+from gamlp.propagation.blocks.sizing import Sizing, executor_memory
+
+__all__ = ["BlockPropagator", "Sizing", "executor_memory"]

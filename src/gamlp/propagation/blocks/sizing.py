@@ -8,6 +8,7 @@ from gamlp.propagation.store.shards import SHARD_BYTES
 
 MEMORY = 1 << 30  # of a task, where nothing is said
 BYTES_OF_ENTRY = 12  # a place among the needed rows, and room to sort them by source
+_OF_A_PROCESS = 500 << 20  # bytes of Python and its libraries, a core
 _OF_NEEDED = 4  # bytes of a row number
 _OF_A_TASK = 4 << 30  # bytes of neighbours' rows that make a task worth its cost: about a second of work
 
@@ -35,6 +36,11 @@ def small_blocks_together(blocks: int, moved: int, slots: int) -> int:
 def whole_bytes(nodes: int, entries: int, row_bytes: int) -> int:
     """What all tasks together would hold at once: 2 · nodes · row + entries · 12."""
     return 2 * nodes * row_bytes + entries * BYTES_OF_ENTRY
+
+
+def executor_memory(cores: int, memory: int) -> int:
+    """What Python needs on an executor, beside Java's own."""
+    return cores * (memory + _OF_A_PROCESS)
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Relation, induce, union_graphs
 from gamlp.io import Place, available_memory, usable_cores
+from gamlp.kernel import NUMPY_DTYPES
 from gamlp.progress import Progress, overall, silent
 from gamlp.propagation.first_values import FirstValues
 from gamlp.propagation.local.hops import CHECKPOINT_SECONDS, PassRun
 from gamlp.propagation.local.slabs import Slab
 from gamlp.propagation.operator import Factors, factors
-from gamlp.propagation.passes import Pass, plan_passes
+from gamlp.propagation.passes import Pass, Piece, plan_passes
 from gamlp.propagation.plan import Plan
 from gamlp.propagation.signals import Signal, resolve
 from gamlp.propagation.store.shards import Assembly, Shard, ShardSource
@@ -34,6 +37,7 @@ class LocalPropagator:
     memory: int | None = None
     threads: int | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    room: int | None = None  # bytes of files that the page cache holds; None: what is available beside the state
 
     def propagate(self, graph: Graph, plan: Plan, store: str | Path | Place, progress: Progress = silent) -> HopStore:
         """Propagate what the store lacks. Interrupted at any moment, run again: the same bytes."""
@@ -71,8 +75,13 @@ class LocalPropagator:
     ) -> None:
         signals = list({piece.signal.name: piece.signal for spec in passes for piece in spec.pieces}.values())
         nodes = passes[0].view.count
+        if all(_written(graph, signal, writer) for signal in signals):  # killed later: slabs may be gone
+            for signal in signals:
+                self._assemble(graph, signal, [], Factors(np.zeros(0, np.float32), None, None), writer, progress)
+            return
         diagonal = factors(relation, passes[0].operator, nodes)
         sources: dict[str, list[ShardSource]] = {signal.name: [] for signal in signals}
+        peaks: dict[tuple[str, int], Array] = {}
         for index, spec in enumerate(passes):
             label = f"columns {index + 1} of {len(passes)}, " if len(passes) > 1 else ""
             run = PassRun(
@@ -86,6 +95,8 @@ class LocalPropagator:
                 label,
                 keep_all=len(passes) > 1,
                 checkpoint_seconds=self.checkpoint_seconds,
+                room=self._room(spec),
+                peaks=peaks,
             )
             slabs = run.run()
             for piece in spec.pieces:
@@ -96,6 +107,14 @@ class LocalPropagator:
             del slabs, run
         for signal in signals:
             self._assemble(graph, signal, sources.pop(signal.name), diagonal, writer, progress)
+            _drop_slabs(writer, [piece for spec in passes for piece in spec.pieces if piece.signal is signal])
+
+    def _room(self, spec: Pass) -> int:
+        """Bytes of files that the page cache can keep beside a pass's state."""
+        if self.room is not None:
+            return self.room
+        state = spec.buffers * spec.width * spec.view.count * np.dtype(NUMPY_DTYPES[spec.dtype]).itemsize
+        return max(0, available_memory() - state)
 
     def _assemble(
         self,
@@ -136,6 +155,19 @@ def _drop_strangers(writer: StoreWriter, groups: list[list[Pass]]) -> None:
             continue
         if not any(path.name.startswith(name) for name in known):
             Place.of(path).remove()  # of another engine it may be a folder
+
+
+def _written(graph: Graph, signal: Signal, writer: StoreWriter) -> bool:
+    """Whether all shards of a signal are there: one appears when it is whole."""
+    assembly = Assembly(signal, (), None, graph.nodes.count, writer.folder_of(signal))
+    return all(assembly.is_there(shard) for shard in assembly.planned())
+
+
+def _drop_slabs(writer: StoreWriter, pieces: list[Piece]) -> None:
+    """Slabs whose rows are in shards: their room is the next signal's."""
+    for path in _path(writer.work).iterdir():
+        if any(path.name.startswith(f"{piece.name}-") for piece in pieces):
+            path.unlink()
 
 
 def _path(place: Place) -> Path:

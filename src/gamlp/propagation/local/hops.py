@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.graph import Relation, digest
-from gamlp.io import even_ranges, parallel_map
-from gamlp.kernel import HopTask, hop, scale
+from gamlp.graph import Block, Relation, digest
+from gamlp.io import parallel_map
+from gamlp.kernel import HopTask, hop, nonzero_rows, scale
 from gamlp.progress import Progress
 from gamlp.propagation.checks import check_neighbours, refuse_lost
+from gamlp.propagation.first_values import First, streamed_first
+from gamlp.propagation.local.entries import WAITING, BlockEntries, Entries, entries_of
 from gamlp.propagation.local.slabs import OnDisk, Resident, Slab, allocate, spill
 from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
 
 CHECKPOINT_SECONDS = 60.0
+_SPARSE = 0.1  # share of rows that are not zeros below which leaving the others out pays (benchmarks/tried.py)
+_CHECKPOINT_RATE = 64 << 20  # bytes of state a second between two checkpoints: writing one is a few per cent of it
 _HALF_TOP = 2.0**12  # float16 state: each column's largest first value is brought just below this
 _HALF_ZERO = 2.0**-25  # and below: zero in float16
 
@@ -38,9 +43,12 @@ class PassRun:
     label: str
     keep_all: bool  # every hop must end in a slab on disk: later passes will reuse the memory
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    room: int | None = None  # bytes of files that a cache holds beside the state; larger ones are streamed. None: all
+    peaks: dict[tuple[str, int], Array] = field(default_factory=dict)  # of all columns of parts, for all passes
     _saved: float = field(default=0.0, init=False)
-    _half_factors: dict[str, Array] = field(default_factory=dict, init=False)
+    _entries: tuple[BlockEntries, ...] = field(default=(), init=False)
     _checked: bool = field(default=False, init=False)  # neighbours have been seen to be nodes
+    _filled: bool = field(default=False, init=False)  # most rows of the state are no longer zeros
 
     def run(self) -> dict[tuple[str, int], Slab]:
         """Z^(k+1) = step ∘ (Ã Z^(k)); goes on from the last hop whose state is on disk."""
@@ -48,6 +56,14 @@ class PassRun:
         on_disk = {(piece.name, k): self._on_disk(piece, k) for piece, k in wanted}
         if all(slab.path.exists() for slab in on_disk.values()):
             return dict(on_disk)
+        self._entries = entries_of(self.relation, self.room)  # before the state: files are verified through the cache
+        try:
+            return self._all_hops(on_disk)
+        finally:
+            for entries in self._entries:
+                entries.close()
+
+    def _all_hops(self, on_disk: dict[tuple[str, int], OnDisk]) -> dict[tuple[str, int], Slab]:
         buffers = [allocate(self.count, self.spec.width, self.spec.dtype) for _ in range(self.spec.buffers)]
         begun = self._load_state(buffers[0])
         if begun == 0:
@@ -66,10 +82,17 @@ class PassRun:
                     spilling.result()
                 found, files = self._hop(k, src, dst)
                 slabs |= found
-                spills[k] = [spiller.submit(spill, *file) for file in files]
+                spills[k] = [spiller.submit(self._spill, *file) for file in files]
             for spilling in (future for futures in spills.values() for future in futures):
                 spilling.result()
+        if self.keep_all:  # otherwise the last hops are in memory alone, and a state leads back to them
+            self._drop_states()
         return slabs
+
+    def _spill(self, path: Path, state: Array, rows: Array | None) -> None:
+        if path in self._state_paths():
+            self._drop_states()  # first: a state may be as large as all slabs, and is there to save time alone
+        spill(path, state, rows)
 
     def _enter(self, state: Array) -> None:
         """Z^(0) = enter ∘ X^(0), straight into the storage type."""
@@ -81,7 +104,7 @@ class PassRun:
             enter = None if self.factors.enter is None else self.factors.enter[rows]
             lost = 0
             for piece in self.spec.pieces:
-                values = piece.part.first.read(rows, slice(piece.first, piece.last))
+                values = firsts[piece.name].read(rows, slice(piece.first, piece.last))
                 into = state[rows, piece.at : piece.at + piece.width]
                 lost += scale(
                     values,
@@ -94,8 +117,20 @@ class PassRun:
                 )
             return lost
 
-        lost = sum(parallel_map(self.threads, fill, range(0, self.count, step)))
+        with ExitStack() as opened:
+            firsts = {piece.name: self._first(piece, opened) for piece in self.spec.pieces}
+            streaming = any(firsts[piece.name] is not piece.part.first for piece in self.spec.pieces)
+            workers = self.threads + WAITING if streaming else self.threads
+            lost = sum(parallel_map(workers, fill, range(0, self.count, step)))
         refuse_lost(lost, self._state(0), self.spec.dtype)
+
+    def _first(self, piece: Piece, opened: ExitStack) -> First:
+        if self.room is None:
+            return piece.part.first
+        first, streams = streamed_first(piece.part.first, self.room)
+        for stream in streams:
+            opened.callback(stream.close)
+        return first
 
     def _hop(
         self, k: int, src: Array, dst: Array
@@ -110,7 +145,7 @@ class PassRun:
             return self._slabs_of(k, pieces, compact, by_node=False, spilled=self.keep_all)
         self._sum_rows(k, src[:, :width], dst[:, :width], None)
         overwritten = k + self.spec.buffers <= self.spec.depth
-        slow = time.monotonic() - self._saved > self.checkpoint_seconds
+        slow = time.monotonic() - self._saved > max(self.checkpoint_seconds, dst.nbytes / _CHECKPOINT_RATE)
         spilled = self.keep_all or overwritten or slow
         slabs, files = self._slabs_of(k, pieces, dst, by_node=True, spilled=spilled)
         if slow:
@@ -132,54 +167,68 @@ class PassRun:
         return slabs, files
 
     def _sum_rows(self, k: int, src: Array, dst: Array, rows: Array | None) -> None:
-        done, floors = 0, self._row_floors()
-        for block in self.relation.blocks:
-            # Whole arrays, not subclasses of a map: the kernel takes plain memory.
-            offsets, neighbours = np.asarray(block.offsets), np.asarray(block.neighbours)
-            weights = None if block.weights is None else np.asarray(block.weights)
-            inside, target = None, dst
-            ranges = even_ranges(offsets, self._parts(len(neighbours)))
-            if rows is not None:
-                first, last = np.searchsorted(rows, [block.start, block.stop])
-                inside, target = rows[first:last], dst[first:last]
-                step = max(1, -(-len(inside) // self._parts(len(neighbours))))
-                ranges = [(begin, min(begin + step, len(inside))) for begin in range(0, len(inside), step)]
-            task = HopTask(
-                offsets,
-                neighbours,
-                weights,
-                self.factors.step,
-                block.start,
-                self.spec.operator.loops,
-                src,
-                target,
-                self.spec.dtype,
-                inside,
-                floors=floors,
-            )
+        """Rows of hop k (None: all; else dst has these alone)."""
+        done, floors, nonzero = 0, self._row_floors(), self._nonzero(src)
+        for entries in self._entries:
+            block = entries.block
 
-            def work(limits: tuple[int, int], task: HopTask = task) -> tuple[int, int]:
-                if not self._checked:
-                    check_neighbours(_neighbours_of(task, *limits), self.count)
-                lost = hop(task, *limits)
-                if task.rows is not None:
-                    return lost, (limits[1] - limits[0]) * len(task.neighbours) // max(1, len(task.rows))
-                return lost, int(task.offsets[limits[1]] - task.offsets[limits[0]])
+            def work(limits: tuple[int, int], entries: BlockEntries = entries, block: Block = block) -> tuple[int, int]:
+                begin, end = limits
+                inside, target = None, dst
+                if rows is not None:
+                    first, last = np.searchsorted(rows, [block.start + begin, block.start + end])
+                    inside, target = rows[first:last], dst[first:last]
+                    if first == last:
+                        return 0, 0
+                with entries.part(begin, end) as part:
+                    if not self._checked:
+                        check_neighbours(_neighbours_of(part, end - begin), self.count)
+                    lost = hop(
+                        replace(self._task(part, src, target, inside), floors=floors, nonzero=nonzero),
+                        *_rows_of(part, end - begin, inside),
+                    )
+                return lost, int(block.offsets[end] - block.offsets[begin])
 
-            for lost, entries in parallel_map(self.threads, work, ranges):
+            for lost, count in parallel_map(entries.workers(self.threads), work, entries.ranges(self.threads)):
                 refuse_lost(lost, self._state(k), self.spec.dtype)
-                done += entries
+                done += count
                 self._tell(k, done)
-        self._checked = True
+        self._checked = rows is None or self._checked
         self._tell(k, max(1, self.relation.entries))
+
+    def _nonzero(self, src: Array) -> Array | None:
+        """Bits of rows that hold anything, while they are few: of labels, the first hop or two."""
+        if self._filled or not src.flags.c_contiguous:
+            return None
+        step = 1 << 16  # rows, a multiple of eight
+        begins = range(0, self.count, step)
+        bits = np.zeros(-(-self.count // 8), np.uint8)
+
+        def look(begin: int) -> int:
+            found = nonzero_rows(src[begin : begin + step])
+            bits[begin // 8 : begin // 8 + len(found)] = found
+            return int(np.bitwise_count(found).sum())
+
+        self._filled = sum(parallel_map(self.threads, look, begins)) > _SPARSE * self.count
+        return None if self._filled else bits
+
+    def _task(self, part: Entries, src: Array, dst: Array, rows: Array | None) -> HopTask:
+        return HopTask(
+            part.offsets,
+            part.neighbours,
+            part.weights,
+            self.factors.step,
+            part.start,
+            self.spec.operator.loops,
+            src,
+            dst,
+            self.spec.dtype,
+            rows,
+        )
 
     def _tell(self, k: int, done: int) -> None:
         total = max(1, self.relation.entries)
         self.progress(f"{self.label}hop {k} of {self.spec.depth}", min(done, total), total, "entries")
-
-    def _parts(self, entries: int) -> int:
-        """Row ranges in a block: large enough to be worth a call, small enough to be spilled while in cache."""
-        return max(self.threads, min(entries // 100_000, self.threads * 64))
 
     def _only_rows(self, k: int, pieces: tuple[Piece, ...]) -> Array | None:
         """At the last hop only kept rows are computed, when all pieces keep the same ones."""
@@ -225,9 +274,7 @@ class PassRun:
         """What a float16 state is multiplied with on its way out; None for other types."""
         if self.spec.dtype != "float16":
             return None
-        if piece.name not in self._half_factors:
-            self._half_factors[piece.name] = self._column_scales(piece)
-        return self._half_factors[piece.name]
+        return column_scales(self._peaks(piece)[piece.first : piece.last])
 
     def column_floors(self, piece: Piece) -> Array | None:
         """What stored values of a float16 column may be rounded to zero below; None: no value above can be."""
@@ -246,20 +293,28 @@ class PassRun:
     def _state(self, k: int) -> str:
         return " and ".join(dict.fromkeys(piece.signal.name for piece in self.spec.with_hop(k))) + f" at hop {k}"
 
-    def _column_scales(self, piece: Piece) -> Array:
-        step = max(1, (4 << 20) // (4 * piece.width))
+    def _peaks(self, piece: Piece) -> Array:
+        """The largest |Z^(0)| of every column of a piece's part: one sweep, however many passes it has."""
+        known = piece.signal.name, piece.part.index
+        if known in self.peaks:
+            return self.peaks[known]
+        step = max(1, (4 << 20) // (4 * piece.signal.width))
+        with ExitStack() as opened:
+            first = self._first(piece, opened)
 
-        def largest(begin: int) -> Array:
-            rows = slice(begin, min(begin + step, self.count))
-            values = piece.part.first.read(rows, slice(piece.first, piece.last))
-            if self.relation.weighted and self.factors.enter is not None:
-                values = values * self.factors.enter[rows, None]  # unweighted: at most 1, |X| is bound enough
-            return np.asarray(np.maximum(values.max(0), -values.min(0)))
+            def largest(begin: int) -> Array:
+                rows = slice(begin, min(begin + step, self.count))
+                values = first.read(rows, slice(0, piece.signal.width))
+                if self.relation.weighted and self.factors.enter is not None:
+                    values = values * self.factors.enter[rows, None]  # unweighted: at most 1, |X| is bound enough
+                return np.asarray(np.maximum(values.max(0), -values.min(0)))
 
-        peak = np.zeros(piece.width, np.float32)
-        for found in parallel_map(self.threads, largest, range(0, self.count, step)):
-            np.maximum(peak, found, out=peak)
-        return column_scales(peak)
+            peak = np.zeros(piece.signal.width, np.float32)
+            workers = self.threads if first is piece.part.first else self.threads + WAITING
+            for found in parallel_map(workers, largest, range(0, self.count, step)):
+                np.maximum(peak, found, out=peak)
+        self.peaks[known] = peak
+        return peak
 
     def _on_disk(self, piece: Piece, k: int) -> OnDisk:
         return OnDisk(self.work / f"{piece.name}-hop{k}.slab", piece.padded, self.spec.dtype)
@@ -267,6 +322,13 @@ class PassRun:
     def _state_path(self, k: int) -> Path:
         first, last = self.spec.pieces[0], self.spec.pieces[-1]
         return self.work / f"{first.name}-{digest(last.name)}-state{k}.slab"
+
+    def _state_paths(self) -> list[Path]:
+        return [self._state_path(k) for k in range(1, self.spec.depth)]
+
+    def _drop_states(self) -> None:
+        for path in self._state_paths():
+            path.unlink(missing_ok=True)
 
 
 def column_scales(peak: Array) -> Array:
@@ -286,9 +348,10 @@ def half_floors(sizes: Array, top: float) -> Array | None:
     return floors if float(floors.min(initial=1.0)) < _HALF_ZERO else None
 
 
-def _neighbours_of(task: HopTask, begin: int, end: int) -> Array:
-    """The neighbours that a hop over this range reads, and those of rows in between."""
-    first, last = begin, end
-    if task.rows is not None:
-        first, last = int(task.rows[begin]) - task.start, int(task.rows[end - 1]) + 1 - task.start
-    return task.neighbours[int(task.offsets[first]) : int(task.offsets[last])]
+def _rows_of(part: Entries, count: int, rows: Array | None) -> tuple[int, int]:
+    """What the kernel is asked for: rows of the part, or all of the named ones."""
+    return (part.first, part.first + count) if rows is None else (0, len(rows))
+
+
+def _neighbours_of(part: Entries, count: int) -> Array:
+    return part.neighbours[int(part.offsets[part.first]) : int(part.offsets[part.first + count])]

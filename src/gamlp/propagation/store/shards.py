@@ -72,13 +72,23 @@ class Assembly:
     def _row_bytes(self) -> int:
         return (self.signal.hops + 1) * self.signal.width * np.dtype(NUMPY_DTYPES[self.signal.dtype]).itemsize
 
+    def is_there(self, shard: Shard) -> bool:
+        """Whether an earlier run has written it: it appears when it is whole."""
+        return (self.folder / shard.name).size() == self._whole(shard)
+
+    def _whole(self, shard: Shard) -> int:
+        return len(self._header(shard)) + (shard.stop - shard.start) * self._row_bytes()
+
+    def _header(self, shard: Shard) -> bytes:
+        shape = (shard.stop - shard.start, self.signal.hops + 1, self.signal.width)
+        return npy_header(shape, NUMPY_DTYPES[self.signal.dtype])
+
     def write_shard(self, shard: Shard) -> Shard:
         """Write one shard; one that is there from an earlier run is checksummed and kept."""
         place = self.folder / shard.name
-        shape = (self.signal.hops + 1, self.signal.width)
-        header = npy_header((shard.stop - shard.start, *shape), NUMPY_DTYPES[self.signal.dtype])
-        whole = len(header) + (shard.stop - shard.start) * self._row_bytes()
-        if place.size() == whole:
+        shape, header = (self.signal.hops + 1, self.signal.width), self._header(shard)
+        whole = self._whole(shard)
+        if self.is_there(shard):
             return Shard(shard.name, shard.start, shard.stop, whole, place.checksum())
         crc, size = crc32(header), len(header)
         step = max(1, _PIECE_BYTES // self._row_bytes())

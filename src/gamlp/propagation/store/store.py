@@ -14,7 +14,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Labels, Split, check_label_numbers, check_roles
-from gamlp.io import Place, map_array, open_rows, parallel_map, usable_cores, verify
+from gamlp.io import FileRows, Place, map_array, open_rows, parallel_map, read_scattered, usable_cores, verify
 from gamlp.kernel import NUMPY_DTYPES
 from gamlp.propagation.store.manifest import SignalEntry, StoredFile, StoreManifest, files_of, read_manifest
 
@@ -105,16 +105,20 @@ class StoredSignal:
         """`[b, hops + 1, width]` of node numbers in any order, repeats allowed; bfloat16 comes as float32."""
         positions = self.positions(rows)
         depth = self._depth(hops)
-        out = np.empty((len(positions), depth + 1, self.entry.width), self._dtype())
-        owner = np.searchsorted(self._starts, positions, side="right") - 1
-        order = np.argsort(owner, kind="stable")
-        bounds = np.searchsorted(owner[order], np.arange(len(self._starts) + 1))
+        out = np.empty((len(positions), depth + 1, self.entry.width), NUMPY_DTYPES[self.entry.dtype])
+        order = np.argsort(positions, kind="stable")
+        bounds = np.searchsorted(positions[order], [*self._starts, self.entry.count])
+        apart = []  # not in memory: of all shards, so that the disk has many requests at once
         for index, (first, last) in enumerate(itertools.pairwise(bounds)):
             if first < last:
                 into = order[first:last]
-                found = self._checked_shard(index)[positions[into] - self._starts[index]]
-                out[into] = self._float(found[:, : depth + 1])
-        return out
+                part = FileRows(self._checked_shard(index), positions[into] - self._starts[index], into)
+                if part.in_memory:
+                    out[into] = part.values[part.rows][:, : depth + 1]
+                else:
+                    apart.append(part)
+        read_scattered(apart, out)
+        return self._float(out)
 
     def read(self, start: int, stop: int, hops: int | None = None) -> Array:
         """Contiguous positions start..stop: a view of the map where they lie in one shard."""

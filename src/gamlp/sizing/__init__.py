@@ -1,0 +1,34 @@
+"""Sizing: memory, disk and time of a run before it is run, by the engines' own formulas."""
+
+# Spark: executors, and what they would need
+from gamlp.sizing.cluster import Cluster, ClusterSizes
+
+# Training and prediction
+from gamlp.sizing.fitting import FitSizes
+
+# Counts of a graph that is there or not
+from gamlp.sizing.graph_shape import GraphShape
+
+# Propagation on one machine
+from gamlp.sizing.hops import HopSizes
+
+# A whole run on this machine, in steps and in sentences
+from gamlp.sizing.outlook import Outlook, Step, ThisMachine, about
+
+# How fast the machine is
+from gamlp.sizing.rates import Rates, measured_rates, recorded_rates
+
+__all__ = [
+    "Cluster",
+    "ClusterSizes",
+    "FitSizes",
+    "GraphShape",
+    "HopSizes",
+    "Outlook",
+    "Rates",
+    "Step",
+    "ThisMachine",
+    "about",
+    "measured_rates",
+    "recorded_rates",
+]

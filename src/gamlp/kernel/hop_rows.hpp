@@ -124,14 +124,15 @@ struct Lost {
     }
 };
 
-// Prefetched into the second cache, so far ahead: the first one's few buffers for misses were the bound of a processor with
-// AVX-512. benchmarks/tried.py compiles these loops with other values, and with blocks that never end.
-#ifndef GAMLP_AHEAD
-#define GAMLP_AHEAD 32
-#define GAMLP_HINT 2
+// Prefetched into the second cache: the first one's few buffers for misses were the bound of a processor with AVX-512. The
+// narrower a row, the more edges ahead. benchmarks/tried.py compiles these loops with other values, and with plain sums.
+#ifdef GAMLP_AHEAD
+constexpr int64_t edges_ahead(int) { return GAMLP_AHEAD; }
+constexpr int kCache = GAMLP_HINT;
+#else
+constexpr int64_t edges_ahead(int bytes) { return bytes <= 64 ? 48 : bytes <= 128 ? 32 : 24; }
+constexpr int kCache = 2;  // as __builtin_prefetch has it: 3 all caches, 2 from the second on
 #endif
-constexpr int64_t kAhead = GAMLP_AHEAD;    // edges
-constexpr int kCache = GAMLP_HINT;         // as __builtin_prefetch has it: 3 all caches, 2 from the second on
 constexpr int kMost = 16;                  // vectors in a tile: as many sums as there are registers
 constexpr int kLevels = 4;                 // of sums of blocks: with kBlock^5 entries they are more than a graph has nodes
 constexpr int64_t kRowsCounted = 1 << 16;  // lost values of so many rows fit a lane
@@ -159,21 +160,20 @@ struct Kept {
     int64_t count = 0;
 
     static inline bool holds(const Hop &h, int64_t node) { return h.nonzero[node >> 3] >> (node & 7) & 1; }
-    // No branch on a bit, which nobody could foresee.
-    inline void add(const Hop &h, int64_t from, int64_t to) {
-        for (int64_t e = from; e < to; ++e) {
-            neighbours[count] = h.neighbours[e];
+    // What is left of entries first..last and, if it is not -1, of the row itself. No branch on a bit or on where the row
+    // stands among them, which nobody could foresee.
+    inline Row add(const Hop &h, int64_t first, int64_t last, int64_t self) {
+        const int64_t begun = count;
+        int64_t own = begun;
+        for (int64_t e = first; e < last; ++e) {
+            const int32_t node = h.neighbours[e];
+            neighbours[count] = node;
             if (h.weights) weights[count] = h.weights[e];
-            count += holds(h, h.neighbours[e]);
+            const bool kept = holds(h, node);
+            count += kept;
+            own += kept & (node < self);
         }
-    }
-    // The row that is left of one, among the entries here.
-    inline Row add(const Hop &h, const Row &row) {
-        const int64_t first = count;
-        add(h, row.first, row.own);
-        const int64_t own = count;
-        add(h, row.own, row.last);
-        return {first, own, count, row.self >= 0 && holds(h, row.self) ? row.self : -1};
+        return {begun, own, count, self >= 0 && holds(h, self) ? self : -1};
     }
     inline Hop as_hop(const Hop &h) const {
         Hop some = h;
@@ -201,10 +201,11 @@ __attribute__((always_inline)) inline void sum_entries(const Hop &h, const Row &
         }
     };
     auto edges = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
+        constexpr int kBytes = V * kLanes * int(sizeof(Element));
+        constexpr int64_t kAhead = edges_ahead(kBytes);
         for (int64_t e = from; e < to; ++e) {
             const int64_t ahead = e + kAhead < h.entries ? e + kAhead : h.entries - 1;
             const char *next = reinterpret_cast<const char *>(src + int64_t(h.neighbours[ahead]) * h.src_stride);
-            constexpr int kBytes = V * kLanes * int(sizeof(Element));
             for (int b = 0; b < kBytes; b += 64) __builtin_prefetch(next + b, 0, kCache);
             if (kBytes % 64) __builtin_prefetch(next + kBytes - 1, 0, kCache);
             add(h.neighbours[e], Weighted ? h.weights[e] : 1.0f);
@@ -255,7 +256,7 @@ __attribute__((noinline)) void sum_blocks(const Hop &h, const Row &row, int64_t 
         const int64_t to = from + kBlock < entries ? from + kBlock : entries;
         if (h.nonzero) {
             Kept<kBlock + 1> kept;
-            const Row some = kept.add(h, row.part(from, to));
+            const Row part = row.part(from, to), some = kept.add(h, part.first, part.last, part.self);
             add_block<S, V, Weighted>(kept.as_hop(h), some, column, levels[0]);
         } else {
             add_block<S, V, Weighted>(h, row.part(from, to), column, levels[0]);
@@ -285,19 +286,6 @@ inline void sum_tile(const Hop &h, const Row &row, int64_t column, float factor,
     store_sum<S, V>(sum, factor, floor, dst, lost);
 }
 
-template <class S, bool Weighted>
-inline void sum_vectors(int vectors, const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
-                        typename S::Element *dst, Lost &lost) {
-    switch (vectors) {
-#define GAMLP_CASE(V) \
-    case V: return sum_tile<S, V, Weighted>(h, row, column, factor, floor, dst, lost);
-        GAMLP_CASE(1) GAMLP_CASE(2) GAMLP_CASE(3) GAMLP_CASE(4) GAMLP_CASE(5) GAMLP_CASE(6)
-        GAMLP_CASE(7) GAMLP_CASE(8) GAMLP_CASE(9) GAMLP_CASE(10) GAMLP_CASE(11) GAMLP_CASE(12)
-        GAMLP_CASE(13) GAMLP_CASE(14) GAMLP_CASE(15) GAMLP_CASE(16)
-#undef GAMLP_CASE
-    }
-}
-
 // The first of first..last that is not below `self`. No branch on what is found: half of them would be mispredicted.
 inline int64_t place_of(const int32_t *neighbours, int64_t first, int64_t last, int64_t self) {
     int64_t count = last - first;
@@ -316,53 +304,76 @@ inline Row row_of(const Hop &h, int64_t i) {
     return {first, h.loops ? place_of(h.neighbours, first, last, self) : last, last, h.loops ? self : -1};
 }
 
-// Vectors in a tile: tiles of a row are as even as can be.
-inline int tile_of(const Hop &h) {
-    const int vectors = int(h.width / kLanes), tiles = (vectors + kMost - 1) / kMost;
-    return tiles ? (vectors + tiles - 1) / tiles : 1;
+// Rows to sum, position by position: entries as `all` has them, or, of rows that are one block, as `some` has them.
+struct Range {
+    const Hop &all, &some;
+    const Row *rows;  // or null: found in `all`
+    int64_t begin, end;
+};
+
+// One tile of a range of rows: how many vectors it has is asked once a range, not once a row.
+template <class S, int V, bool Weighted>
+__attribute__((noinline)) void sum_range(const Range &range, int64_t column, Lost &lost) {
+    const Hop &h = range.all;
+    for (int64_t i = range.begin; i < range.end; ++i) {
+        const Row row = range.rows ? range.rows[i - range.begin] : row_of(h, i);
+        const int64_t self = node_of(h, i);
+        auto *dst = static_cast<typename S::Element *>(h.dst) + (h.rows ? i : self) * h.dst_stride + column;
+        sum_tile<S, V, Weighted>(row.entries() > kBlock ? h : range.some, row, column, h.factors ? h.factors[self] : 1.0f,
+                                 h.floors ? h.floors + self : nullptr, dst, lost);
+        if (i % kRowsCounted == 0) lost.add_up();
+    }
 }
 
-// Called, not inlined twice: each copy holds the loops of all tiles.
 template <class S, bool Weighted>
-__attribute__((noinline)) void sum_row(const Hop &h, const Row &row, int64_t i, int tile, Lost &lost) {
-    const int vectors = int(h.width / kLanes);
-    const int64_t self = node_of(h, i);
-    const float factor = h.factors ? h.factors[self] : 1.0f;
-    auto *dst = static_cast<typename S::Element *>(h.dst) + (h.rows ? i : self) * h.dst_stride;
-    for (int done = 0; done < vectors; done += tile) {
-        const int now = vectors - done < tile ? vectors - done : tile;
-        const int64_t column = int64_t(done) * kLanes;
-        sum_vectors<S, Weighted>(now, h, row, column, factor, h.floors ? h.floors + self : nullptr, dst + column, lost);
+void sum_vectors(int vectors, const Range &range, int64_t column, Lost &lost) {
+    switch (vectors) {
+#define GAMLP_CASE(V) \
+    case V: return sum_range<S, V, Weighted>(range, column, lost);
+        GAMLP_CASE(1) GAMLP_CASE(2) GAMLP_CASE(3) GAMLP_CASE(4) GAMLP_CASE(5) GAMLP_CASE(6)
+        GAMLP_CASE(7) GAMLP_CASE(8) GAMLP_CASE(9) GAMLP_CASE(10) GAMLP_CASE(11) GAMLP_CASE(12)
+        GAMLP_CASE(13) GAMLP_CASE(14) GAMLP_CASE(15) GAMLP_CASE(16)
+#undef GAMLP_CASE
     }
-    if (i % kRowsCounted == 0) lost.add_up();
+}
+
+// Rows wider than a tile are summed row by row, in tiles that are as even as can be.
+template <class S, bool Weighted>
+void sum_tiles(const Range &range, Lost &lost) {
+    const int vectors = int(range.all.width / kLanes), tiles = (vectors + kMost - 1) / kMost;
+    if (tiles <= 1) return sum_vectors<S, Weighted>(vectors, range, 0, lost);
+    const int tile = (vectors + tiles - 1) / tiles;
+    for (int64_t i = range.begin; i < range.end; ++i) {
+        const Row row = range.rows ? range.rows[i - range.begin] : row_of(range.all, i);
+        for (int done = 0; done < vectors; done += tile) {
+            const int now = vectors - done < tile ? vectors - done : tile;
+            sum_vectors<S, Weighted>(now, {range.all, range.some, &row, i, i + 1}, int64_t(done) * kLanes, lost);
+        }
+    }
 }
 
 // Chunks of rows without the entries that are zero; rows of several blocks leave them out block by block.
 template <class S, bool Weighted>
-void sum_nonzero(const Hop &h, int tile, Lost &lost) {
+void sum_nonzero(const Hop &h, Lost &lost) {
     Row rows[kKeptRows];
     for (int64_t begin = h.begin, end; begin < h.end; begin = end) {
         Kept<kKeptEntries> kept;
         for (end = begin; end < h.end && end - begin < kKeptRows && kept.count + kBlock < kKeptEntries; ++end) {
-            const Row row = row_of(h, end);
-            rows[end - begin] = row.entries() > kBlock ? row : kept.add(h, row);
+            const int64_t self = node_of(h, end), first = h.offsets[self - h.start], last = h.offsets[self - h.start + 1];
+            const bool one_block = last - first + h.loops <= kBlock;
+            rows[end - begin] = one_block ? kept.add(h, first, last, h.loops ? self : -1) : row_of(h, end);
         }
-        const Hop some = kept.as_hop(h);
-        for (int64_t i = begin; i < end; ++i) {
-            const Row &row = rows[i - begin];
-            sum_row<S, Weighted>(row.entries() > kBlock ? h : some, row, i, tile, lost);
-        }
+        sum_tiles<S, Weighted>({h, kept.as_hop(h), rows, begin, end}, lost);
     }
 }
 
 template <class S, bool Weighted>
 int64_t sum_rows(const Hop &h) {
-    const int tile = tile_of(h);
     Lost lost;
     if (h.nonzero)
-        sum_nonzero<S, Weighted>(h, tile, lost);
+        sum_nonzero<S, Weighted>(h, lost);
     else
-        for (int64_t i = h.begin; i < h.end; ++i) sum_row<S, Weighted>(h, row_of(h, i), i, tile, lost);
+        sum_tiles<S, Weighted>({h, h, nullptr, h.begin, h.end}, lost);
     lost.add_up();
     return lost.total;
 }

@@ -38,7 +38,7 @@ class _PutOff(MetaPathFinder):
         if name in _COMPILER and self in sys.meta_path:
             sys.meta_path.remove(self)
             if sys.modules.pop(_REGISTRATIONS, None) is not None:
-                importlib.import_module(_REGISTRATIONS)
+                importlib.import_module("torch._meta_registrations")
         return None
 
 

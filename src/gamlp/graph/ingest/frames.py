@@ -13,7 +13,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.ingest.formats import PassOver, refuse_long_text, sized_batches
 from gamlp.graph.ingest.tables import Table, TableBatch, too_many_rows
 
-_MANY_ROWS = 1 << 24  # a guess where a stream does not say how many will come
+_MANY_ROWS = 3_000_000  # a guess where a stream does not say how many will come: as many as one bucket sorts
 _KINDS = "a DataFrame of pandas or Polars, an Arrow table or reader, or a DuckDB relation"
 
 

@@ -146,7 +146,7 @@ def measured(step: Step, work: Path, before: dict[str, Any] | None) -> dict[str,
         words = [*GAMLP, *step.words, *(step.again if begun_before else [])]
         tell(f"{step.name}: gamlp {' '.join(step.words)}")
         found: Watched = watch(words, work, kill, step.said)
-        goes.append(vars(found))
+        goes.append({name: value for name, value in vars(found).items() if name != "said"})
         tell(f"{step.name}: {found.seconds:.0f} s{', killed' if found.killed else ''}")
         if found.killed:
             kill = None
@@ -172,7 +172,8 @@ def facts(work: Path) -> dict[str, Any]:
     for attention in ("jk", "recursive"):
         scores = work / f"{attention}.json"
         if scores.exists():
-            found[attention] = json.loads(scores.read_text())
+            said = json.loads(scores.read_text())
+            found[attention] = {"rows": said["rows"], "score": said["mean"]["score"], "base": said["base"]["score"]}
     return found
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.io import write_text
+from gamlp.propagation import FeatureSignal, LabelSignal, Operator, Plan
+from gamlp.sizing.graph_shape import GraphShape
+from gamlp.sizing.hops import HopSizes
 
 GB = 1e9
 LINE = 64
@@ -127,19 +130,17 @@ def _bounds(run: dict[str, Any]) -> list[str]:
 
 
 def _moved(run: dict[str, Any], rates: dict[str, float]) -> list[tuple[str, float, float, str]]:
-    sizes, hops = run["sizes"], run.get("gathered", {})
+    sizes, lines = run["sizes"], _lines(run)
     made = [("generate", sizes["graph"], sizes["graph"] / rates["write"], "the graph's files, written once")]
-    if hops:
-        lines = hops["lines"]
-        made.append(
-            (
-                "propagate",
-                lines * LINE + sizes["hops"],
-                lines / rates["lines"] + sizes["hops"] / rates["write"],
-                "a line of every neighbour's row for every hop and block of columns, as if no cache ever held one; "
-                "hops written once",
-            )
+    made.append(
+        (
+            "propagate",
+            lines * LINE + sizes["hops"],
+            lines / rates["lines"] + sizes["hops"] / rates["write"],
+            "the lines of every neighbour's row for every hop and block of columns, as if no cache ever held one; "
+            "hops written once",
         )
+    )
     for short in ("JK", "R"):
         made.append(
             (f"predict {short}", sizes["hops"], sizes["hops"] / rates["read"], "hops of the rows, read once"),
@@ -147,18 +148,37 @@ def _moved(run: dict[str, Any], rates: dict[str, float]) -> list[tuple[str, floa
     return made
 
 
+def _lines(run: dict[str, Any]) -> float:
+    """Lines of neighbours' rows that all hops of all blocks of columns ask for; the last hop is of kept rows alone."""
+    found, source = run["facts"], run["facts"]["source"]
+    labelled = round(source["nodes"] * source["labelled"])
+    shape = GraphShape.of_counts(
+        found["nodes"], found["entries"], source["features"], source["classes"], labelled=labelled, directed=True
+    )
+    plan = Plan(
+        features=FeatureSignal(hops=12, dtype="float16"),
+        labels=LabelSignal(hops=10, dtype="float16", operator=Operator(r=0.0)),
+        rows="split",
+    )
+    lines = 0.0
+    for spec in HopSizes.of(shape, plan, run["memory"]).passes:
+        for hop in range(1, spec.depth + 1):
+            pieces = spec.with_hop(hop)
+            width = 2 * (pieces[-1].at + pieces[-1].padded)
+            share = labelled / found["nodes"] if hop == spec.depth else 1.0
+            lines += share * found["entries"] * -(-width // LINE)
+    return lines
+
+
 def _scores(run: dict[str, Any]) -> list[str]:
     lines = []
     for key, short in (("jk", "GAMLP(JK)"), ("recursive", "GAMLP(R)")):
         scores = run.get("facts", {}).get(key)
         if scores:
-            lines.append(f"- {short}, {run['epochs']} epoch{'s' if run['epochs'] != 1 else ''}: {_accuracies(scores)}.")
+            epochs = f"{run['epochs']} epoch{'s' if run['epochs'] != 1 else ''}"
+            told = f"test accuracy {scores['score']:.2%} of {scores['rows']:,} rows"
+            lines.append(f"- {short}, {epochs}: {told}; one answer for all {scores['base']:.2%}.")
     return lines
-
-
-def _accuracies(scores: dict[str, Any]) -> str:
-    parts = {part: found for part, found in scores.items() if isinstance(found, dict) and "accuracy" in found}
-    return ", ".join(f"{part} accuracy {found['accuracy']:.4f}" for part, found in parts.items())
 
 
 def _growth(results: dict[str, Any]) -> list[str]:

@@ -48,3 +48,16 @@ def test_peers_find_the_same_hops_and_one_that_ends_is_told_where(tmp_path: Path
     assert ended["status"] in ("over the limit of memory", "not finished in time")
     assert "0.0004: scipy" not in results["contests"], "who ended is not asked again"
     assert "**out of" in section
+
+
+def test_the_readme_says_what_was_measured() -> None:
+    root = BENCHMARKS.parent
+    run = json.loads((root / "docs" / "results" / "papers100m" / "steps.json").read_text())["0.1"]
+    goes = [go for step in run["steps"].values() for go in step["goes"]]
+    told = " ".join((root / "README.md").read_text().split())
+    assert (
+        f"({run['facts']['nodes'] / 1e6:.1f} million nodes, {run['facts']['entries'] / 1e6:.0f} million entries)"
+        in told
+    )
+    assert f"took two cores {sum(go['seconds'] for go in goes) / 60:.1f} minutes" in told
+    assert f"within {max(go['anonymous'] for go in goes) / 2**30:.1f} GiB of memory" in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -183,10 +183,21 @@ class PassRun:
                 with entries.part(begin, end) as part:
                     if not self._checked:
                         check_neighbours(_neighbours_of(part, end - begin), self.count)
-                    lost = hop(
-                        replace(self._task(part, src, target, inside), floors=floors, nonzero=nonzero),
-                        *_rows_of(part, end - begin, inside),
+                    task = HopTask(
+                        part.offsets,
+                        part.neighbours,
+                        part.weights,
+                        self.factors.step,
+                        part.start,
+                        self.spec.operator.loops,
+                        src,
+                        target,
+                        self.spec.dtype,
+                        inside,
+                        floors=floors,
+                        nonzero=nonzero,
                     )
+                    lost = hop(task, *_rows_of(part, end - begin, inside))
                 return lost, int(block.offsets[end] - block.offsets[begin])
 
             for lost, count in parallel_map(entries.workers(self.threads), work, entries.ranges(self.threads)):
@@ -211,20 +222,6 @@ class PassRun:
 
         self._filled = sum(parallel_map(self.threads, look, begins)) > _SPARSE * self.count
         return None if self._filled else bits
-
-    def _task(self, part: Entries, src: Array, dst: Array, rows: Array | None) -> HopTask:
-        return HopTask(
-            part.offsets,
-            part.neighbours,
-            part.weights,
-            self.factors.step,
-            part.start,
-            self.spec.operator.loops,
-            src,
-            dst,
-            self.spec.dtype,
-            rows,
-        )
 
     def _tell(self, k: int, done: int) -> None:
         total = max(1, self.relation.entries)

@@ -313,7 +313,7 @@ def _tried(found: dict[str, Any]) -> list[str]:
             "node order: communities side by side",
             f"{faster['communities']:.2f} ×; {order['communities']['missed']:.0%} of gathered rows miss the cache, "
             f"{plain['missed']:.0%} as it comes",
-            "not built: misses halve, time does not follow here, and bytes would be tied to an order that must be found",
+            "not built: misses halve, time does not follow here, bytes would be tied to an order that must be found",
         ),
         ("node order: hubs first", f"{faster['degree']:.2f} ×; {order['degree']['missed']:.0%} miss", "not kept"),
         (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +19,12 @@ from gamlp.report import render
 from gamlp.run.path import run_path
 from gamlp.run.source import Source
 from gamlp.run.training import train
+from tests.browser import opened, requested, visit, wait
 from tests.report.examples import IMAGE, SCRIPT, content_of, graph_of
 from tests.training.small import ONE_THREAD, RECIPE, make_graph, with_nodes
 
 pytestmark = pytest.mark.slow
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PHONE, DESK = 390, 1200
 BOARD = {
     "metric": "accuracy", "chosen": "gamlp", "sentence": f"{SCRIPT} is better",
@@ -40,21 +39,7 @@ BOARD = {
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium without a window, with logs of its console and its requests."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    from selenium.webdriver.chrome.service import Service
-
-    place = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    driver = shutil.which("chromedriver")
-    if place is None or driver is None:
-        pytest.skip("no chromium with its chromedriver was found (Debian: apt-get install chromium chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = place
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    opened = webdriver.Chrome(options=options, service=Service(driver))  # a given driver: none is looked for online
-    yield opened
-    opened.quit()
+    yield from opened()
 
 
 @pytest.fixture(scope="module")
@@ -80,23 +65,8 @@ def hostile(graph: Graph) -> Graph:
 
 
 def show(browser: Any, page: Path, width: int = DESK, *, dark: bool = False) -> None:
-    """Open the page; whatever the last one logged is forgotten."""
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE},
-    )
-    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-    for log in ("browser", "performance"):
-        browser.get_log(log)
-    browser.get(page.as_uri())
+    visit(browser, page.as_uri(), width, phone=width == PHONE, dark=dark)
     wait(browser, "return document.querySelectorAll('.chart svg').length > 3")
-
-
-def wait(browser: Any, question: str) -> None:
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, 20).until(lambda one: one.execute_script(question))
 
 
 def place_of(browser: Any, css: str) -> list[float]:
@@ -131,8 +101,7 @@ def picture(browser: Any, path: Path) -> Any:
 def test_it_renders_without_an_error_or_a_request(browser: Any, page: Path, width: int) -> None:
     show(browser, page, width)
     assert browser.get_log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = {event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"}
+    asked = requested(browser)
     assert page.as_uri() in asked and all(url == page.as_uri() or url.startswith("data:") for url in asked)
     titles = browser.execute_script("return [...document.querySelectorAll('h2')].map(one => one.textContent)")
     assert titles == [

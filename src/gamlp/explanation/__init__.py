@@ -4,7 +4,14 @@
 from gamlp.explanation.explanation import Explanation, check_file, explain_model
 
 # Why a node got its label, and whether known labels around nodes have any say
-from gamlp.explanation.nodes import LabelBranch, NodeExplanation, label_branch
+from gamlp.explanation.nodes import (
+    LabelBranch,
+    NodeExplanation,
+    NodeFacts,
+    explain_hops,
+    label_branch,
+    true_classes,
+)
 
 # Which subsets of relations bring what
 from gamlp.explanation.subsets import SubsetShares, shares_by_subset
@@ -27,16 +34,19 @@ __all__ = [
     "Explanation",
     "LabelBranch",
     "NodeExplanation",
+    "NodeFacts",
     "SubsetShares",
     "WeightsByClass",
     "WeightsByDegree",
     "check_file",
     "degree_bounds",
+    "explain_hops",
     "explain_model",
     "flat_weights",
     "grouped_hops",
     "label_branch",
     "shares_by_subset",
+    "true_classes",
     "weights_by_class",
     "weights_by_degree",
     "weights_of_rows",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -147,8 +148,17 @@ def explain_nodes(
     model = bundle.model().to(device or torch.device("cpu"))
     found: list[NodeExplanation] = []
     for part, x, y in read_batches(rows_of(store, bundle.recipe, rows), size=_BATCH, device=device):
-        found += _explain(bundle, model, store, rows[part], x, y, ids, degrees, top)
+        some = rows[part]
+        known = [
+            NodeFacts(name, int(row), int(degrees[row]), _role(store, int(row)), true_classes(store, int(row)))
+            for name, row in zip(ids.take(some).to_pylist(), some)
+        ]
+        found += explain_hops(bundle, model, x, y, known, top)
     return found
+
+
+def _role(store: HopStore, row: int) -> str:
+    return ROLES[int(store.split.roles[row])] if store.split is not None else ""
 
 
 def check_kept(store: HopStore, rows: Array, ids: Ids) -> None:
@@ -176,18 +186,22 @@ def branches_of(model: nn.Module, x: Tensor, y: Tensor | None, temperature: floa
     return Branches(told.features / temperature, labels, each_hop)
 
 
+@dataclass(frozen=True)
+class NodeFacts:
+    """What is known of a node beside its hops; `true` None: its label is not known."""
+
+    id: int | str
+    row: int
+    degree: int
+    role: str
+    true: tuple[str, ...] | None
+
+
 @torch.no_grad()
-def _explain(
-    bundle: Bundle,
-    model: nn.Module,
-    store: HopStore,
-    rows: Array,
-    x: Tensor,
-    y: Tensor | None,
-    ids: Ids,
-    degrees: Array,
-    top: int,
+def explain_hops(
+    bundle: Bundle, model: nn.Module, x: Tensor, y: Tensor | None, known: Sequence[NodeFacts], top: int = TOP_CLASSES
 ) -> list[NodeExplanation]:
+    """Explain nodes by their hops, as the model reads them, in the order of `known`."""
     weigh = getattr(model, "hop_weights", None)
     weights = HopWeights(None) if weigh is None else cast(HopWeights, weigh(x, y))
     branches = branches_of(model, x, y, bundle.temperature)
@@ -195,17 +209,16 @@ def _explain(
     probabilities, without = _probabilities(logits, bundle), _probabilities(branches.features, bundle)
     each = None if branches.each_hop is None else _probabilities(branches.each_hop, bundle)
     parts = [None if part is None else _numbers(part) for part in (logits, branches.features, branches.labels)]
-    names = ids.take(rows).to_pylist()
     found = []
-    for index, row in enumerate(rows):
+    for index, facts in enumerate(known):
         hops = _hops(bundle, weights.features, each, index, x.shape[2])
         found.append(
             NodeExplanation(
-                id=names[index],
-                row=int(row),
-                degree=int(degrees[row]),
-                role=ROLES[int(store.split.roles[row])] if store.split is not None else "",
-                true=_true(store, int(row)),
+                id=facts.id,
+                row=facts.row,
+                degree=facts.degree,
+                role=facts.role,
+                true=facts.true,
                 predicted=_answer(probabilities[index], bundle),
                 hops=hops,
                 label_weights=None if weights.labels is None else tuple(_numbers(weights.labels[index]).tolist()),
@@ -251,7 +264,8 @@ def _answer(probabilities: Array, bundle: Bundle) -> Answer:
     return Answer(tuple(bundle.classes[number] for number in predicted), float(probabilities[best]))
 
 
-def _true(store: HopStore, row: int) -> tuple[str, ...] | None:
+def true_classes(store: HopStore, row: int) -> tuple[str, ...] | None:
+    """Known labels of a row; None: they are not known."""
     labels = store.labels
     if labels is None:
         return None

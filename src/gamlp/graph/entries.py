@@ -10,7 +10,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.graph import Block, Graph, Relation
 
-_CHUNK = 1 << 22  # entries that are looked at at a time
+CHUNK = 1 << 22  # entries that are looked at at a time
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def entries_of(graph: Graph, relation: Relation, begin: int, end: int) -> Relati
         if block.weights is not None:
             weights.append(np.asarray(block.weights[int(offsets[0]) : int(offsets[-1])]))
     found = np.concatenate(neighbours)
-    _refuse_strays(graph, relation, found)
+    refuse_strays(graph, relation, found)
     return RelationEntries(np.concatenate(rows), found, np.concatenate(weights) if relation.weighted else None)
 
 
@@ -48,30 +48,27 @@ def turned_entries_of(graph: Graph, relation: Relation, begin: int, end: int) ->
     """Rows begin..end of the transpose: all edges are looked at, those that come from these nodes are kept."""
     rows, neighbours, weights = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
     for block in relation.blocks:
-        for at in range(0, block.entries, _CHUNK):
-            sources = np.asarray(block.neighbours[at : at + _CHUNK])
-            _refuse_strays(graph, relation, sources)
+        for at in range(0, block.entries, CHUNK):
+            sources = np.asarray(block.neighbours[at : at + CHUNK])
+            refuse_strays(graph, relation, sources)
             inside = np.flatnonzero((sources >= begin) & (sources < end))
             rows.append(sources[inside].astype(np.int32, copy=False))
             targets = np.searchsorted(block.offsets, inside + at, side="right") - 1 + block.start
             neighbours.append(targets.astype(np.int32))
             if block.weights is not None:
-                weights.append(np.asarray(block.weights[at : at + _CHUNK])[inside])
+                weights.append(np.asarray(block.weights[at : at + CHUNK])[inside])
     joined = np.concatenate(weights) if relation.weighted else None
     return RelationEntries(np.concatenate(rows), np.concatenate(neighbours), joined)
 
 
-def turned_sizes(graph: Graph, relation: Relation, exact: bool) -> Relation:
-    """How many edges come from every node, as offsets of one block: all that ranges are cut by.
-
-    Where it need not be exact, edges are not looked at, and only their number is known.
-    """
+def turned_sizes(graph: Graph, relation: Relation) -> Relation:
+    """How many edges come from every node, as offsets of one block: all that ranges are cut by."""
     count = graph.node_types[relation.source].count
-    sizes = np.zeros(count if exact else 0, np.int64)
-    for block in relation.blocks if exact else ():
-        for at in range(0, block.entries, _CHUNK):
-            sources = np.asarray(block.neighbours[at : at + _CHUNK])
-            _refuse_strays(graph, relation, sources)
+    sizes = np.zeros(count, np.int64)
+    for block in relation.blocks:
+        for at in range(0, block.entries, CHUNK):
+            sources = np.asarray(block.neighbours[at : at + CHUNK])
+            refuse_strays(graph, relation, sources)
             sizes += np.bincount(sources, minlength=count)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     entries = np.broadcast_to(np.int32(0), (relation.entries,))  # only their number is asked for
@@ -94,7 +91,8 @@ def contained(graph: Graph, small: Relation, large: Relation) -> bool:
     return True
 
 
-def _refuse_strays(graph: Graph, relation: Relation, neighbours: Array) -> None:
+def refuse_strays(graph: Graph, relation: Relation, neighbours: Array) -> None:
+    """Neighbours that are no nodes of the source's type."""
     nodes = graph.node_types[relation.source].count
     if len(neighbours) and (neighbours.min() < 0 or neighbours.max() >= nodes):
         raise GamlpError(

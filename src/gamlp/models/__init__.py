@@ -3,6 +3,9 @@
 # Trained models as one: the recipe of a blend, and the class
 from gamlp.models.blend import Blend, blend_recipe
 
+# Boosted trees, whose weights are a text
+from gamlp.models.boosting import LightGBM
+
 # The paper's model
 from gamlp.models.gamlp import GAMLP
 
@@ -31,6 +34,7 @@ __all__ = [
     "Branches",
     "HopWeights",
     "KnownRows",
+    "LightGBM",
     "Model",
     "Part",
     "Rank",

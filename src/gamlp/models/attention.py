@@ -89,8 +89,18 @@ def plain_scores(p: Tensor, q: Tensor, activation: str) -> Tensor:
     for hop in range(1, len(p)):
         scores.append(squash(p[hop] + before, activation))
         before = torch.lerp(before, q[hop], torch.sigmoid(scores[hop] - log_sum))
-        log_sum = torch.logaddexp(log_sum, scores[hop])
+        log_sum = _log_sum(log_sum, scores[hop])
     return torch.stack(scores)
+
+
+def written_down() -> bool:
+    """Whether torch writes operations down (jit.trace, export): then they must be its own, with names of their own."""
+    return bool(torch._C._get_tracing_state()) or torch.compiler.is_compiling()
+
+
+def _log_sum(one: Tensor, other: Tensor) -> Tensor:
+    """log(e^one + e^other). ONNX has no logaddexp, and what is made of it there has exponents that overflow."""
+    return one + functional.softplus(other - one) if written_down() else torch.logaddexp(one, other)
 
 
 def _gradients_with_graph(p: Tensor, q: Tensor, activation: str, grad: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,7 +122,7 @@ class HopProducts(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, vectors: Tensor) -> Tensor:
         ctx.save_for_backward(x, vectors)
-        return (x.flatten(0, 1) @ vectors.t()).view(*x.shape[:2], len(vectors)).permute(2, 0, 1)
+        return _plain_products(x, vectors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -120,6 +130,10 @@ class HopProducts(torch.autograd.Function):
         grad_x = torch.einsum("kbh,kd->bhd", grad, vectors) if ctx.needs_input_grad[0] else None
         grad_vectors = _sum_of_products(grad, x) if ctx.needs_input_grad[1] else None
         return grad_x, grad_vectors
+
+
+def _plain_products(x: Tensor, vectors: Tensor) -> Tensor:
+    return (x.flatten(0, 1) @ vectors.t()).view(*x.shape[:2], len(vectors)).permute(2, 0, 1)
 
 
 def _sum_of_products(grad: Tensor, x: Tensor) -> Tensor:
@@ -137,7 +151,7 @@ class Mixture(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(weights, x)
-        return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
+        return _plain_mixture(weights, x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -145,6 +159,10 @@ class Mixture(torch.autograd.Function):
         grad_weights = torch.bmm(grad.unsqueeze(1), x.transpose(1, 2)).squeeze(1) if ctx.needs_input_grad[0] else None
         grad_x = weights.unsqueeze(2) * grad.unsqueeze(1) if ctx.needs_input_grad[1] else None
         return grad_weights, grad_x
+
+
+def _plain_mixture(weights: Tensor, x: Tensor) -> Tensor:
+    return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
 
 class HopAttention(nn.Module, ABC):
@@ -175,6 +193,8 @@ class HopAttention(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         weights = functional.dropout(self.weights(x), self.dropout, self.training).to(x.dtype)
+        if written_down():
+            return _plain_mixture(weights, x)
         with torch.autocast(x.device.type, enabled=False):
             mixed: Tensor = Mixture.apply(weights, x)  # type: ignore[no-untyped-call]
         return mixed
@@ -190,6 +210,8 @@ class RecursiveAttention(HopAttention):
     def scores(self, x: Tensor) -> Tensor:
         # s·[a ‖ b] = s₁·a + s₂·b: two dot products a hop, and the recursion runs on numbers.
         p, q = _products(x, self.vectors.t()).transpose(1, 2).contiguous()
+        if written_down():
+            return plain_scores(p, q, self.activation).t()
         with torch.autocast(x.device.type, enabled=False):
             scores: Tensor = RecursiveScores.apply(p, q, self.activation)  # type: ignore[no-untyped-call]
         return scores.t()
@@ -239,7 +261,7 @@ class JKAttention(HopAttention):
         if self.reference == "origin":
             return x[:, 0] @ self.reference_vector
         # Afresh each training step; at inference one vector for all nodes, so that batches do not matter.
-        noise = torch.randn_like(x[:, 0]) if self.training else self.noise.expand(len(x), -1)
+        noise = torch.randn_like(x[:, 0]) if self.training else self.noise.expand(x.shape[0], -1)
         return noise @ self.reference_vector
 
 
@@ -248,6 +270,8 @@ def _products(x: Tensor, vectors: Tensor) -> Tensor:
 
     What follows, scores and their softmax, is float32 then: it is K + 1 numbers a node.
     """
+    if written_down():
+        return _plain_products(x, vectors)
     with torch.autocast(x.device.type, enabled=False):
         products: Tensor = HopProducts.apply(x, vectors.to(x.dtype).contiguous())  # type: ignore[no-untyped-call]
     return products.float() if products.dtype in (torch.float16, torch.bfloat16) else products

@@ -171,18 +171,25 @@ class LightGBM(Model):
             labels = labels.to(x.device, x.dtype).repeat(len(x), 1)
         return HopWeights(features.to(x.device, x.dtype).repeat(len(x), 1), labels, 1)
 
+    @property
+    def outputs(self) -> int:
+        """Of each text: one for every class, or one alone."""
+        return self.shape.classes if self.shape.classes > 2 and len(self.ends) == 1 else 1
+
+    def texts(self) -> list[str]:
+        """LightGBM's own texts of the trees, each checked to be one."""
+        begin, found = 0, []
+        data = self.text.cpu().numpy().tobytes()
+        for end in self.ends.tolist():
+            found.append(checked_text(data[begin:end], columns=self.columns.count, outputs=self.outputs))
+            begin = end
+        return found
+
     def _read(self) -> list[Any]:
-        """LightGBM's boosters of the texts, each checked before it is parsed."""
+        """LightGBM's boosters of the texts."""
         if self._boosters is None:
             lightgbm = _library()
-            outputs = self.shape.classes if self.shape.classes > 2 and len(self.ends) == 1 else 1
-            begin, found = 0, []
-            data = self.text.cpu().numpy().tobytes()
-            for end in self.ends.tolist():
-                text = checked_text(data[begin:end], columns=self.columns.count, outputs=outputs)
-                found.append(lightgbm.Booster(model_str=text))
-                begin = end
-            self._boosters = found
+            self._boosters = [lightgbm.Booster(model_str=text) for text in self.texts()]
         return self._boosters
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:

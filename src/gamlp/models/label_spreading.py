@@ -64,10 +64,9 @@ class LabelSpreading(Model):
     def _logits(self, sums: Tensor) -> Tensor:
         heard = sums.sum(1, keepdim=True)
         little = (self.prior * self.mass).to(sums.dtype)
-        if not float(self.several):
-            return torch.log((sums + little * self.shares) / (heard + little))
-        chance = (sums * self.several + little * self.shares) / (heard + little)
-        return torch.logit(chance.clamp(1e-6, 1 - 1e-6))
+        chance = (sums * torch.where(self.several > 0, self.several, 1.0) + little * self.shares) / (heard + little)
+        # Both, and one is chosen: what is exported cannot branch by a number.
+        return torch.where(self.several > 0, torch.logit(chance.clamp(1e-6, 1 - 1e-6)), torch.log(chance))
 
     def solve(self, given: ToSolve) -> dict[str, float]:
         """Count the classes, and choose α and ε by validation rows."""

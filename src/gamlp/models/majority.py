@@ -25,7 +25,7 @@ class Majority(Model):
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Logits `[b, classes]`, the same for every row."""
-        return self.shares.expand(len(x), -1)
+        return self.shares.expand(x.shape[0], -1)
 
     def solve(self, given: ToSolve) -> dict[str, float]:
         """Count. Half a row more for every class, so that none is impossible."""

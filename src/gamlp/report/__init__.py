@@ -1,5 +1,8 @@
 """report.html: one page with everything a run has to tell, in one file."""
 
+# A model card in Markdown
+from gamlp.report.card import card_of
+
 # What a page says, as plain numbers and texts
 from gamlp.report.content import SeedScores, Timings, content_of_probabilities, content_of_run
 
@@ -19,6 +22,7 @@ __all__ = [
     "Timings",
     "Words",
     "WrittenReport",
+    "card_of",
     "content_of_probabilities",
     "content_of_run",
     "listening",

@@ -111,7 +111,7 @@ def test_tables_are_added_once(tmp_path: Path) -> None:
     assert (tmp_path / "graph/graph.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("moment", ["save_array", "write_text", "_remove_unnamed"])
+@pytest.mark.parametrize("moment", ["save_array", "write_text", "remove_unnamed"])
 def test_a_kill_leaves_the_old_graph_or_the_new_one(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +132,7 @@ def test_a_kill_leaves_the_old_graph_or_the_new_one(
         add(tables)
     monkeypatch.undo()
     found = Graph.open(tmp_path / "graph")
-    same_arrays(found, whole if moment == "_remove_unnamed" else old)
+    same_arrays(found, whole if moment == "remove_unnamed" else old)
     same_arrays(reader, old)  # opened before, read now
     add(tables)
     same_arrays(Graph.open(tmp_path / "graph"), whole)

@@ -69,7 +69,7 @@ def test_columns_in_several_goes_change_nothing(tmp_path: Path, monkeypatch: pyt
     tables = some_tables(tmp_path)
     growth, plan = tables.additions(tables.graph()).growth, Plan(features=FeatureSignal(hops=2))
     whole = propagate_newcomers(growth, growth.graph, plan, tmp_path / "whole").gather(np.arange(7)).x
-    monkeypatch.setattr("gamlp.propagation.local.newcomers._SignalRun._widest", lambda run: 2)
+    monkeypatch.setattr("gamlp.propagation.local.some_rows.RowsRun._widest", lambda run: 2)
     parts = propagate_newcomers(growth, growth.graph, plan, tmp_path / "parts").gather(np.arange(7)).x
     assert whole is not None and parts is not None and whole.tobytes() == parts.tobytes()
 

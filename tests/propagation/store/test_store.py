@@ -79,6 +79,16 @@ def test_rows_that_are_not_in_memory_are_read_to_the_same_bytes(
         assert np.array_equal(store.signals["features"].gather(ascending), whole[ascending])
 
 
+def test_a_few_rows_that_ascend_are_taken_through_the_maps(sharded: tuple[HopStore, Array]) -> None:
+    store, whole = sharded
+    signal = store.signals["features"]
+    signal.check()
+    for rows in ([], [0], [3, 3, 8, NODES - 1], list(range(NODES))):
+        for hops in (0, 2, None):
+            expected = whole[np.asarray(rows, np.int64), : (3 if hops is None else hops) + 1]
+            np.testing.assert_array_equal(signal.take(np.asarray(rows, np.int64), hops), expected)
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(start=st.integers(0, NODES), count=st.integers(0, NODES), hops=st.none() | st.integers(0, 3))
 def test_read_is_a_slice_across_shards(

@@ -18,6 +18,11 @@ from gamlp.kernel import add_up
 
 _ROWS = 1 << 16  # looked at together where all of a graph is
 _ENTRY = 24  # bytes of an entry while lists are put in order
+_LOOKED_AT = 1 << 22  # entries
+
+
+class TooFar(GamlpError):
+    """Rows hear more than the memory holds."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ def around(view: ViewLists, rows: Array, hops: int, memory: int) -> Around:
     for hop in range(1, hops + 1):
         for part in view.lists(last):
             entries += len(part.neighbours)
-            if entries * _ENTRY > memory:
+            if memory_of(entries) > memory:
                 raise _too_far(len(rows), hop, memory)
             parts.append(part)
             found = part.neighbours[distance[part.neighbours] < 0]
@@ -126,6 +131,47 @@ def around(view: ViewLists, rows: Array, hops: int, memory: int) -> Around:
     # Places ascend with rows: neighbours that ascended still do.
     block = Block(0, len(kept), lists.offsets, places[lists.neighbours], lists.weights)
     return Around(kept, distance[kept], block)
+
+
+def memory_of(entries: int) -> int:
+    """Bytes in which `around` reads so many entries."""
+    return entries * _ENTRY
+
+
+def who_hears(view: ViewLists, rows: Array, hops: int, late: Array | None = None) -> Array:
+    """Rows, ascending, that hear one of `rows` within so many hops, these among them; `late` join at the first hop.
+
+    Of a view along the edges, not of one that is turned.
+    """
+    reached = np.zeros(view.view.count, bool)
+    reached[rows] = True
+    last = np.flatnonzero(reached)
+    for hop in range(1, hops + 1):
+        found = [*_hearing(view, last), *([late] if hop == 1 and late is not None else [])]
+        new = np.zeros(len(reached), bool)
+        for some in found:
+            new[some] = True
+        last = np.flatnonzero(new & ~reached)
+        reached[last] = True
+        if not len(last):
+            break
+    return np.flatnonzero(reached)
+
+
+def _hearing(view: ViewLists, rows: Array) -> Iterator[Array]:
+    """Those that have one of `rows` in their list. Where edges lead both ways, those in the lists of `rows`."""
+    if not view.directed:
+        for part in view.lists(rows):
+            yield part.neighbours
+        return
+    heard = np.zeros(view.view.count, bool)
+    heard[rows] = True
+    for relation in (view.graph.relations[name] for name in view.view.relations):
+        first, own = view.view.start(relation.source), view.view.start(relation.target)
+        for block in relation.blocks:
+            for begin in range(0, block.entries, _LOOKED_AT):
+                places = np.flatnonzero(heard[block.neighbours[begin : begin + _LOOKED_AT] + first]) + begin
+                yield np.searchsorted(block.offsets, places, side="right") - 1 + block.start + own
 
 
 def in_order(rows: Array, parts: list[RowLists], weighted: bool) -> RowLists:
@@ -155,8 +201,8 @@ def _sums(lists: RowLists) -> Array:
     return np.bincount(owners, weights=lists.weights.astype(np.float64), minlength=len(lists.rows))
 
 
-def _too_far(count: int, hop: int, memory: int) -> GamlpError:
-    return GamlpError(
+def _too_far(count: int, hop: int, memory: int) -> TooFar:
+    return TooFar(
         f"within {hop} hops the {count:,} newcomers hear more edges than {format_size(memory)} of memory hold",
         hint="give more --memory, or grow the graph with gamlp ingest --add, then gamlp predict --graph",
     )

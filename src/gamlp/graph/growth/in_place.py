@@ -71,7 +71,7 @@ def grow_folder(
             after.source = {**before.source, "added": [*before.source.get("added", []), _added(names, counts, key)]}
             GraphManifest.model_validate(after.model_dump())  # what does not fit together never becomes the graph
             write_text(folder / MANIFEST, after.to_json().decode())
-        _remove_unnamed(folder, before, after)
+        remove_unnamed(folder, before, after)
     return open_graph(folder), report
 
 
@@ -195,7 +195,7 @@ class _Folder:
         self.files[name] = FileEntry(bytes=path.stat().st_size, crc32=checksum(path, fresh=True), at=at)
 
 
-def _remove_unnamed(folder: Path, *manifests: GraphManifest) -> None:
+def remove_unnamed(folder: Path, *manifests: GraphManifest) -> None:
     """Files of graphs that nobody can still be reading: neither of these manifests names them."""
     named = {folder / (entry.at or name) for one in manifests for name, entry in one.files.items()}
     for top in [folder / "nodes", folder / "relations", *folder.glob(f"{_GROWN}*")]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
-from gamlp.io import Place, sealed
+from gamlp.io import Place, sealed, share_file
 from gamlp.propagation.store.manifest import MANIFEST, StoredFile
 from gamlp.propagation.store.store import HopStore
 
@@ -24,25 +22,24 @@ def share_features(store: HopStore, folder: Path) -> None:
         name: entry for name, entry in store.manifest.signals.items() if name.partition("@")[0].startswith("features")
     }
     for file in store.manifest.targets.files:
-        _share(store.place, folder, file)
+        share_stored(store.place, folder, file)
     for entry in features.values():
         own: list[StoredFile] = [*entry.shards, *([entry.rows] if entry.rows else [])]
         for file in own:
-            _share(store.place / entry.folder, folder / entry.folder, file)
+            share_stored(store.place / entry.folder, folder / entry.folder, file)
     manifest = store.manifest.model_copy(update={"signals": features})
     Place.of(folder / MANIFEST).put(json.dumps(sealed(manifest.model_dump(mode="json")), indent=1).encode(), sync=True)
 
 
-def _share(place: Place, folder: Path, file: StoredFile) -> None:
-    """A link to the same bytes, or a copy where there can be none; files of a store are never written again."""
+def share_stored(place: Place, folder: Path, file: StoredFile) -> None:
+    """A file of one store in another: a link to the same bytes, or a copy; files of a store are never written again."""
     folder.mkdir(parents=True, exist_ok=True)
     target, source = folder / file.name, place / file.name
     if Place.of(target).size() == file.bytes:  # of an attempt that was killed
         return
     target.unlink(missing_ok=True)
     if source.local is not None:
-        with suppress(OSError):  # another disk, or a file system without links
-            os.link(source.local, target)
-            return
+        share_file(source.local, target)
+        return
     with Place.of(target).atomic_file() as new, source.as_file() as found:
         shutil.copyfile(found, new)

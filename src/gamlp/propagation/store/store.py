@@ -45,7 +45,7 @@ class StoredSignal:
     def __init__(self, place: Place, name: str, entry: SignalEntry, nodes: int, *, copies: bool = True) -> None:
         self.name = name
         self.entry = entry
-        self._place = place / entry.folder
+        self.place = place / entry.folder
         self._copies = copies
         self._nodes = nodes
         self._starts = np.array([shard.start for shard in entry.shards])
@@ -58,14 +58,14 @@ class StoredSignal:
     @cached_property
     def rows(self) -> Array | None:
         """Node numbers that are stored, ascending; None: all."""
-        return None if self.entry.rows is None else verified_array(self._place, self.entry.rows, self.entry.count)
+        return None if self.entry.rows is None else verified_array(self.place, self.entry.rows, self.entry.count)
 
     def _checked_shard(self, index: int) -> Any:
         """Its bytes are those that were written; behind a URL and without copies, ranges are read as they are."""
         values = self._shard(index)
         if index not in self._verified:
             shard = self.entry.shards[index]
-            place = self._place / shard.name
+            place = self.place / shard.name
             if place.local is not None or self._copies:
                 verify(place, shard.crc32, hint=_AGAIN, copy=place.local_copy())
             self._verified.add(index)
@@ -74,7 +74,7 @@ class StoredSignal:
     def _shard(self, index: int) -> Any:
         if index not in self._opened:
             entry, shard = self.entry, self.entry.shards[index]
-            place = self._place / shard.name
+            place = self.place / shard.name
             values = map_array(place.local_copy()) if self._copies else open_rows(place)
             expected = NUMPY_DTYPES[entry.dtype]
             shape = (shard.stop - shard.start, entry.hops + 1, entry.width)
@@ -83,6 +83,11 @@ class StoredSignal:
                 raise GamlpError(f"shard is {found}", file=place)
             self._opened[index] = values
         return self._opened[index]
+
+    def check(self) -> None:
+        """Open and verify all shards now: later reads then wait for nothing, and need no file by its name."""
+        for _ in parallel_map(usable_cores(), self._checked_shard, range(len(self.entry.shards))):
+            pass
 
     def positions(self, rows: Array) -> Array:
         """Where node numbers lie among the stored rows; an unstored one is told."""
@@ -120,16 +125,31 @@ class StoredSignal:
         read_scattered(apart, out)
         return self._float(out)
 
+    def take(self, rows: Array, hops: int | None = None) -> Array:
+        """`gather` of a few rows that ascend, through the maps as they are: no plans are made for the disk."""
+        positions, depth = self.positions(rows), self._depth(hops)
+        out = np.empty((len(positions), depth + 1, self.entry.width), NUMPY_DTYPES[self.entry.dtype])
+        bounds = np.searchsorted(positions, [*self._starts, self.entry.count]).tolist()
+        for index, (first, last) in enumerate(itertools.pairwise(bounds)):
+            if first < last:
+                values = np.asarray(self._checked_shard(index))
+                out[first:last] = values[positions[first:last] - self._starts[index], : depth + 1]
+        return self._float(out)
+
     def read(self, start: int, stop: int, hops: int | None = None) -> Array:
         """Contiguous positions start..stop: a view of the map where they lie in one shard."""
+        return self._float(self.stored(start, stop, hops))
+
+    def stored(self, start: int, stop: int, hops: int | None = None) -> Array:
+        """The same as it is stored: bfloat16 as the uint16 of its bits."""
         depth = self._depth(hops)
         parts = [
-            self._float(self._checked_shard(index)[max(start - shard.start, 0) : stop - shard.start][:, : depth + 1])
+            self._checked_shard(index)[max(start - shard.start, 0) : stop - shard.start][:, : depth + 1]
             for index, shard in enumerate(self.entry.shards)
             if shard.start < stop and shard.stop > start
         ]
         if not parts:
-            return np.empty((0, depth + 1, self.entry.width), self._dtype())
+            return np.empty((0, depth + 1, self.entry.width), NUMPY_DTYPES[self.entry.dtype])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _depth(self, hops: int | None) -> int:
@@ -138,9 +158,6 @@ class StoredSignal:
                 f"the store holds {self.entry.hops} hops of {self.name}, not {hops}", hint="propagate further"
             )
         return self.entry.hops if hops is None else hops
-
-    def _dtype(self) -> Any:
-        return np.float16 if self.entry.dtype == "float16" else np.float32
 
     def _float(self, values: Array) -> Array:
         if self.entry.dtype != "bfloat16":

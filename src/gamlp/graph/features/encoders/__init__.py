@@ -28,6 +28,7 @@ also from manifests without states. `same_as` compares what two columns do.
 `read_schema(path)` gives `types` (every column's, to be wanted) and `fitted` (columns whose state still holds).
 """
 
+from gamlp.graph.features.encoders.category import CategoryState  # the states whose numbers others may write out
 from gamlp.graph.features.encoders.fitted import (
     FittedColumn,  # a state that turns cells into features
     finish,  # Fitting → FittedColumn
@@ -36,29 +37,44 @@ from gamlp.graph.features.encoders.fitted import (
 )
 from gamlp.graph.features.encoders.fitting import Fitting  # what a pass sees of a column, mergeable
 from gamlp.graph.features.encoders.inference import Inference, infer  # what a column is, and why
-from gamlp.graph.features.encoders.reading import GAP_WORDS  # texts that say that a value is missing
+from gamlp.graph.features.encoders.reading import (
+    GAP_WORDS,  # texts that say that a value is missing
+    number_key,  # a number as a category is called
+)
+from gamlp.graph.features.encoders.scaled import RankedState, ScaledState, TruthState
 from gamlp.graph.features.encoders.schema_file import (
     SCHEMA,  # the name of the file
     SchemaFile,  # types and states by node type
     read_schema,  # from a file that somebody may have edited
     schema_text,  # FittedColumns → the text of the file
 )
-from gamlp.graph.features.encoders.state import Unseen  # what fitting had not seen
+from gamlp.graph.features.encoders.state import (
+    LARGEST,  # features beyond it are cut off there
+    Unseen,  # what fitting had not seen
+)
+from gamlp.graph.features.encoders.vectors import VectorState
 from gamlp.graph.features.encoders.words import COLUMN_TYPES, LEFT_OUT, known_type  # types by their words
 
 __all__ = [
     "COLUMN_TYPES",
     "GAP_WORDS",
+    "LARGEST",
     "LEFT_OUT",
     "SCHEMA",
+    "CategoryState",
     "FittedColumn",
     "Fitting",
     "Inference",
+    "RankedState",
+    "ScaledState",
     "SchemaFile",
+    "TruthState",
     "Unseen",
+    "VectorState",
     "finish",
     "infer",
     "known_type",
+    "number_key",
     "read_schema",
     "refusal_hint",
     "schema_text",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import fsspec
@@ -44,10 +46,50 @@ def test_nothing_is_left_where_nothing_was_begun(place: Place) -> None:
     assert place.names() == [] and (place.local is None or not place.local.exists())
 
 
+def written_before(place: Place, seconds: float) -> None:
+    """As if the store had got it so long ago."""
+    system, path = fsspec.core.url_to_fs(place.url)
+    system.store[path].modified -= timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("apart", [3600.0, -3600.0], ids=["ahead", "behind"])
+def test_clocks_may_be_an_hour_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: float) -> None:
+    """Of two drivers with such clocks the second is refused while the first lives, and goes on when it is dead."""
+    place, clock = Place.of(f"memory://{tmp_path.name}"), time.time
+    with sole_writer(place, refused="taken"):
+        monkeypatch.setattr(gamlp.io.locks.time, "time", lambda: clock() + apart)
+        with pytest.raises(GamlpError, match="taken"), sole_writer(place, refused="taken"):
+            pytest.fail("the first is alive")
+    monkeypatch.undo()
+    lease = place / ".lock-00000003"
+    lease.put(json.dumps({"seen": time.time() + apart}).encode())
+    with pytest.raises(GamlpError, match="taken"), sole_writer(place, refused="taken"):
+        pytest.fail("it was renewed just now")
+    written_before(lease, 100)
+    with sole_writer(place, refused="taken"):
+        assert place.names() == [".lock-00000004"]  # and no trace of having looked at the clock
+    place.remove()
+
+
+def test_a_store_that_tells_no_time_is_judged_by_what_the_lease_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Place, "modified", lambda self: None)
+    place = Place.of(f"memory://{tmp_path.name}")
+    (place / ".lock-00000001").put(json.dumps({"seen": time.time() - 5}).encode())
+    with pytest.raises(GamlpError, match="taken"), sole_writer(place, refused="taken"):
+        pytest.fail("it was renewed five seconds ago")
+    (place / ".lock-00000001").put(json.dumps({"seen": time.time() - 100}).encode())
+    with sole_writer(place, refused="taken"):
+        assert place.names() == [".lock-00000002"]
+    place.remove()
+
+
 def test_a_holder_that_died_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place.of(f"memory://{tmp_path.name}")
     dead = place / ".lock-0000000001.000000-dead"
     dead.put(b'{"seen": 1.0}')
+    written_before(dead, 100)
     with sole_writer(place, refused="taken"):
         assert not dead.exists()
     monkeypatch.setattr(gamlp.io.locks, "STALE", 1e12)
@@ -123,12 +165,16 @@ def test_of_those_who_come_at_once_one_goes_on(place: Place) -> None:
     assert place.names() == []
 
 
-def test_of_those_who_come_at_once_to_an_object_store_one_goes_on(s3_bucket: str) -> None:
+def test_of_those_who_come_at_once_to_an_object_store_one_goes_on(
+    s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Place.of(f"{s3_bucket}/store")
     assert place.names() == [] and (place / "new").put_new(b"first") and not (place / "new").put_new(b"second")
     assert (place / "new").read() == b"first"
     (place / "new").remove()
     (place / ".lock-00000007").put(b'{"seen": 1.0}')  # of one that died
+    monkeypatch.setattr(gamlp.io.locks, "STALE", 3.0)
+    time.sleep(4.1)  # the store counts whole seconds
     assert come_at_once(place) == 1
     assert place.names() == []
 

@@ -66,21 +66,21 @@ def gate(folder: str, work: Work) -> Work:
 
 def cut(name: str, work: Work) -> Work:
     def cutting(number: int) -> dict[str, Any]:
-        from gamlp.propagation.blocks import hop as block_hop
+        from gamlp.propagation.blocks import pull as block_pull
 
-        opened = block_hop._opened
+        opened = block_pull.open_rows
 
-        def open_and_cut(place: Any, *rest: Any) -> Any:
-            values = opened(place, *rest)
+        def open_and_cut(place: Any) -> Any:
+            values = opened(place)
             if place.url.endswith(name):
                 os.truncate(place.url, 256)
             return values
 
-        block_hop._opened = open_and_cut
+        block_pull.open_rows = open_and_cut
         try:
             return work(number)
         finally:
-            block_hop._opened = opened
+            block_pull.open_rows = opened
 
     return cutting
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.sockets import beyond_loopback, listening
 from tests.spark.processes import CONF, Driver, driver, fingerprints, local_bytes, running, save_graph, wait_for
+from tests.test_docs import environment, free_port
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'gamlp[spark]'")
+ROOT = Path(__file__).parents[2]
 BIN = Path(pyspark.__file__).parent / "bin"
 SUBMIT = [str(BIN / "spark-submit"), *(word for key, value in CONF.items() for word in ("--conf", f"{key}={value}"))]
 QUIET = ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"]
@@ -54,6 +60,30 @@ def test_the_verb_through_spark_submit_to_a_standalone_master(cluster, graph, ex
     assert any(list((cluster.folder / worker).glob("app-*")) for worker in ("worker-1", "worker-2"))
 
 
+@pytest.mark.long
+def test_the_cluster_of_the_page_listens_on_loopback_alone(_spark_is_here, tmp_path, monkeypatch):
+    """Its commands as they stand there, on other ports; nothing else is set."""
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)  # that a session in this process set
+    page = (ROOT / "docs" / "spark.md").read_text()
+    lines = [shlex.split(line) for line in page.splitlines() if "spark-class org.apache" in line]
+    assert len(lines) == 3
+    ports = {old: str(free_port()) for old in ("7177", "8177")}
+    with ExitStack() as stack:
+        started = []
+        for number, line in enumerate(lines):
+            given, words = environment(line)
+            for old, new in ports.items():
+                words = [word.replace(old, new) for word in words]
+            command = [str(BIN / words[0]), *words[1:-1]]
+            started.append(stack.enter_context(running(Driver(command, tmp_path / str(number), given))).process.pid)
+            if not number:
+                wait_for(lambda: any(port == int(ports["7177"]) for _, port in listening(started[0])), 90)
+        wait_for(lambda: all(len(listening(pid)) >= 2 for pid in started), 90)  # each its own port, and its web page
+        found = {pid: listening(pid) for pid in started}
+    assert {pid: beyond_loopback(addresses) for pid, addresses in found.items()} == {pid: set() for pid in started}
+    assert int(ports["8177"]) in {port for _, port in found[started[0]]}  # the master's page is among them
+
+
 @pytest.fixture(scope="module")
 def connect(_spark_is_here, tmp_path_factory):
     """A Spark Connect server on loopback."""
@@ -84,6 +114,34 @@ def test_connect_writes_the_local_bytes(connect, graph, expected, tmp_path):
         run.ends_well()
         assert len(run.stages()) == 7
         assert fingerprints(tmp_path / "store") == expected
+
+
+VERBS = """
+ingest --edges edges.csv --nodes nodes.csv --out graph
+propagate graph --out hops --blocks 2
+train hops --out run --processes 2 --set training.epochs=2 --set model.hidden=4
+predict run --out predictions.parquet --threshold 0.3
+run --edges edges.csv --nodes nodes.csv --out whole --set training.epochs=2 --set model.hidden=4
+"""
+ONE_AFTER_THE_OTHER = """
+import sys
+from gamlp.cli.main import app
+for line in sys.argv[2].strip().splitlines():
+    assert not app([*line.split(), "--engine", "spark", "--master", sys.argv[1]], standalone_mode=False), line
+"""
+
+
+@pytest.mark.long
+def test_every_verb_runs_over_connect(connect, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"n{row},{row % 2},{row % 3}.5,{'ab'[row % 2]}" for row in range(60)]
+    (tmp_path / "nodes.csv").write_text("id,x,y,label\n" + "\n".join(rows))
+    edges = [f"n{row},n{(row * 7 + 3) % 60}" for row in range(60)]
+    (tmp_path / "edges.csv").write_text("src,dst\n" + "\n".join(edges))
+    with running(Driver([sys.executable, "-c", ONE_AFTER_THE_OTHER, connect, VERBS], tmp_path)) as run:
+        run.ends_well()
+    found = [pq.read_table(tmp_path / place / "predictions.parquet") for place in (".", "whole")]
+    assert [len(table) for table in found] == [60, 60]
 
 
 def test_a_connect_server_that_is_not_there_is_told(graph, tmp_path):

@@ -106,8 +106,9 @@ def results(fitted: Any) -> list[Any]:
     """What the model says of the nodes it was trained on, ordered by id."""
     model, nodes, edges = fitted
     frame = model.transform(nodes, edges)
-    assert frame.columns == [*nodes.columns, "prediction", "probability"]
-    assert dict(frame.dtypes)["prediction"] == "int" and dict(frame.dtypes)["probability"] == "vector"
+    assert frame.columns == [*nodes.columns, "prediction", "probability", "rawPrediction", "predictedLabel"]
+    kinds = dict(frame.dtypes)
+    assert [kinds[name] for name in frame.columns[-4:]] == ["double", "vector", "vector", "int"]
     return rows_of(frame)
 
 
@@ -116,7 +117,8 @@ def test_the_numbers_of_the_local_path(fitted: Any, results: list[Any], tmp_path
     expected, scores = local(planted(), tmp_path / "local", NodeNames(features="features", label="label"))
     found = results
     assert [row["id"] for row in found] == expected["id"].to_pylist()
-    assert [row["prediction"] for row in found] == expected["label"].to_pylist()
+    assert [row["predictedLabel"] for row in found] == expected["label"].to_pylist()
+    assert [row["prediction"] for row in found] == expected["label"].to_pylist()  # integers are their own number
     probabilities = np.stack([expected[f"p_{name}"].to_numpy() for name in model.classes], 1)
     assert np.abs(np.stack([row["probability"].toArray() for row in found]) - probabilities).max() < 1e-4
     assert model.classes == ("0", "10", "20") and (model.numClasses, model.numFeatures) == (3, 6)
@@ -192,13 +194,14 @@ def test_vectors_odd_names_many_labels_and_a_random_split(spark: Any, tmp_path: 
     assert graph.relation.weighted and len(graph.relation.blocks) == 3 and labels is not None and split is not None
     assert 0.5 < len(split.train) / labels.known().sum() < 0.7
     frame = model.transform(nodes, edges)
-    assert dict(frame.dtypes)["prediction"] == "array<string>"
+    kinds_of = dict(frame.dtypes)
+    assert kinds_of["predictedLabel"] == "array<string>" and kinds_of["prediction"] == "array<double>"
     for row in frame.collect():
         probabilities = row["probability"].toArray()
-        assert row["prediction"] == [
-            name for name, probability in zip(model.classes, probabilities, strict=True) if probability > 0.5
-        ]
-        assert "every one" in row["prediction"]  # as every node that is labelled has it
+        assert row["prediction"] == np.flatnonzero(probabilities > 0.5).tolist()
+        assert row["predictedLabel"] == [model.classes[int(number)] for number in row["prediction"]]
+        assert np.allclose(1 / (1 + np.exp(-row["rawPrediction"].toArray())), probabilities, atol=1e-6)
+        assert "every one" in row["predictedLabel"]  # as every node that is labelled has it
     model.release()
     assert not list((tmp_path / "work").iterdir())
 
@@ -210,6 +213,15 @@ def test_two_processes(fitted: Any, tmp_path: Path) -> None:
     for name, value in one.bundle.weights.items():
         assert np.allclose(value, two.bundle.weights[name], atol=1e-4), name
     assert two.scores()["test"]["score"] == pytest.approx(one.scores()["test"]["score"], abs=0.02)
+
+
+@pytest.mark.long
+def test_two_processes_with_a_parameter_server(fitted: Any, tmp_path: Path) -> None:
+    one, nodes, edges = fitted
+    two = classifier(tmp_path, numProcesses=2, exchange="server").fit(nodes, edges)
+    assert two.bundle.recipe.training.exchange == "server"
+    assert two.scores()["test"]["score"] == pytest.approx(one.scores()["test"]["score"], abs=0.05)
+    two.release()
 
 
 def test_saved_and_loaded(spark: Any, fitted: Any, results: list[Any], tmp_path: Path) -> None:
@@ -278,13 +290,15 @@ def test_what_is_refused(fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         GAMLPClassifier(recipe="cora-jj")
     with pytest.raises(GamlpError, match="0 are too few"):
         GAMLPClassifier(numProcesses=0)
+    with pytest.raises(GamlpError, match="'gossip' is none of all-reduce, server"):
+        GAMLPClassifier(exchange="gossip")
     with pytest.raises(GamlpError, match="'float8' is none of"):
         GAMLPClassifier(featuresDtype="float8")
     with pytest.raises(GamlpError, match="nodes have a column 'prediction' already"):
         model.transform(nodes.withColumnRenamed("truth", "prediction"), edges)
     with pytest.raises(GamlpError, match="an empty model"):
         _ = GAMLPClassificationModel().bundle
-    monkeypatch.setattr("gamlp.spark.fit.is_here", lambda master: False)
+    monkeypatch.setattr("gamlp.spark.work_places.is_here", lambda master: False)
     with pytest.raises(GamlpError, match="need a folder that driver and executors see"):
         GAMLPClassifier(recipe=RECIPE).fit(nodes, edges)
 

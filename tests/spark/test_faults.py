@@ -76,10 +76,12 @@ def test_an_executor_and_a_python_worker_that_are_killed_in_a_hop_are_replaced(
         assert executor_of(first) != executor_of(second)
         executor_of(first).kill()
         second.kill()
+        wait_for(lambda: "is lost, " in run.err.read_text(), 60)  # told while it runs
         gate.open()
         run.ends_well()
         assert fingerprints(store) == expected
         assert run.left() == []
+        assert "failed so far; what failed is tried again" in run.err.read_text()
 
 
 @pytest.mark.long

@@ -174,6 +174,20 @@ def test_kill_9_of_a_rank_is_tried_again_and_ends_with_the_same_weights(
     assert [line["epoch"] for line in lines] == list(range(1, 41))
 
 
+@pytest.mark.long
+def test_two_processes_end_where_one_would_but_for_rounding(spark: Any, tmp_path: Path) -> None:
+    """Without dropout: its random numbers differ by process."""
+    prepared = prepared_in(tmp_path, make_graph(), model__dropout=0.0, training__epochs=40, training__batch_size=7)
+    for processes in (1, 2):
+        (tmp_path / str(processes)).mkdir()
+    (_, one), (_, two) = (
+        launch_spark(job_in(tmp_path / str(processes), prepared), spark, processes) for processes in (1, 2)
+    )
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-4, msg=name)
+
+
 def test_what_a_person_can_mend_is_told_as_itself(spark: Any, prepared: Prepared, tmp_path: Path) -> None:
     job = job_in(tmp_path, prepared)
     broken = job.model_copy(update={"store": str(tmp_path / "nowhere")})

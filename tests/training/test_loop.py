@@ -21,8 +21,9 @@ from gamlp.models import Shape
 from gamlp.recipe import TrainingSettings
 from gamlp.run.training import train_run
 from gamlp.training.bundle import make_model
-from gamlp.training.loop import Fitted, fit, learning_rate, parameter_groups
+from gamlp.training.loop import Fitted, fit
 from gamlp.training.metrics import better
+from gamlp.training.optimizer import learning_rate, parameter_groups
 from gamlp.training.rows import Prepared
 from gamlp.training.run_folder import About, RunFolder
 from gamlp.training.seeds import bundle_of

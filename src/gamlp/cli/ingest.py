@@ -10,7 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from gamlp.cli.options import named
-from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
+from gamlp.cli.options.engine import (
+    BlocksOption,
+    EngineOption,
+    ExecutorWaitOption,
+    MasterOption,
+    SparkConfOption,
+    engine_settings,
+)
 from gamlp.cli.options.tables import SPLITTING, TableOptions, with_table_options
 from gamlp.cli.show import display
 from gamlp.cli.show.columns import show_columns, show_delimiters
@@ -49,6 +56,7 @@ def _ingest(
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
+    executor_wait: ExecutorWaitOption = None,
 ) -> None:
     """Turn a table of edges and a table of nodes into a graph folder.
 
@@ -79,7 +87,9 @@ def _ingest(
     from gamlp.run import Resources
 
     budget = None if memory is None else parse_size(memory)
-    resources = Resources(memory=budget, engine=engine, settings=engine_settings(master, spark_conf, blocks))
+    resources = Resources(
+        memory=budget, engine=engine, settings=engine_settings(master, spark_conf, blocks, executor_wait)
+    )
     if add is not None:
         if out is not None or seed or engine != "local":
             given = "--out" if out is not None else "--seed" if seed else f"--engine {engine}"

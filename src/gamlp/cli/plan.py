@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,7 +24,7 @@ from gamlp.errors import GamlpError
 if TYPE_CHECKING:
     from gamlp.propagation import Plan
     from gamlp.recipe import Recipe
-    from gamlp.sizing import GraphShape, Outlook
+    from gamlp.sizing import GraphShape, Outlook, SparkRun, Step
 
 _COUNTS = "A graph that is not there yet"
 _SPARK = "Spark"
@@ -87,6 +88,10 @@ def _plan(
     measure: Annotated[
         bool, typer.Option(help="Time this machine for a second or two; else by recorded rates.", show_default=True)
     ] = True,
+    engine: Annotated[
+        Literal["local", "spark"],
+        typer.Option(help="spark: every step on a cluster, with settings to paste.", rich_help_panel=_SPARK),
+    ] = "local",
     executors: Annotated[int, typer.Option(min=1, help="How many.", rich_help_panel=_SPARK)] = 8,
     executor_cores: Annotated[int, typer.Option(min=1, help="Of each.", rich_help_panel=_SPARK)] = 4,
     task_memory: Annotated[str, typer.Option(help="As --memory on Spark.", rich_help_panel=_SPARK)] = "4GiB",
@@ -105,10 +110,14 @@ def _plan(
     The largest of the paper's, whose hops are kept for rows with labels alone, in a budget:
 
       gamlp plan ogbn-papers100M --labelled 1546782 --rows labelled --dtype float16 --memory 8GiB
+
+    On a cluster, with settings for YARN and Kubernetes:
+
+      gamlp plan ogbn-papers100M --labelled 1546782 --rows labelled --dtype float16 --engine spark --executors 32
     """
     from gamlp.io import parse_size, usable_cores
     from gamlp.recipe import Recipe, parse_changes
-    from gamlp.sizing import Cluster, Outlook, ThisMachine, measured_rates, recorded_rates
+    from gamlp.sizing import Cluster, Outlook, SparkRun, ThisMachine, measured_rates, recorded_rates, spark_content
 
     typed = parse_changes(changes or [])
     trust = trusted(trust, typed)
@@ -118,12 +127,16 @@ def _plan(
     shape, plan, there = _shape(graph, made, nodes, edges, features, classes, feature_dtype, labelled, directed)
     cores = threads or usable_cores()
     machine = ThisMachine.here(out, cores)
+    measure = measure and engine == "local"  # a cluster's machines are others
     rates = measured_rates(cores, made.propagation.dtype, machine.folder) if measure else recorded_rates(cores)
     cluster = Cluster(executors, executor_cores, parse_size(task_memory))
     budget = None if memory is None else parse_size(memory)
     outlook = Outlook.of(shape, made, plan, machine, rates, cluster, budget=budget, there=there, measure=measure)
     if as_json:
-        display.print_json(_content(outlook))
+        spark = {} if engine == "local" else {"spark": spark_content(SparkRun.of(outlook))}
+        display.print_json(_content(outlook) | spark)
+    elif engine == "spark":
+        _show_spark(outlook.recipe, SparkRun.of(outlook))
     else:
         _show(outlook)
 
@@ -187,16 +200,11 @@ def _labelled(text: str | None, nodes: int) -> int:
     return round(value * nodes) if share else int(value)
 
 
-def _show(outlook: Outlook) -> None:
+def _show_steps(steps: Sequence[Step], memory: str, disk: str) -> None:
+    """A table of what each step takes, and a line on each below it."""
     from gamlp.io import format_size
     from gamlp.sizing import about
 
-    shape, wanted = outlook.shape, outlook.recipe.propagation
-    display.say(
-        f"{shape.name}: {shape.nodes:,} nodes, {shape.entries:,} stored neighbours, {shape.features} features, "
-        f"{shape.classes} classes; {wanted.hops} hops, {wanted.label_hops if outlook.hops.plan.labels else 0} of "
-        f"labels, {wanted.dtype}, rows {wanted.rows}\n"
-    )
     rows = [
         (
             step.name,
@@ -205,12 +213,24 @@ def _show(outlook: Outlook) -> None:
             format_size(step.left),
             about(step.seconds),
         )
-        for step in outlook.steps
+        for step in steps
     ]
-    display.table("step", "memory", "disk meanwhile", "disk after", "time, about", rows=rows)
+    display.table("step", memory, f"{disk} meanwhile", f"{disk} after", "time, about", rows=rows)
     display.say("")
-    for step in outlook.steps:
+    for step in steps:
         display.say(f"{step.name}: {step.words}")
+
+
+def _show(outlook: Outlook) -> None:
+    from gamlp.sizing import about
+
+    shape, wanted = outlook.shape, outlook.recipe.propagation
+    display.say(
+        f"{shape.name}: {shape.nodes:,} nodes, {shape.entries:,} stored neighbours, {shape.features} features, "
+        f"{shape.classes} classes; {wanted.hops} hops, {wanted.label_hops if outlook.hops.plan.labels else 0} of "
+        f"labels, {wanted.dtype}, rows {wanted.rows}\n"
+    )
+    _show_steps(outlook.steps, "memory", "disk")
     machine = outlook.machine
     display.say(f"\nthis machine, {machine.cores} cores, --out in {machine.folder}:")
     for sentence in outlook.verdict():
@@ -219,6 +239,26 @@ def _show(outlook: Outlook) -> None:
     display.say(f"Spark: {outlook.cluster.words()}; hops in about {about(outlook.cluster.seconds)}.")
     told = {name: source for name, source in outlook.rates.sources.items() if name in ("sums", "disk")}
     display.say(f"rates: sums {told['sums']}; disk {told['disk']}; training {outlook.fit.source}.")
+
+
+def _show_spark(recipe: Recipe, run: SparkRun) -> None:
+    from gamlp.io import format_size
+    from gamlp.sizing import about
+
+    shape, cluster = run.shape, run.cluster
+    display.say(
+        f"{shape.name}: {shape.nodes:,} nodes, {shape.entries:,} stored neighbours, {shape.features} features, "
+        f"{shape.classes} classes; {recipe.propagation.hops} hops, {recipe.propagation.dtype}\n"
+    )
+    _show_steps(run.steps, "memory of a task", "storage")
+    display.say(
+        f"\n{cluster.executors} executors of {cluster.cores} cores, each with {format_size(run.sizes.executor_memory)} "
+        f"for Python and {cluster.cores} GiB for Java; {run.sizes.blocks} blocks; {format_size(run.storage)} of shared "
+        f"storage at most; all in about {about(run.seconds)}."
+    )
+    for name, manager in (("YARN", "yarn"), ("Kubernetes", "kubernetes")):
+        display.say(f"\n{name}:\n\n{run.command(manager)}")
+    display.say(f"\nrates: {run.rates.sources['spark']}; sums {run.rates.sources['sums']}; training {run.fit.source}.")
 
 
 def _content(outlook: Outlook) -> dict[str, Any]:

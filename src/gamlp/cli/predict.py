@@ -11,7 +11,14 @@ import typer
 
 from gamlp.cli.lean import lean_imports
 from gamlp.cli.options import named
-from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
+from gamlp.cli.options.engine import (
+    BlocksOption,
+    EngineOption,
+    ExecutorWaitOption,
+    MasterOption,
+    SparkConfOption,
+    engine_settings,
+)
 from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
@@ -122,6 +129,7 @@ def _predict(
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
+    executor_wait: ExecutorWaitOption = None,
     as_json: JsonOption = False,
     reading: TableOptions = TableOptions(),  # noqa: B008
 ) -> None:
@@ -158,7 +166,7 @@ def _predict(
         from gamlp.graph.datasets import open_or_load
         from gamlp.run import predict
 
-    settings = engine_settings(master, spark_conf, blocks)
+    settings = engine_settings(master, spark_conf, blocks, executor_wait)
     resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
     trust = trusted(trust)
     newcomers = _newcomers(add_nodes, add_edges, reading)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gamlp.cli.info import show_store
-from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
+from gamlp.cli.options.engine import (
+    BlocksOption,
+    EngineOption,
+    ExecutorWaitOption,
+    MasterOption,
+    SparkConfOption,
+    engine_settings,
+)
 from gamlp.cli.options.recipe import (
     DataDirOption,
     JsonOption,
@@ -120,6 +127,7 @@ def _propagate(
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
+    executor_wait: ExecutorWaitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Propagate features and training labels over a graph, and keep every hop by node.
@@ -151,7 +159,9 @@ def _propagate(
     from gamlp.run import Resources
 
     budget = None if memory is None else parse_size(memory)
-    resources = Resources(budget, threads, engine=engine, settings=engine_settings(master, spark_conf, blocks))
+    resources = Resources(
+        budget, threads, engine=engine, settings=engine_settings(master, spark_conf, blocks, executor_wait)
+    )
     given = {
         "hops": hops, "r": r, "scaling": scaling and scaling.value, "dtype": dtype and dtype.value, "rows": rows,
         "label_hops": label_hops, "folds": label_folds,

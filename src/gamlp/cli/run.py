@@ -13,10 +13,18 @@ import typer
 
 from gamlp.cli.options import named
 from gamlp.cli.options.choice import PresetOption, TimeLimitOption, asked_for
-from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
+from gamlp.cli.options.engine import (
+    BlocksOption,
+    EngineOption,
+    ExecutorWaitOption,
+    MasterOption,
+    SparkConfOption,
+    engine_settings,
+)
 from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
+    ExchangeOption,
     JsonOption,
     MemoryOption,
     MetricOption,
@@ -28,6 +36,8 @@ from gamlp.cli.options.recipe import (
     SetOption,
     StagesOption,
     ThreadsOption,
+    TlsCertOption,
+    TlsKeyOption,
     TrustOption,
     recipe_of,
     resources_of,
@@ -101,12 +111,16 @@ def _run(
     memory: MemoryOption = None,
     threads: ThreadsOption = None,
     processes: ProcessesOption = 1,
+    exchange: ExchangeOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
     engine: EngineOption = "local",
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
+    executor_wait: ExecutorWaitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Do all of it: ingest, propagate, try several models, keep the best by validation rows, score test rows once.
@@ -151,11 +165,13 @@ def _run(
 
     naming = {
         "--recipe": recipe, "--model": model, "--set": changes, "--seeds": seeds, "--stages": stages, "--warm": warm,
+        "--exchange": exchange,
     }  # fmt: skip
     asked = asked_for(preset, time_limit, metric, naming)
     tables = _tables(graph, edges, nodes, reading, seed)
-    settings = engine_settings(master, spark_conf, blocks)
-    resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
+    settings = engine_settings(master, spark_conf, blocks, executor_wait)
+    given = resources_of(device, memory, threads, processes, tls_cert, tls_key)
+    resources = replace(given, engine=engine, settings=settings)
     begun = time.monotonic()
     with display.progress(as_json) as progress, closing(resources.open_engine()) as opened_engine, ExitStack() as stack:
         if tables is not None and opened_engine.one_machine:
@@ -180,7 +196,7 @@ def _run(
             made, notes = choice.recipe, choice.notes
             name = "preset fast" if choice.leaderboard is None else choice.leaderboard.winner.name
         else:
-            made, name = recipe_of(opened, recipe, changes, seeds, model, trust, warm, metric, stages)
+            made, name = recipe_of(opened, recipe, changes, seeds, model, trust, warm, metric, stages, exchange)
             if warm is not None and recipe is None and model is None and is_solved(made):
                 notes = [
                     f"'{made.model.name}' of '{warm}' is solved anew, from no weights: it needs none to start from"
@@ -189,6 +205,8 @@ def _run(
         if not peer_of(made).leaves_bundle:
             if warm is not None:
                 raise GamlpError(f"'{made.model.name}' has no weights to start from", hint="leave out --warm")
+            if made.training.exchange == "server":
+                raise GamlpError(f"'{made.model.name}' runs in one process", hint="leave out --exchange")
             if not opened_engine.one_machine:
                 raise GamlpError(f"'{made.model.name}' runs on one machine", hint=f"leave out --engine {engine}")
             single = run_method(opened.opened, made, place, resources=resources, progress=progress)

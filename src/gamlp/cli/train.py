@@ -10,10 +10,18 @@ from typing import Annotated
 
 import typer
 
-from gamlp.cli.options.engine import BlocksOption, EngineOption, MasterOption, SparkConfOption, engine_settings
+from gamlp.cli.options.engine import (
+    BlocksOption,
+    EngineOption,
+    ExecutorWaitOption,
+    MasterOption,
+    SparkConfOption,
+    engine_settings,
+)
 from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
+    ExchangeOption,
     JsonOption,
     MemoryOption,
     MetricOption,
@@ -24,6 +32,8 @@ from gamlp.cli.options.recipe import (
     SetOption,
     StagesOption,
     ThreadsOption,
+    TlsCertOption,
+    TlsKeyOption,
     TrustOption,
     recipe_of,
     resources_of,
@@ -58,18 +68,28 @@ def _train(
         bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.", rich_help_panel=_TRACKING)
     ] = False,
     mlflow: Annotated[
-        str | None, typer.Option(help="MLflow's URI.", rich_help_panel=_TRACKING, metavar="URI", show_default=False)
+        str | None,
+        typer.Option(
+            help="MLflow's URI: every epoch, and at the end the model.",
+            rich_help_panel=_TRACKING,
+            metavar="URI",
+            show_default=False,
+        ),
     ] = None,
     device: DeviceOption = "auto",
     memory: MemoryOption = None,
     threads: ThreadsOption = None,
     processes: ProcessesOption = 1,
+    exchange: ExchangeOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
     engine: EngineOption = "local",
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     blocks: BlocksOption = None,
+    executor_wait: ExecutorWaitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train GAMLP on a graph; the best epoch by validation rows is kept, and test rows are never read.
@@ -88,16 +108,20 @@ def _train(
 
     Hops that were propagated before are used as they are: gamlp train hops --out run
     """
+    from gamlp.export import log_model
     from gamlp.run import open_source, train
-    from gamlp.training import trackers_for, writing_run
+    from gamlp.training import best_seed, trackers_for, writing_run
 
-    settings = engine_settings(master, spark_conf, blocks)
-    resources = replace(resources_of(device, memory, threads, processes), engine=engine, settings=settings)
+    settings = engine_settings(master, spark_conf, blocks, executor_wait)
+    given = resources_of(device, memory, threads, processes, tls_cert, tls_key)
+    resources = replace(given, engine=engine, settings=settings)
     begun = time.monotonic()
     with display.progress(as_json) as progress, closing(resources.open_engine()):
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
-        made, name = recipe_of(opened, recipe, changes, seeds, trust=trust, metric=metric, stages=stages)
+        made, name = recipe_of(
+            opened, recipe, changes, seeds, trust=trust, metric=metric, stages=stages, exchange=exchange
+        )
         with (
             writing_run(out),
             trackers_for(out, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=out.name) as observe,
@@ -105,6 +129,8 @@ def _train(
             trained = train(
                 opened, made, out, valid=other, resume=resume, resources=resources, observe=observe, progress=progress
             )
+        if mlflow is not None:
+            trained.notes.append(log_model(trained.run, best_seed(trained.bundles), progress=progress))
     seconds = time.monotonic() - begun
     if as_json:
         for sentence in trained.broken:

@@ -20,6 +20,7 @@ from gamlp.io.files import (
     remove_empty,
     remove_partial,
     save_array,
+    share_file,
     write_json,
     write_text,
 )
@@ -50,6 +51,9 @@ from gamlp.io.place import Place, is_url, scratch_folder
 
 # What other packages bring, through entry points
 from gamlp.io.plugins import find_plugins, load_plugin
+
+# What is asked for where some rows of a file elsewhere are wanted
+from gamlp.io.ranges import AT_ONCE, GAP, LONGEST, expected_read
 
 # Rows in .npy files, here or elsewhere
 from gamlp.io.row_arrays import (
@@ -84,7 +88,10 @@ from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
 from gamlp.io.verified import verify
 
 __all__ = [
+    "AT_ONCE",
+    "GAP",
     "LOCK",
+    "LONGEST",
     "DirectReader",
     "DirectWriter",
     "DiskFull",
@@ -112,6 +119,7 @@ __all__ = [
     "digest",
     "disk_full_as_error",
     "even_ranges",
+    "expected_read",
     "find_plugins",
     "format_size",
     "is_url",
@@ -139,6 +147,7 @@ __all__ = [
     "save_array",
     "scratch_folder",
     "sealed",
+    "share_file",
     "sole_writer",
     "stream_rows",
     "streamable",

@@ -8,6 +8,7 @@ import glob
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -135,6 +136,15 @@ def _refusal_as_error(folder: Path) -> Iterator[None]:
         yield
     except (PermissionError, NotADirectoryError, FileExistsError) as error:
         raise GamlpError(f"cannot write here ({error.strerror})", file=folder) from error
+
+
+def share_file(source: Path, target: Path) -> None:
+    """A second name for a file that nobody writes to again; a copy where there can be none."""
+    with suppress(OSError):  # another disk, a file system without links, a file of another user
+        os.link(source, target)
+        return
+    with atomic_file(target) as new:
+        shutil.copyfile(source, new)
 
 
 def write_json(path: Path, content: Any) -> None:

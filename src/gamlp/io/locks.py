@@ -151,9 +151,20 @@ def _renewed_object(place: Place, refused: str) -> Iterator[None]:
 def _dead_writers(place: Place, error: GamlpError, but: str = "") -> list[str]:
     """Names that dead writers left; `error` where there is a living one."""
     names = [name for name in place.names() if name.startswith(f"{LOCK}-") and name != but]
-    if any(_is_alive(place / name) for name in names):
+    now = _store_time(place) if names else None
+    if any(_is_alive(place / name, now) for name in names):
         raise error
     return names
+
+
+def _store_time(place: Place) -> float | None:
+    """What the store's clock says: those of two machines may be apart. None where it does not tell."""
+    probe = place / f"{LOCK}.clock-{uuid.uuid4().hex[:8]}"
+    probe.put(b"")
+    try:
+        return probe.modified()
+    finally:
+        probe.remove()
 
 
 def _number(name: str) -> int:
@@ -165,8 +176,12 @@ def _sign_of_life() -> bytes:
     return json.dumps({"seen": time.time()}).encode()
 
 
-def _is_alive(place: Place) -> bool:
+def _is_alive(place: Place, now: float | None) -> bool:
+    """Whether it was renewed of late: by the store's clock, or by ours and the writer's where that tells no time."""
     try:
+        renewed = place.modified()
+        if now is not None and renewed is not None:
+            return now - renewed < STALE
         return time.time() - float(json.loads(place.read())["seen"]) < STALE
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return False

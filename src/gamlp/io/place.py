@@ -9,17 +9,19 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gamlp.errors import GamlpError
 from gamlp.io.checksums import ChecksumStream, checksum
 from gamlp.io.files import atomic_file
+from gamlp.io.patience import patiently, shortly
 
+R = TypeVar("R")
 _PIECE = 8 << 20
 # Kinds of URL that are asked. fsspec knows many more, some of which run commands, log in elsewhere or wait for ever.
 SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "webhdfs", "http", "https", "memory")
@@ -64,14 +66,18 @@ class Place:
         return self.url
 
     def exists(self) -> bool:
-        with self._system() as (system, path):
-            return bool(system.exists(path))
+        if self.local is not None:
+            return self.local.exists()
+        try:  # fsspec's own says of a store that does not answer that nothing is there
+            self._ask(lambda system, path: system.info(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def size(self) -> int | None:
         """Bytes of a file; None where there is none."""
         try:
-            with self._system() as (system, path):
-                found = system.info(path)
+            found = self._ask(lambda system, path: system.info(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         return int(found["size"]) if found["type"] == "file" else None
@@ -86,19 +92,31 @@ class Place:
 
     def _list(self) -> list[dict[str, Any]]:
         try:
-            with self._system() as (system, path):
-                found = system.ls(path, detail=True)
+            itself, found = self._ask(lambda system, path: (path.rstrip("/"), system.ls(path, detail=True)))
         except (FileNotFoundError, NotADirectoryError):
             return []
         # What is listed of a file, and of the mark that some stores keep of a folder, is itself.
-        itself = path.rstrip("/")
         return [each for each in found if str(each["name"]).rstrip("/") != itself]
 
     def read(self, begin: int = 0, end: int | None = None) -> bytes:
         """Bytes begin..end, or to the end of the file."""
-        with self._system() as (system, path):
-            part = {} if begin == 0 and end is None else {"start": begin, "end": end}
-            return bytes(system.cat_file(path, **part))
+        part = {} if begin == 0 and end is None else {"start": begin, "end": end}
+        return self._ask(lambda system, path: bytes(system.cat_file(path, **part)))
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Bytes begin..end of each; where the store's library can, all are asked for at once."""
+        found: dict[tuple[int, int], bytes] = {}
+
+        def ask(system: Any, path: str) -> None:
+            lacking = [each for each in ranges if each not in found]
+            starts, ends = [begin for begin, _ in lacking], [end for _, end in lacking]
+            answers = system.cat_ranges([path] * len(lacking), starts, ends, on_error="return")
+            found.update((each, bytes(data)) for each, data in zip(lacking, answers) if not _failed(data))
+            if (error := next(filter(_failed, answers), None)) is not None:
+                raise error
+
+        self._ask(ask)
+        return [found[each] for each in ranges]
 
     def checksum(self) -> int:
         """CRC-32, read piece by piece."""
@@ -132,8 +150,7 @@ class Place:
             with self.atomic_file(sync=sync) as new:
                 new.write_bytes(data)
             return
-        with self._system() as (system, path):
-            system.pipe_file(path, bytes(data))
+        self._ask(lambda system, path: system.pipe_file(path, bytes(data)))
 
     def put_file(self, file: Path) -> None:
         """The same with what a local file holds."""
@@ -141,8 +158,7 @@ class Place:
             with self.atomic_file() as new:
                 shutil.copyfile(file, new)
             return
-        with self._system() as (system, path):
-            system.put_file(str(file), path)
+        self._ask(lambda system, path: system.put_file(str(file), path))
 
     def put_new(self, data: bytes) -> bool:
         """Write a file where there is none, and tell whether that was so: of several at once, one succeeds.
@@ -175,8 +191,8 @@ class Place:
             else:
                 self.local.unlink(missing_ok=True)
             return
-        with self._system() as (system, path), suppress(FileNotFoundError):
-            system.rm(path, recursive=True)
+        with suppress(FileNotFoundError):
+            self._ask(lambda system, path: system.rm(path, recursive=True))
 
     def local_copy(self, version: str = "") -> Path:
         """A local path with the same content: itself, or a copy that lives as long as this process.
@@ -202,8 +218,21 @@ class Place:
             yield copy
 
     def _get_file(self, copy: Path) -> None:
+        self._ask(lambda system, path: system.get_file(path, str(copy)))
+
+    def modified(self) -> float | None:
+        """When a file was written, in seconds by the store's own clock; None where it does not tell."""
+        try:
+            return float(self._ask(lambda system, path: system.modified(path)).timestamp())
+        except NotImplementedError:
+            return None
+
+    def _ask(self, call: Callable[[Any, str], R]) -> R:
+        """What a file system answers; elsewhere a call that fails is made again a few times."""
         with self._system() as (system, path):
-            system.get_file(path, str(copy))
+            if self.local is not None:
+                return call(system, path)
+            return patiently(lambda: call(system, path), self.url)
 
     @contextmanager
     def _system(self) -> Iterator[tuple[Any, str]]:
@@ -217,10 +246,13 @@ class Place:
         except Exception as error:  # libraries of stores have errors of their own kinds
             if self.local is not None:
                 raise
-            message = " ".join(str(error).split())[:200] or type(error).__name__
             raise GamlpError(
-                f"cannot be reached ({message})", file=self.url, hint="see the address and its access"
+                f"cannot be reached ({shortly(error)})", file=self.url, hint="see the address and its access"
             ) from error
+
+
+def _failed(answer: Any) -> bool:
+    return isinstance(answer, BaseException)
 
 
 def is_url(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -13,10 +13,10 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io.files import map_array, npy_header
 from gamlp.io.place import Place
+from gamlp.io.ranges import AT_ONCE, LONGEST, cut_ranges, rounds
 from gamlp.io.verified import verify
 
 _HEADER = 1 << 10  # bytes of a file that hold its header
-_RANGE = 16 << 20  # bytes read at a time where rows lie apart
 _PIECE = 8 << 20  # bytes written at a time
 
 
@@ -71,30 +71,19 @@ class _Rows:
         raise NotImplementedError
 
     def take(self, rows: Array) -> Array:
-        """Rows in any order, repeats allowed: read in ascending order, a range at a time."""
-        out = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        order = np.argsort(rows, kind="stable")
-        row_bytes = max(1, self.nbytes // max(1, len(self)))
-        step, done = max(1, _RANGE // row_bytes), 0
-        while done < len(order):
-            first = int(rows[order[done]])
-            upto = int(np.searchsorted(rows[order], first + step))
-            some = order[done:upto]
-            out[some] = self.range(first, int(rows[some[-1]]) + 1)[rows[some] - first]
-            done = upto
-        return out
+        raise NotImplementedError
 
 
 class RemoteRows(_Rows):
-    """One .npy file behind a URL; nothing is read before it is asked for."""
+    """One .npy file behind a URL; nothing is read before it is asked for. `pulled`: bytes that were read of it."""
 
     def __init__(self, place: Place) -> None:
-        self.place = place
+        self.place, self.pulled = place, 0
 
     @cached_property
     def _head(self) -> tuple[tuple[int, ...], np.dtype[Any], int]:
         try:
-            head = io.BytesIO(self.place.read(0, _HEADER))
+            head = io.BytesIO(self._count(self.place.read(0, _HEADER)))
             version = np.lib.format.read_magic(head)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, fortran, dtype = read(head)
@@ -116,13 +105,50 @@ class RemoteRows(_Rows):
         return self._head[1]
 
     def range(self, begin: int, end: int) -> Array:
-        shape, dtype, offset = self._head
-        end = min(end, shape[0])
-        row = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        offset, row = self._head[2], self._row_bytes
+        end = min(end, len(self))
         data = self.place.read(offset + begin * row, offset + end * row) if end > begin and row else b""
-        if len(data) != (end - begin) * row:
+        return self._as_rows(data, max(0, end - begin))
+
+    def take(self, rows: Array) -> Array:
+        """Rows in any order, repeats allowed."""
+        out = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        order = np.argsort(rows, kind="stable")
+        for part, values, places in self.parts(rows[order]):
+            out[order[part]] = values[places]
+        return out
+
+    def parts(self, rows: Array, room: int = AT_ONCE) -> Iterator[tuple[slice, Array, Array]]:
+        """Ascending rows, range by range: which of them, the rows of the range, and where among these they lie.
+
+        About `room` bytes are held at a time; rows that nobody asked for are read only where they lie between others.
+        """
+        offset, row = self._head[2], self._row_bytes
+        if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < len(self):
+            raise IndexError(f"rows {rows[0]}..{rows[-1]} of {len(self)}")
+        cuts = cut_ranges(rows, row, min(LONGEST, room))
+        begins, ends = rows[cuts[:-1]], rows[cuts[1:] - 1] + 1
+        for first, last in rounds((ends - begins) * row, room):
+            wanted = [
+                (offset + int(a) * row, offset + int(b) * row) for a, b in zip(begins[first:last], ends[first:last])
+            ]
+            found = self.place.read_ranges(wanted) if row else [b""] * len(wanted)
+            for at, data in zip(range(first, last), found):
+                part = slice(int(cuts[at]), int(cuts[at + 1]))
+                yield part, self._as_rows(data, int(ends[at] - begins[at])), rows[part] - begins[at]
+
+    @property
+    def _row_bytes(self) -> int:
+        return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+
+    def _as_rows(self, data: bytes, count: int) -> Array:
+        if len(self._count(data)) != count * self._row_bytes:
             raise GamlpError("is shorter than it says", file=self.place, hint="it was cut off; build it again")
-        return np.frombuffer(data, dtype).reshape(end - begin, *shape[1:])
+        return np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])
+
+    def _count(self, data: bytes) -> bytes:
+        self.pulled += len(data)
+        return data
 
 
 class RowShards(_Rows):
@@ -168,6 +194,11 @@ class RowShards(_Rows):
             start = int(self.stops[index - 1]) if index else 0
             out[some] = self.shard(int(index))[rows[some] - start]
         return out
+
+    @property
+    def pulled(self) -> int:
+        """Bytes that were read from elsewhere."""
+        return sum(values.pulled for values in self._opened.values() if isinstance(values, RemoteRows))
 
     def shard(self, index: int) -> Any:
         """One file, its shape and type checked."""

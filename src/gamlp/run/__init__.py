@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from gamlp.run.prediction_table import write_probabilities as write_probabilities
 
     # A graph and a recipe → hops
+    from gamlp.run.preparation import as_model_reads as as_model_reads
     from gamlp.run.preparation import hops_for as hops_for
     from gamlp.run.preparation import prepare as prepare
     from gamlp.run.preparation import prepare_split as prepare_split
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 
     # A trained run, and what it is asked
     from gamlp.run.trained import explain as explain
+    from gamlp.run.trained import graph_if_found as graph_if_found
     from gamlp.run.trained import graph_of as graph_of
     from gamlp.run.trained import open_trained as open_trained
     from gamlp.run.trained import predict as predict
@@ -92,7 +94,7 @@ _PLACES = {
         "SUFFIXES", "Written", "asked_for", "batch_probabilities", "no_rows", "not_kept", "row_sets", "table_columns",
         "table_schema", "write_probabilities", "write_predictions",
     ),
-    "preparation": ("hops_for", "prepare", "prepare_split", "propagate"),
+    "preparation": ("as_model_reads", "hops_for", "prepare", "prepare_split", "propagate"),
     "resources": ("LOCAL", "Resources", "engine_names"),
     "source": (
         "Source", "as_source", "check_one_model", "check_one_stage", "default_recipe", "open_source",
@@ -100,7 +102,7 @@ _PLACES = {
     ),
     "schemas": ("schema_of",),
     "tables": ("Tables", "from_tables"),
-    "trained": ("explain", "graph_of", "open_trained", "predict"),
+    "trained": ("explain", "graph_if_found", "graph_of", "open_trained", "predict"),
     "training": ("Trained", "adopt_trained", "check_start", "train", "train_run", "train_stages"),
 }  # fmt: skip
 _WHERE = {name: place for place, names in _PLACES.items() for name in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,7 +21,7 @@ from gamlp.run.resources import Resources
 
 if TYPE_CHECKING:  # torch is imported by the steps that need it
     from gamlp.run.prediction_table import Written
-    from gamlp.training import Bundle, Fitted, Observe, Prepared, SeedFiles
+    from gamlp.training import Bundle, Fitted, Observe, Prepared, Result, SeedFiles
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,10 @@ class LocalEngine:
         )
 
         given, count, files = self.resources, self.resources.processes, files or SeedFiles()
-        if count == 1:
+        served = prepared.recipe.training.exchange == "server"
+        if given.tls is not None and not served:
+            raise GamlpError("--tls-cert is for a parameter server", hint="say --exchange server too")
+        if count == 1 and not served:
             machine = Machine(choose_device(given.device), given.memory, files.checkpoint, files.checkpoint_seconds)
             return fit_prepared(prepared, seed, machine, observe=observe, progress=progress)
         shares = {
@@ -156,9 +160,12 @@ class LocalEngine:
         }
         with shared_job(prepared, seed, files, **shares) as job:
             assert files.log is not None
-            found = launch_processes(
-                job, count, log=files.log, observed_epoch=files.observed, observe=observe, progress=progress
-            )
+            launch: Callable[..., Result] = launch_processes
+            if served:  # it brings Arrow Flight, which others need not import
+                from gamlp.training.server import Certificate, launch_served
+
+                launch = partial(launch_served, tls=None if given.tls is None else Certificate(*given.tls))
+            found = launch(job, count, log=files.log, observed_epoch=files.observed, observe=observe, progress=progress)
         return fitted_of(prepared, *found)
 
     def predict(

@@ -195,7 +195,7 @@ def table_schema(space: LabelSpace, ids: Ids, each_class: bool, text: bool) -> p
     as_text = text and (space.multi_label or space.class_type == "boolean")  # a CSV spells booleans as they were given
     kind = arrow_classes(space.classes, "string" if as_text else space.class_type).type
     fields = [
-        ("id", ids.take(np.zeros(0, np.int64)).type),
+        ("id", pa.int64() if pa.types.is_integer(ids.take(np.zeros(0, np.int64)).type) else pa.string()),
         ("label", pa.list_(kind) if multi_label else kind),
     ]
     if not space.multi_label:
@@ -236,7 +236,7 @@ def table_columns(
     label = schema.field("label").type
     texts = pa.types.is_string(label.value_type if pa.types.is_list(label) else label)
     classes = arrow_classes(space.classes, "string" if texts else space.class_type)
-    columns: list[Any] = [ids]
+    columns: list[Any] = [ids.cast(schema.field("id").type)]
     if space.multi_label:
         chosen = probabilities > 0.5 if chosen is None else chosen
         ends = np.concatenate([[0], np.cumsum(chosen.sum(1))]).astype(np.int32)

@@ -6,6 +6,7 @@ import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gamlp.errors import GamlpError
@@ -26,7 +27,7 @@ class Resources:
     """What is there to work with: none of it changes a recipe or a result.
 
     `processes` train together, on shares of the rows. `engine` is the name of an engine and `settings` are its own
-    (Spark: master, conf, blocks).
+    (Spark: master, conf, blocks). `tls` are the certificate and the key of a parameter server, PEM.
     """
 
     memory: int | None = None
@@ -35,6 +36,7 @@ class Resources:
     processes: int = 1
     engine: str = "local"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    tls: tuple[Path, Path] | None = None
 
     def open_engine(self) -> Engine:
         """The engine; whoever asked for it closes it."""

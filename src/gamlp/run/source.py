@@ -57,7 +57,7 @@ def as_source(given: Source | Graph | str | Path) -> Source:
     if isinstance(given, Source):
         return given
     if isinstance(given, Graph):
-        origin = None if given.folder is None else Origin(graph=str(given.folder))
+        origin = None if given.folder is None else Origin(graph=Place.of(given.folder).resolved().url)
         return Source(given.name, origin, given)
     return open_source(str(given))
 

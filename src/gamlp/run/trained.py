@@ -12,7 +12,7 @@ import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest, fingerprint, rows_by_id
-from gamlp.graph.datasets import open_or_load
+from gamlp.graph.datasets import is_dataset, load, open_or_load
 from gamlp.io import Trust, Untrusted, check_trusted, is_url, work_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
@@ -41,10 +41,12 @@ def open_trained(
     trust: Trust = None,
     resources: Resources = LOCAL,
     progress: Progress = silent,
+    lacking: str | None = None,
 ) -> Iterator[Opened]:
     """A run folder with its own graph, or a run or a bare bundle with another one, whose hops are made in `beside`.
 
-    `own`: the run's own graph, where it has no place to be found at.
+    `own`: the run's own graph, where it has no place to be found at. `lacking`: what a person can do where the run's
+    graph or hops are gone. (default: name another graph)
 
     With `newcomers` to the one or the other graph, they alone are what the model is asked about.
     """
@@ -64,9 +66,9 @@ def open_trained(
         return
     if run is None:
         raise GamlpError("a bundle alone knows no nodes", file=place, hint="say which: --graph GRAPH")
-    store = _store_of(run)
+    store = _store_of(run, lacking)
     check_store(store, without_folds(plan_of(bundle.recipe)))
-    yield Opened(bundle, store, graph_of(run, store, progress) if own is None else own)
+    yield Opened(bundle, store, graph_of(run, store, progress, lacking) if own is None else own)
 
 
 def _opened(place: Path, trust: Trust) -> tuple[RunFolder | None, Bundle]:
@@ -75,18 +77,22 @@ def _opened(place: Path, trust: Trust) -> tuple[RunFolder | None, Bundle]:
     return run, Bundle.load(place if run is None else run.bundle_path, trust)
 
 
-def _store_of(run: RunFolder) -> HopStore:
+def _store_of(run: RunFolder, lacking: str | None = None) -> HopStore:
     if not (run.store_path() / "store.json").exists():
-        raise GamlpError("the hops of the run are gone", file=run.store_path(), hint="give its graph: --graph GRAPH")
+        raise GamlpError(
+            "the hops of the run are gone", file=run.store_path(), hint=lacking or "give its graph: --graph GRAPH"
+        )
     return HopStore.open(run.store_path())
 
 
-def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Graph:
+def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent, lacking: str | None = None) -> Graph:
     """The graph that a run's hops were made of, opened again."""
     about = run.about()
     origin = about.valid_graph or about.graph
     if origin is None:
-        raise GamlpError("the run does not know its graph's place", file=run.path, hint="say it: --graph GRAPH")
+        raise GamlpError(
+            "the run does not know its graph's place", file=run.path, hint=lacking or "say it: --graph GRAPH"
+        )
     inside = origin.graph.startswith(_IN_RUN)
     place = str(run.path / origin.graph) if inside else origin.graph
     try:
@@ -94,20 +100,32 @@ def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent) -> Gr
             check_trusted(
                 place, run.trust, f"the run's graph is at '{place}', which is asked only when you name it", run.path
             )
-        graph = open_or_load(place, origin.data_dir, origin.seed, progress)
+        # A dataset is one whatever folders lie where the command is run; folders are noted with their whole path.
+        found = load if is_dataset(place) else open_or_load
+        graph = found(place, origin.data_dir, origin.seed, progress)
     except Untrusted:
         raise
     except GamlpError as error:
         raise GamlpError(
             f"the run's graph '{place}' cannot be opened ({str(error).rstrip('.')})",
             file=run.path,
-            hint="give one with --graph GRAPH",
+            hint=lacking or "give one with --graph GRAPH",
         ) from error
     if fingerprint.structure(graph) != store.manifest.structure:
         raise GamlpError(
-            f"the run's graph '{place}' has changed since training", file=run.path, hint="predict with --graph GRAPH"
+            f"the run's graph '{place}' has changed since training",
+            file=run.path,
+            hint=lacking or "predict with --graph GRAPH",
         )
     return graph
+
+
+def graph_if_found(run: RunFolder, progress: Progress = silent) -> Graph | None:
+    """The same; None where it, or the hops, are not at hand."""
+    try:
+        return graph_of(run, _store_of(run), progress)
+    except GamlpError:
+        return None
 
 
 @contextmanager

@@ -18,6 +18,9 @@ from gamlp.sizing.outlook import Outlook, Step, ThisMachine, about
 # How fast the machine is
 from gamlp.sizing.rates import Rates, measured_rates, recorded_rates
 
+# A whole run on Spark, and its settings
+from gamlp.sizing.spark_run import SparkRun, spark_content
+
 __all__ = [
     "Cluster",
     "ClusterSizes",
@@ -26,9 +29,11 @@ __all__ = [
     "HopSizes",
     "Outlook",
     "Rates",
+    "SparkRun",
     "Step",
     "ThisMachine",
     "about",
     "measured_rates",
     "recorded_rates",
+    "spark_content",
 ]

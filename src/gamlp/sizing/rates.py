@@ -41,6 +41,9 @@ class Rates:
     generate_cells: float
     cores: int
     storage: float  # bytes between an executor of Spark and shared storage
+    spark_start: float  # seconds of a step on Spark before its first task ends
+    spark_ingest: float  # edges of tables, a core of Spark's
+    spark_predict: float  # rows, a core of Spark's
     sources: dict[str, str]
 
     def entry_seconds(self, row_bytes: int) -> float:

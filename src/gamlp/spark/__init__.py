@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gamlp.spark.engine import SparkEngine
     from gamlp.spark.estimator import GAMLPClassificationModel, GAMLPClassifier
+    from gamlp.spark.packing import Packed, pack
     from gamlp.spark.prediction import predictions, write_spark_predictions
     from gamlp.spark.sessions import SparkSettings, session
 
@@ -23,14 +24,18 @@ _PLACES = {
     "SparkEngine": "gamlp.spark.engine",  # every step of a run on Spark
     "SparkSettings": "gamlp.spark.sessions",  # which Spark, with which options
     "session": "gamlp.spark.sessions",  # the active session, or a new one that ends with the block
+    "pack": "gamlp.spark.packing",  # gamlp and what it needs as an archive for executors
+    "Packed": "gamlp.spark.packing",  # what it wrote
     "predictions": "gamlp.spark.prediction",  # a bundle and its hops → a DataFrame
     "write_spark_predictions": "gamlp.spark.prediction",  # the same as a folder of Parquet or CSV
 }
 __all__ = [
     "GAMLPClassificationModel",
     "GAMLPClassifier",
+    "Packed",
     "SparkEngine",
     "SparkSettings",
+    "pack",
     "predictions",
     "session",
     "write_spark_predictions",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,15 +19,17 @@ from gamlp.propagation.blocks import BlockPropagator
 from gamlp.run import LIKELIEST, Decision, Opening, Resources, Written
 from gamlp.spark.ingest import read_tables, spark_graph
 from gamlp.spark.prediction import check_out, write_spark_predictions
+from gamlp.spark.served import launch_spark_served
 from gamlp.spark.sessions import SparkSettings, keeping, session
 from gamlp.spark.tasks import run_tasks, slots
 from gamlp.spark.training import launch_spark
-from gamlp.training import Fitted, Observe, Prepared, SeedFiles, fitted_of, shared_job
+from gamlp.spark.watch import FOR_EXECUTORS
+from gamlp.training import Fitted, Observe, Prepared, Result, SeedFiles, fitted_of, shared_job
 
 # Java only hands out tasks here: to compile it well costs more than it saves.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LIGHT_JAVA = {"spark.driver.extraJavaOptions": _JAVA, "spark.executor.extraJavaOptions": _JAVA}
-_SETTINGS = ("master", "spark_conf", "blocks")
+_SETTINGS = ("master", "spark_conf", "blocks", "executor_wait")
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class SparkPropagator(BlockPropagator):
 class SparkEngine:
     """All steps on Spark. A session that a step starts stays until the engine is closed.
 
-    Graphs, stores and run folders must be seen by all machines. Settings: `master`, `spark_conf` (key=value texts) and
-    `blocks`, the row blocks of a graph.
+    Graphs, stores and run folders must be seen by all machines. Settings: `master`, `spark_conf` (key=value texts),
+    `blocks`, the row blocks of a graph, and `executor_wait`, seconds until executors must be there.
     """
 
     one_machine = False
@@ -59,7 +61,10 @@ class SparkEngine:
         if unknown := [name for name in resources.settings if name not in _SETTINGS]:
             raise GamlpError(f"--{unknown[0]} is not for Spark", hint=f"it knows {', '.join(_SETTINGS)}")
         self.resources = resources
-        self._settings = SparkSettings.of(resources.settings.get("master"), resources.settings.get("spark_conf") or ())
+        given = resources.settings
+        self._settings = SparkSettings.of(
+            given.get("master"), given.get("spark_conf") or (), given.get("executor_wait", FOR_EXECUTORS)
+        )
         self._blocks: int | None = resources.settings.get("blocks")
         self._open = ExitStack()
         self._open.enter_context(keeping())
@@ -96,9 +101,14 @@ class SparkEngine:
         progress: Progress = silent,
     ) -> Fitted:
         given, files = self.resources, files or SeedFiles()
+        if given.tls is not None and prepared.recipe.training.exchange != "server":
+            raise GamlpError("--tls-cert is for a parameter server", hint="say --exchange server too")
         settings = {"device": given.device, "threads": given.threads, "memory": given.memory}
         with shared_job(prepared, seed, files, **settings) as job, session(self._settings) as spark:
-            found = launch_spark(
+            launch: Callable[..., Result] = partial(launch_spark, wait=self._settings.wait)
+            if prepared.recipe.training.exchange == "server":
+                launch = partial(launch_spark_served, tls=given.tls)
+            found = launch(
                 job, spark, given.processes, observed_epoch=files.observed, observe=observe, progress=progress
             )
         return fitted_of(prepared, *found)

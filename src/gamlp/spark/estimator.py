@@ -1,69 +1,40 @@
-"""`GAMLPClassifier().fit(nodes, edges).transform(nodes, edges)`, in Spark ML's manner."""
+"""`GAMLPClassifier`: an estimator of Spark ML, alone with `fit(nodes, edges)` or as a stage of a Pipeline."""
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from gamlp.errors import GamlpError, MissingExtra
 
 try:
-    from pyspark import __version__ as pyspark_version
     from pyspark import keyword_only
-    from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
+    from pyspark.ml.base import Estimator, Model, _FitMultipleIterator
 except ImportError as error:
     raise MissingExtra("pyspark", "spark") from error
 
-from gamlp.io import Place, Trust, check_trusted, is_url
+from gamlp.io import Place
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
-from gamlp.spark.fit import Home, build, fitted, hops_of, work_place
-from gamlp.spark.params import GAMLPParams
-from gamlp.spark.prediction import bytes_of, loaded, predictions
+from gamlp.spark.answers import AnswerColumns
+from gamlp.spark.fit import Home, SharedGraphs, build, fitted, hops_of
+from gamlp.spark.frames import GraphFrames, fit_frames, is_params, known_labels, transform_frames, unpacked_graph
+from gamlp.spark.prediction import bytes_of, predictions
+from gamlp.spark.saving import SavedParams
+from gamlp.spark.summaries import EvaluationSummary, FitSummary
 from gamlp.spark.tasks import spark_failure_as_error
+from gamlp.spark.watch import FOR_EXECUTORS
+from gamlp.spark.work_places import kept_after_exit, work_place
 from gamlp.training import Bundle
 
-_METADATA, _BUNDLE = "metadata/part-00000", "bundle.safetensors"
 
-
-class _Saved(GAMLPParams):
-    """Saved as a folder or under a fsspec URL: parameters as Spark ML's JSON and, of a model, its bundle; no code."""
-
-    def save(self, path: str | Path) -> None:
-        """Write to a new folder; `write().overwrite().save(path)` replaces one."""
-        self.write().save(str(path))
-
-    def write(self) -> MLWriter:
-        return _Writer(self)
-
-    @classmethod
-    def read(cls) -> Any:
-        return _Reader(cls)
-
-    @classmethod
-    def load(cls, path: str | Path, trust: Trust = None) -> Any:
-        """What `save` wrote. A model of your own code is built, and a URL of another store asked, only where `trust`
-        names it.
-        """
-        return _Reader(cls, trust).load(str(path))
-
-    def _content(self) -> tuple[dict[str, Any], bytes | None]:
-        """What metadata says beside the parameters, and the bundle."""
-        return {}, None
-
-    def _adopt(self, content: dict[str, Any], bundle: Bundle | None) -> None:
-        """Take in what `_content` gave."""
-
-
-class GAMLPClassifier(_Saved):
+class GAMLPClassifier(SavedParams, Estimator["GAMLPClassificationModel"]):
     """Trains GAMLP on a DataFrame of nodes and one of edges; all work is done by Spark's tasks.
 
-    It has parameters, `fit`, `copy` and `save` as Spark ML's estimators do, but no place in a Pipeline, whose stages
-    see one DataFrame. `explainParams()` tells of all parameters.
+    A Pipeline, CrossValidator or TrainValidationSplit hands on nodes alone: there edges are a parameter, and `nodes`
+    too where the rows that are handed on are only some of the graph's. `explainParams()` tells of all parameters.
     """
 
     _input_kwargs: dict[str, Any]  # what keyword_only was given
@@ -79,13 +50,20 @@ class GAMLPClassifier(_Saved):
         srcCol: str = "src",
         dstCol: str = "dst",
         weightCol: str | None = None,
+        edges: Any = None,
+        nodes: Any = None,
         predictionCol: str = "prediction",
         probabilityCol: str = "probability",
+        rawPredictionCol: str = "rawPrediction",
+        predictedLabelCol: str = "predictedLabel",
+        thresholds: list[float] | None = None,
         recipe: str | Path | dict[str, Any] | Recipe | None = None,
         trust: str | None = None,
         directed: bool = False,
         workDir: str | Path | None = None,
         numProcesses: int = 1,
+        exchange: str | None = None,
+        executorWait: float = FOR_EXECUTORS,
         blocks: int | None = None,
         memory: int | str | None = None,
         seed: int = 0,
@@ -100,21 +78,49 @@ class GAMLPClassifier(_Saved):
         """Set several parameters by name."""
         return self._set(**self._input_kwargs)
 
-    def fit(
-        self, nodes: Any, edges: Any, params: dict[Any, Any] | None = None, *, progress: Progress = silent
-    ) -> GAMLPClassificationModel:
+    def fit(  # type: ignore[override]
+        self, dataset: Any, edges: Any = None, params: Any = None, *, progress: Progress = silent
+    ) -> Any:
         """Build the graph in workDir, propagate, train and score; `params` go before the estimator's own.
 
-        The graph and its hops stay in workDir, for `transform` of the same nodes; `model.release()` removes them.
+        dataset: nodes; or an object with `vertices` and `edges`, such as a GraphFrame.
+        edges: a DataFrame, or the name of a table. (default: the parameter `edges`)
+        params: a map of parameters, or several for as many models; Spark ML gives them second.
+
+        The graph and its hops stay in workDir, for `transform` of the same nodes, until `model.release()`, or until
+        this process ends and the model was not saved.
         """
-        if params:
-            return self.copy(params).fit(nodes, edges, progress=progress)
-        spark = nodes.sparkSession
-        kind = dict(nodes.dtypes).get(self.getLabelCol(), "string")
+        if is_params(edges):
+            edges, params = None, edges
+        if isinstance(params, list | tuple):
+            shared = SharedGraphs()
+            return [self.copy(one)._fitted(dataset, edges, progress, shared) for one in params]
+        return (self.copy(params) if params else self)._fitted(dataset, edges, progress)
+
+    def fitMultiple(self, dataset: Any, paramMaps: Any) -> Any:
+        """A model for each map of parameters, as CrossValidator asks for them; where recipes alone differ the graph is
+        built once.
+        """
+        shared = SharedGraphs()
+
+        def one(number: int) -> GAMLPClassificationModel:
+            return self.copy(paramMaps[number])._fitted(dataset, None, silent, shared)
+
+        return _FitMultipleIterator(one, len(paramMaps))
+
+    def _fit(self, dataset: Any) -> GAMLPClassificationModel:
+        return self._fitted(dataset, None, silent)
+
+    def _fitted(
+        self, dataset: Any, edges: Any, progress: Progress, shared: SharedGraphs | None = None
+    ) -> GAMLPClassificationModel:
+        frames = fit_frames(self, dataset, edges)
+        spark = frames.nodes.sparkSession
+        kind = dict(frames.nodes.dtypes).get(self.getLabelCol(), "string")
         place = work_place(spark, self)
         try:
             with spark_failure_as_error():
-                found = fitted(spark, self, nodes, edges, place, progress)
+                found = fitted(spark, self, frames.nodes, frames.edges, place, progress, shared)
         except BaseException:
             place.remove()
             raise
@@ -123,11 +129,11 @@ class GAMLPClassifier(_Saved):
         valid = found.bundle.valid
         scores = {"valid": valid, "test": found.test}
         model._adopt({"labelType": kind, "scores": scores, "home": asdict(found.home)}, found.bundle)
-        model._made = [place]
+        model._made, model._nodes = [place], frames.nodes
         return model
 
 
-class GAMLPClassificationModel(_Saved):
+class GAMLPClassificationModel(SavedParams, Model):
     """A trained model: `transform(nodes, edges)` adds its prediction and its probabilities to nodes."""
 
     def __init__(self) -> None:
@@ -136,6 +142,7 @@ class GAMLPClassificationModel(_Saved):
         self._label_type, self._scores = "string", dict[str, dict[str, float]]()
         self._home: Home | None = None
         self._made: list[Place] = []
+        self._nodes: Any = None  # of the fit, with its labels; a model that was loaded has none
 
     @property
     def bundle(self) -> Bundle:
@@ -157,49 +164,78 @@ class GAMLPClassificationModel(_Saved):
     def numFeatures(self) -> int:
         return self.bundle.shape.features
 
+    @property
+    def hasSummary(self) -> bool:
+        return self._bundle is not None
+
+    @property
+    def summary(self) -> FitSummary:
+        """How training went; a model that was loaded knows it too."""
+        return FitSummary.of(self.bundle, self._scores)
+
     def scores(self) -> dict[str, dict[str, float]]:
         """Score, loss and more of the fit's `valid` and `test` rows; empty where there were none."""
         return {part: dict(found) for part, found in self._scores.items()}
 
-    def transform(
-        self, nodes: Any, edges: Any, params: dict[Any, Any] | None = None, *, progress: Progress = silent
+    def transform(  # type: ignore[override]
+        self, dataset: Any, edges: Any = None, params: dict[Any, Any] | None = None, *, progress: Progress = silent
     ) -> Any:
-        """`nodes` with predictionCol, in the label's own type, and probabilityCol, a vector in the order of `classes`.
+        """Nodes with predictionCol, a number; probabilityCol and rawPredictionCol, vectors in the order of `classes`;
+        and predictedLabelCol, in the label's own type. Arguments as of `fit`.
 
         Hops of the fit are used again where nodes and edges are the same; those of another graph are propagated here
-        and now. Predictions are computed when Spark asks for them, from files in workDir that stay until `release`.
+        and now. Predictions are computed when Spark asks for them, from files in workDir that stay until `release`,
+        or until this process ends.
         """
+        if is_params(edges):
+            edges, params = None, edges
         if params:
-            return self.copy(params).transform(nodes, edges, progress=progress)
-        for name in (self.getPredictionCol(), self.getProbabilityCol()):
-            if name in nodes.columns:
-                raise GamlpError(f"nodes have a column '{name}' already", hint="drop it, or choose another name")
-        spark = nodes.sparkSession
+            return self.copy(params).transform(dataset, edges, progress=progress)
+        return self._answered(transform_frames(self, dataset, edges, self._nodes), progress)
+
+    def _transform(self, dataset: Any) -> Any:
+        return self.transform(dataset)
+
+    def evaluate(self, dataset: Any, edges: Any = None, *, progress: Progress = silent) -> EvaluationSummary:
+        """Score rows that have a label; labels of the rows that are scored are not read for their predictions.
+
+        Where edges are given, rows whose split is `train` lend their labels and are not scored.
+        """
+        from pyspark.sql import functions
+
+        rows, edges = unpacked_graph(dataset, edges)
+        if edges is None:
+            found = scored = self._answered(transform_frames(self, rows, None, self._nodes), progress)
+        else:
+            frames = transform_frames(self, rows, edges)
+            known = known_labels(self, rows)
+            scored = found = self._answered(GraphFrames(known, frames.edges, rows), progress)
+            if self.getLabelCol() in known.columns:
+                split = functions.col("`" + self.getSplitCol().replace("`", "``") + "`")
+                scored = found.where(functions.coalesce(functions.lower(split) != "train", functions.lit(True)))
+        return EvaluationSummary.of(found, scored, self._columns)
+
+    @property
+    def _columns(self) -> AnswerColumns:
+        return AnswerColumns(self.bundle, self._label_type, self)
+
+    def _answered(self, frames: GraphFrames, progress: Progress) -> Any:
+        self._columns.check_free(frames.rows.columns)
+        _ = self._columns.thresholds  # wrong ones are refused before anything is built
+        spark = frames.rows.sparkSession
         place = work_place(spark, self)
         try:
             with spark_failure_as_error():
-                graph = build(spark, self, nodes, edges, place / "graph", bundle=self.bundle, progress=progress)
+                graph = build(
+                    spark, self, frames.nodes, frames.edges, place / "graph", bundle=self.bundle, progress=progress
+                )
                 store = hops_of(self, self.bundle, self._home, graph, place / "hops", progress)
                 found = predictions(spark, self.bundle, store, graph)
         except BaseException:
             place.remove()
             raise
         self._made.append(place)
-        return self._joined(nodes, found)
-
-    def _joined(self, nodes: Any, found: Any) -> Any:
-        from pyspark.ml.functions import array_to_vector
-        from pyspark.sql import functions
-
-        key = f"gamlp_{uuid.uuid4().hex[:8]}"
-        probabilities = array_to_vector(functions.col("probabilities").cast("array<double>"))
-        found = found.select(
-            functions.col("id").alias(key),
-            functions.col("label").cast(self._label_type).alias(self.getPredictionCol()),
-            probabilities.alias(self.getProbabilityCol()),
-        )
-        kind = dict(found.dtypes)[key]
-        return nodes.join(found, nodes[self.getIdCol()].cast(kind) == functions.col(key), "left").drop(key)
+        return self._columns.added(frames.rows, found, f"gamlp_{uuid.uuid4().hex[:8]}")
 
     def copy(self, extra: dict[Any, Any] | None = None) -> GAMLPClassificationModel:
         """The same model with other parameters; its files are released with either."""
@@ -213,70 +249,10 @@ class GAMLPClassificationModel(_Saved):
 
     def _content(self) -> tuple[dict[str, Any], bytes | None]:
         home = None if self._home is None else asdict(self._home)
+        if self._home is not None:
+            kept_after_exit(Place.of(self._home.place))
         return {"labelType": self._label_type, "scores": self._scores, "home": home}, bytes_of(self.bundle)
 
     def _adopt(self, content: dict[str, Any], bundle: Bundle | None) -> None:
         self._bundle, self._label_type, self._scores = bundle, content["labelType"], content["scores"]
         self._home = None if content["home"] is None else Home(**content["home"])
-
-
-class _Writer(MLWriter):
-    """The bundle first and the metadata last, so that what has metadata is whole."""
-
-    def __init__(self, instance: _Saved) -> None:
-        super().__init__()
-        self.instance = instance
-
-    def save(self, path: str) -> None:
-        place = Place.of(path)
-        content, bundle = self.instance._content()
-        if place.exists() or place.names():
-            if not self.shouldOverwrite:
-                raise GamlpError("already exists", file=path, hint="write().overwrite().save(PATH) replaces it")
-            place.remove()
-        if bundle is not None:
-            (place / _BUNDLE).put(bundle)
-        text = DefaultParamsWriter._get_metadata_to_save(self.instance, _Version(), extraMetadata=content)  # type: ignore[arg-type]
-        (place / _METADATA).put((text + "\n").encode())
-
-
-class _Version:
-    """All that Spark's own writer asks a session for."""
-
-    version = pyspark_version
-
-
-class _Reader(MLReader[Any]):
-    def __init__(self, kind: type[_Saved], trust: Trust = None) -> None:
-        super().__init__()
-        self.kind, self.trust = kind, trust
-
-    def load(self, path: str) -> Any:
-        place = Place.of(path)
-        try:
-            found = json.loads((place / _METADATA).read())
-            kind = found["class"].rpartition(".")[2]
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise GamlpError(f"holds no saved {self.kind.__name__}", file=path) from error
-        if kind != self.kind.__name__:
-            raise GamlpError(f"holds a {kind}, no {self.kind.__name__}", file=path, hint=f"use {kind}.load")
-        made = self.kind()
-        try:
-            bundle = loaded((place / _BUNDLE).read(), self.trust) if (place / _BUNDLE).exists() else None
-            made._resetUid(found["uid"])
-            DefaultParamsReader.getAndSetParams(made, found)  # type: ignore[type-var]
-            self._check_places(made, found, path)
-            made._adopt(found, bundle)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise GamlpError("damaged or foreign metadata", file=path, hint="save the model again") from error
-        return made
-
-    def _check_places(self, made: _Saved, found: dict[str, Any], path: str) -> None:
-        """Trust is a person's, never a file's; a URL of another store than the one that was typed needs it too."""
-        made.clear(made.trust)
-        if isinstance(self.trust, str):
-            made.setTrust(self.trust)
-        store = urlsplit(path)[:2]
-        for url in (made.getWorkDir(), (found.get("home") or {}).get("place")):
-            if url is not None and is_url(url) and urlsplit(url)[:2] != store:
-                check_trusted(url, self.trust, f"its files are at '{url}', which is asked only when you name it", path)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
-import uuid
+import threading
 import warnings
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +24,8 @@ from gamlp.run import Resources, check_one_model, check_one_stage, evaluate_rows
 from gamlp.spark.ingest import spark_graph
 from gamlp.spark.params import GAMLPParams
 from gamlp.spark.prediction import bytes_of, loaded
-from gamlp.spark.sessions import is_here
 from gamlp.spark.tasks import run_tasks
+from gamlp.spark.work_places import work_place
 from gamlp.training import (
     Bundle,
     NoFolder,
@@ -74,37 +72,14 @@ class Fit:
     test: dict[str, float] = field(default_factory=dict)
 
 
-def work_place(spark: Any, params: GAMLPParams) -> Place:
-    """A new folder in workDir; without one, a temporary folder, where driver and executors see the same disk."""
-    given = params.getWorkDir()
-    if given is not None:
-        return Place.of(given).resolved() / f"gamlp-{uuid.uuid4().hex[:12]}"
-    if not is_here(_conf(spark, "spark.master")):
-        raise GamlpError(
-            "graphs and hops need a folder that driver and executors see",
-            hint="name one, or a URL: GAMLPClassifier(workDir=…)",
-        )
-    local = Path(_conf(spark, "spark.local.dir").partition(",")[0])
-    inside = local if local.is_absolute() and local.is_dir() else None
-    folder = tempfile.mkdtemp(prefix="gamlp-", dir=inside)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Place.of(folder)
-
-
-def _conf(spark: Any, key: str) -> str:
-    try:
-        return str(spark.conf.get(key, ""))
-    except Exception:  # Connect keeps some settings to itself
-        return ""
-
-
 def resources_of(params: GAMLPParams) -> Resources:
     return Resources(
         memory=params.getMemory(),
         device="cpu",
         processes=params.getNumProcesses(),
         engine="spark",
-        settings={} if params.getBlocks() is None else {"blocks": params.getBlocks()},
+        settings={"executor_wait": params.getExecutorWait()}
+        | ({} if params.getBlocks() is None else {"blocks": params.getBlocks()}),
     )
 
 
@@ -136,15 +111,46 @@ def recipe_of(params: GAMLPParams) -> Recipe:
     check_one_stage(recipe, "the estimator for DataFrames")
     if "seeds" not in recipe.training.model_fields_set:
         recipe = recipe.changed({"training.seeds": [params.getSeed()]})
+    if (exchange := params.getExchange()) is not None:
+        recipe = recipe.changed({"training.exchange": exchange})
     return recipe
 
 
+class SharedGraphs:
+    """Graphs of one table for several sets of parameters: those that differ in the recipe alone have the same graph."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: dict[tuple[object, ...], Graph] = {}
+
+    def graph_of(self, params: GAMLPParams, make: Callable[[], Graph]) -> Graph:
+        """The graph; it is made once, however many ask at the same time."""
+        key = (
+            repr(params.graph_options([], fit=True, name="")), params.getBlocks(), params.getSplitCol(),
+            id(params.getEdges()), id(params.getNodes()),
+        )  # fmt: skip
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
+
+
 def fitted(
-    spark: Any, params: GAMLPParams, nodes: Any, edges: Any, place: Place, progress: Progress = silent
-) -> Fit:  # fmt: skip
+    spark: Any,
+    params: GAMLPParams,
+    nodes: Any,
+    edges: Any,
+    place: Place,
+    progress: Progress = silent,
+    shared: SharedGraphs | None = None,
+) -> Fit:
     """Graph, hops and training, all in tasks; of several seeds the best by validation."""
     recipe = recipe_of(params)
-    graph = build(spark, params, nodes, edges, place / "graph", progress=progress)
+    if shared is None:
+        graph = build(spark, params, nodes, edges, place / "graph", progress=progress)
+    else:
+        beside = partial(work_place, spark, params)
+        graph = shared.graph_of(params, lambda: build(spark, params, nodes, edges, beside() / "graph"))
     resources = resources_of(params)
     prepared = _prepared(graph, recipe, resources, place, progress)
     with closing(resources.open_engine()) as engine:

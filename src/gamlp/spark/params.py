@@ -11,7 +11,9 @@ from pyspark.ml.param.shared import (
     HasLabelCol,
     HasPredictionCol,
     HasProbabilityCol,
+    HasRawPredictionCol,
     HasSeed,
+    HasThresholds,
     HasWeightCol,
 )
 
@@ -19,6 +21,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph.ingest import EdgeNames, IngestOptions, NodeNames
 from gamlp.io import Untrusted, parse_size
 from gamlp.recipe import Recipe, shipped_names
+from gamlp.spark.watch import FOR_EXECUTORS
 
 Self = TypeVar("Self", bound="GAMLPParams")
 
@@ -48,6 +51,13 @@ def _one_of(*names: str) -> Any:
     return check
 
 
+def _table(value: Any) -> Any:
+    """A frame stays itself; a name is a table that Spark finds when it is read."""
+    if isinstance(value, str) or hasattr(type(value), "columns"):
+        return value
+    raise TypeError("a table is a DataFrame, or the name of a table in Spark's catalogue")
+
+
 def _above_zero(value: Any) -> int:
     number = int(TypeConverters.toInt(value))
     if number < 1:
@@ -56,7 +66,8 @@ def _above_zero(value: Any) -> int:
 
 
 class GAMLPParams(
-    HasFeaturesCol, HasLabelCol, HasPredictionCol, HasProbabilityCol, HasSeed, HasWeightCol
+    HasFeaturesCol, HasLabelCol, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol, HasSeed, HasThresholds,
+    HasWeightCol,
 ):  # fmt: skip
     """What the estimator and its model share."""
 
@@ -69,6 +80,23 @@ class GAMLPParams(
     )
     srcCol: Param[str] = Param(Params._dummy(), "srcCol", "edges: id of the source", TypeConverters.toString)
     dstCol: Param[str] = Param(Params._dummy(), "dstCol", "edges: id of the target", TypeConverters.toString)
+    edges: Param[Any] = Param(
+        Params._dummy(),
+        "edges",
+        "the edges, where fit and transform are given nodes alone, as by a Pipeline: a DataFrame, which is not saved, "
+        "or the name of a table",
+        _table,
+    )
+    nodes: Param[Any] = Param(
+        Params._dummy(),
+        "nodes",
+        "id and features of all nodes, where fit and transform are given some, as by CrossValidator: a DataFrame, "
+        "which is not saved, or the name of a table",
+        _table,
+    )
+    predictedLabelCol: Param[str] = Param(
+        Params._dummy(), "predictedLabelCol", "to write: the class, in the label's own type", TypeConverters.toString
+    )
     directed: Param[bool] = Param(
         Params._dummy(), "directed", "whether an edge leads one way only", TypeConverters.toBoolean
     )
@@ -91,10 +119,19 @@ class GAMLPParams(
     numProcesses: Param[int] = Param(
         Params._dummy(), "numProcesses", "processes that train together, each a task of Spark", _above_zero
     )
+    exchange: Param[str] = Param(
+        Params._dummy(),
+        "exchange",
+        "of gradients between processes: all-reduce, or a parameter server; none: what the recipe says",
+        _one_of("all-reduce", "server"),
+    )
     blocks: Param[int] = Param(
         Params._dummy(), "blocks", "blocks of rows, a task each; none: by memory and cores", _above_zero
     )
     memory: Param[int] = Param(Params._dummy(), "memory", "bytes a task may hold, or as '2GiB'; none: 1 GiB", _memory)
+    executorWait: Param[float] = Param(
+        Params._dummy(), "executorWait", "seconds in which executors for numProcesses may start", TypeConverters.toFloat
+    )
     featuresDtype: Param[str] = Param(
         Params._dummy(),
         "featuresDtype",
@@ -108,7 +145,8 @@ class GAMLPParams(
     def __init__(self) -> None:
         super().__init__()
         self._setDefault(idCol="id", splitCol="split", srcCol="src", dstCol="dst", directed=False, numProcesses=1)
-        self._setDefault(seed=0, featuresDtype="float32", onBad="stop")
+        self._setDefault(seed=0, featuresDtype="float32", onBad="stop", predictedLabelCol="predictedLabel")
+        self._setDefault(executorWait=FOR_EXECUTORS)
 
     def _given(self, name: str) -> Any:
         """The value of a parameter that may be left open."""
@@ -151,6 +189,18 @@ class GAMLPParams(
         """Column of edges: target."""
         return self.getOrDefault(self.dstCol)
 
+    def getEdges(self) -> Any:
+        """The edges, or the name of their table; None: given with the nodes."""
+        return self._given("edges")
+
+    def getNodes(self) -> Any:
+        """All nodes, or the name of their table; None: those that are given."""
+        return self._given("nodes")
+
+    def getPredictedLabelCol(self) -> str:
+        """Column to write: the class, in the label's own type."""
+        return self.getOrDefault(self.predictedLabelCol)
+
     def getDirected(self) -> bool:
         """Whether an edge leads one way only."""
         return self.getOrDefault(self.directed)
@@ -173,6 +223,11 @@ class GAMLPParams(
         """Processes that train together."""
         return self.getOrDefault(self.numProcesses)
 
+    def getExchange(self) -> str | None:
+        """How gradients are exchanged between processes; None: left open."""
+        value: str | None = self._given("exchange")
+        return value
+
     def getBlocks(self) -> int | None:
         """Blocks of rows; None: left open."""
         value: int | None = self._given("blocks")
@@ -182,6 +237,10 @@ class GAMLPParams(
         """Bytes a task may hold; None: left open."""
         value: int | None = self._given("memory")
         return value
+
+    def getExecutorWait(self) -> float:
+        """Seconds in which executors may start."""
+        return self.getOrDefault(self.executorWait)
 
     def getFeaturesDtype(self) -> Any:
         """How features are kept."""
@@ -207,6 +266,26 @@ class GAMLPParams(
         """Column of edges: target."""
         return self._set(dstCol=value)
 
+    def setEdges(self: Self, value: Any) -> Self:
+        """The edges, or the name of their table."""
+        return self._set(edges=value)
+
+    def setNodes(self: Self, value: Any) -> Self:
+        """All nodes, or the name of their table."""
+        return self._set(nodes=value)
+
+    def setPredictedLabelCol(self: Self, value: str) -> Self:
+        """Column to write: the class, in the label's own type."""
+        return self._set(predictedLabelCol=value)
+
+    def setRawPredictionCol(self: Self, value: str) -> Self:
+        """Column to write: a vector of logarithms of the probabilities, or of their odds."""
+        return self._set(rawPredictionCol=value)
+
+    def setThresholds(self: Self, value: list[float]) -> Self:
+        """One for each class: the class with the largest probability / threshold is said."""
+        return self._set(thresholds=value)
+
     def setDirected(self: Self, value: bool) -> Self:
         """Whether an edge leads one way only."""
         return self._set(directed=value)
@@ -227,6 +306,10 @@ class GAMLPParams(
         """Processes that train together."""
         return self._set(numProcesses=value)
 
+    def setExchange(self: Self, value: str) -> Self:
+        """Choose how gradients are exchanged between processes."""
+        return self._set(exchange=value)
+
     def setBlocks(self: Self, value: int) -> Self:
         """Blocks of rows."""
         return self._set(blocks=value)
@@ -234,6 +317,10 @@ class GAMLPParams(
     def setMemory(self: Self, value: int | str) -> Self:
         """Bytes a task may hold."""
         return self._set(memory=value)
+
+    def setExecutorWait(self: Self, value: float) -> Self:
+        """Seconds in which executors may start."""
+        return self._set(executorWait=value)
 
     def setFeaturesDtype(self: Self, value: str) -> Self:
         """How features are kept."""
@@ -252,7 +339,7 @@ class GAMLPParams(
         return self._set(labelCol=value)
 
     def setPredictionCol(self: Self, value: str) -> Self:
-        """Column to write: the class, in the label's own type."""
+        """Column to write: the class as a number, which evaluators compare."""
         return self._set(predictionCol=value)
 
     def setProbabilityCol(self: Self, value: str) -> Self:

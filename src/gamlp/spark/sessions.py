@@ -11,13 +11,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from gamlp.errors import GamlpError, MissingExtra
 from gamlp.spark.tasks import first_line
+from gamlp.spark.watch import FOR_EXECUTORS, wait_for_first
 
 OLDEST_JAVA = 17
 _LOOPBACK = "127.0.0.1"
@@ -27,13 +28,17 @@ _ANSWERS = 20.0  # seconds within which a server must
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """Which Spark, with which options. Without a master: what spark-submit set, else all cores of this machine."""
+    """Which Spark, with which options. Without a master: what spark-submit set, else all cores of this machine.
+
+    wait: seconds in which executors may start.
+    """
 
     master: str | None = None
     conf: dict[str, str] = field(default_factory=dict)
+    wait: float = FOR_EXECUTORS
 
     @classmethod
-    def of(cls, master: str | None, options: Sequence[str] = ()) -> SparkSettings:
+    def of(cls, master: str | None, options: Sequence[str] = (), wait: float = FOR_EXECUTORS) -> SparkSettings:
         """From the command line: `key=value` options."""
         conf = {}
         for option in options:
@@ -41,11 +46,11 @@ class SparkSettings:
             if not mark or not key.strip():
                 raise GamlpError(f"'{option}' is no option of Spark", hint="write --spark-conf key=value")
             conf[key.strip()] = value.strip()
-        return cls(master, conf)
+        return cls(master, conf, wait)
 
     def with_defaults(self, conf: dict[str, str]) -> SparkSettings:
         """Options for a session of our own that nobody gave; those of spark-submit stay."""
-        return self if _submitted() else SparkSettings(self.master, conf | self.conf)
+        return self if _submitted() else replace(self, conf=conf | self.conf)
 
 
 @contextmanager
@@ -99,6 +104,8 @@ def _new(settings: SparkSettings) -> Iterator[Any]:
     with _home_for(settings.master) as environment:
         spark = _start(_pyspark(), settings, environment)
         try:
+            if not (settings.master or "").startswith("sc://"):  # over Connect they are the server's concern
+                wait_for_first(spark.sparkContext, settings.wait)
             yield spark
         finally:
             with suppress(Exception):  # a session whose cluster died cannot be stopped, and need not be

@@ -9,7 +9,6 @@ import re
 import threading
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -17,6 +16,7 @@ from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
+from gamlp.spark.watch import tell, watch_of
 
 _POLL = 0.2  # seconds between two looks at Spark's status
 WAITING = 30.0  # seconds without a task after which it is told that there is nobody to run one
@@ -167,16 +167,23 @@ def status(spark: Any, stage: str, total: int, progress: Progress, tasks: int | 
     tracker = context.statusTracker()
 
     def look() -> None:
-        begun, warned = time.monotonic(), False
+        begun, warned, failed = time.monotonic(), False, 0
         while not ended.wait(_POLL):
+            with suppress(Exception):
+                watch_of(context).look()
             with suppress(Exception):
                 stages = [info for each in _stages(tracker, group) if (info := tracker.getStageInfo(each)) is not None]
                 done = sum(info.numCompletedTasks for info in stages)
                 progress(stage, min(done * total // (tasks or total), total), total, "blocks")
                 idle = done == 0 and not any(info.numActiveTasks for info in stages)
+                if (now := sum(info.numFailedTasks for info in stages)) >= max(1, 2 * failed):  # not every one of many
+                    failed = now
+                    count = "a task" if failed == 1 else f"{failed} tasks"
+                    if not context.master.startswith("local["):  # there nothing is
+                        tell(f"{stage or 'Spark'}: {count} failed so far; what failed is tried again")
                 if idle and not warned and time.monotonic() - begun > WAITING:
                     warned = True
-                    warnings.warn(_NO_EXECUTORS, stacklevel=2)
+                    tell(_NO_EXECUTORS)
 
     context.setJobGroup(group, stage or "gamlp", interruptOnCancel=True)
     thread = threading.Thread(target=look, daemon=True)

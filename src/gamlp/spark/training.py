@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ import torch
 from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
 from gamlp.spark.tasks import run_tasks, sentence
+from gamlp.spark.watch import FOR_EXECUTORS, SAID_AFTER, tell, watch_of
 from gamlp.training import (
     ALONE,
     GO_ON,
@@ -37,7 +39,6 @@ from gamlp.training import (
 )
 
 _TO_END = 10.0  # seconds that Spark has to end tasks when it is asked to
-_FOR_ROOM = 60.0  # seconds in which executors may still register
 
 
 def launch_spark(
@@ -46,60 +47,83 @@ def launch_spark(
     processes: int,
     *,
     retries: int = RETRIES,
+    wait: float = FOR_EXECUTORS,
     observed_epoch: int = 0,
     observe: Observe | None = None,
     progress: Progress = silent,
 ) -> Result:
-    """Train in tasks that run at once, a process for each. Spark gives up a stage whose task dies: we try again."""
-    given = int(_conf(spark, "spark.task.resource.gpu.amount", "0")) > 0
-    gpu = job.device.startswith("cuda") or (job.device == "auto" and given)
-    threads = job.threads or int(_conf(spark, "spark.task.cpus", "1"))
-    job = job.model_copy(update={"threads": threads, "device": job.device if gpu else "cpu"})
-    _check_room(spark, processes)
+    """Train in tasks that run at once, a process for each. Spark gives up a stage whose task dies: we try again.
+
+    wait: seconds in which as many executors may still register.
+    """
+    job, gpu = for_tasks(job, spark)
+    _check_room(spark, processes, wait)
     follow = Follower(job, observe, progress)
     follow.catch_up(observed_epoch)
     clear(job)
     failure: BaseException | None = None
-    for _ in range(retries + 1):
-        failure = _attempt(spark, job, processes, gpu, follow)
+    text = job.model_dump_json()
+    run = partial(_in_a_task, spark, text)
+    if processes > 1 or gpu:
+        run = partial(_in_a_barrier, spark, processes, text)
+    for number in range(retries + 1):
+        if number:
+            reason = "" if failure is None else f" ({reason_of(failure)})"
+            tell(f"training was stopped{reason}, and goes on from its last checkpoint: restart {number} of {retries}")
+            _check_room(spark, processes, wait)
+        failure = attempt(spark, run, follow.look)
+        follow.look(last=True)
         if (result := read_result(job)) is not None:
             return result
+    raise gave_up(job, retries + 1, failure) from failure
+
+
+def for_tasks(job: TrainingJob, spark: Any) -> tuple[TrainingJob, bool]:
+    """The job with the threads and the device of a task, and whether that is a GPU."""
+    given = int(conf_of(spark, "spark.task.resource.gpu.amount", "0")) > 0
+    gpu = job.device.startswith("cuda") or (job.device == "auto" and given)
+    threads = job.threads or int(conf_of(spark, "spark.task.cpus", "1"))
+    return job.model_copy(update={"threads": threads, "device": job.device if gpu else "cpu"}), gpu
+
+
+def gave_up(job: TrainingJob, times: int, failure: BaseException | None) -> GamlpError:
+    """What is told when the last attempt failed."""
+    hint = f"see the executors' logs; {GO_ON}"
     if not job.trouble.exists() and failure is not None:
-        reason = sentence(failure).problem
-        raise GamlpError(
-            f"training on Spark failed {retries + 1} times: {reason}", hint=f"see the executors' logs; {GO_ON}"
-        ) from failure
-    raise died(job, retries + 1, f"see the executors' logs; {GO_ON}") from failure
+        return GamlpError(f"training on Spark failed {times} times: {reason_of(failure)}", hint=hint)
+    return died(job, times, hint)
 
 
-def _attempt(spark: Any, job: TrainingJob, processes: int, gpu: bool, follow: Follower) -> BaseException | None:
-    """One stage, in a thread of its own, so that this one can follow; what was raised."""
+def reason_of(failure: BaseException) -> str:
+    """What ended an attempt, in a sentence."""
+    return failure.problem if isinstance(failure, GamlpError) else sentence(failure).problem
+
+
+def attempt(spark: Any, run: Callable[[], None], look: Callable[[], None]) -> BaseException | None:
+    """One job of Spark, in a thread of its own, so that this one can look; what was raised."""
     raised: list[BaseException] = []
-    tag, text = f"gamlp-{uuid.uuid4().hex[:8]}", job.model_dump_json()
+    tag = f"gamlp-{uuid.uuid4().hex[:8]}"
 
-    def run() -> None:
+    def tagged() -> None:
         try:
             with suppress(Exception):  # tags need Spark 4
                 spark.addTag(tag)
-            if processes == 1 and not gpu:
-                _in_a_task(spark, text)
-            else:
-                _in_a_barrier(spark, processes, text)
+            run()
         except BaseException as error:
             raised.append(error)
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=tagged, daemon=True)
     thread.start()
     try:
         while thread.is_alive():
-            follow.look()
+            look()
+            _watch(spark)
             thread.join(LOOK)
     except BaseException:
         with suppress(Exception):
             spark.interruptTag(tag)
         thread.join(_TO_END)
         raise
-    follow.look(last=True)
     return raised[0] if raised else None
 
 
@@ -107,7 +131,7 @@ def _in_a_task(spark: Any, text: str) -> None:
     """One process has nobody to meet: an ordinary task, which Spark may begin whenever there is room."""
 
     def train(_: int) -> dict[str, Any]:
-        _train(text, ALONE)
+        train_in_task(text, ALONE)
         return {}
 
     run_tasks(spark, train, [0])
@@ -130,13 +154,14 @@ def _in_a_barrier(spark: Any, processes: int, text: str) -> None:
             gpus = context.resources()["gpu"].addresses if "gpu" in context.resources() else []
             here, before = hosts.count(hosts[rank]), hosts[:rank].count(hosts[rank])
             place = (int(gpus[0]), 1) if gpus else (before, here)
-            _train(text, World(rank, processes, *place, meeting))
+            train_in_task(text, World(rank, processes, *place, meeting))
         yield from batches
 
     spark.range(0, processes, 1, processes).mapInArrow(train, "id long", barrier=True).collect()
 
 
-def _train(text: str, world: World) -> None:
+def train_in_task(text: str, world: World) -> None:
+    """One process's part of a job."""
     threads = torch.get_num_threads()
     try:
         run_job(TrainingJob.model_validate_json(text), world)
@@ -144,17 +169,29 @@ def _train(text: str, world: World) -> None:
         torch.set_num_threads(threads)  # the worker has other tasks after this one
 
 
-def _check_room(spark: Any, processes: int) -> None:
+def _watch(spark: Any) -> None:
+    with suppress(Exception):  # Connect has no context
+        watch_of(spark.sparkContext).look()
+
+
+def _check_room(spark: Any, processes: int, wait: float) -> None:
     """All tasks of a barrier stage run at once; Spark itself would wait ten minutes before it says so."""
     slots = _slots(spark)
-    wait = 0.0 if _conf(spark, "spark.master", "local").startswith("local[") else _FOR_ROOM
-    until = time.monotonic() + wait
-    while slots() < processes and time.monotonic() < until:
+    wait = 0.0 if conf_of(spark, "spark.master", "local").startswith("local[") else wait
+    begun, said = time.monotonic(), False
+    while (room := slots()) < processes and time.monotonic() - begun < wait:
+        if not said and time.monotonic() - begun > SAID_AFTER:
+            said = True
+            tell(
+                f"Spark has room for {room:g} of {processes} training processes: waiting up to {wait:g} s for executors"
+            )
         time.sleep(LOOK)
-    if (room := slots()) < processes:
+    if room < processes:
+        waited = f" after {wait:g} s" if wait else ""
         raise GamlpError(
-            f"{processes} training processes must run at once, and Spark has room for {room}",
-            hint="use fewer --processes, or more cores: --master local[N], or --spark-conf spark.executor.instances=…",
+            f"{processes} training processes must run at once, and Spark has room for {room:g}{waited}",
+            hint="use fewer --processes, or more cores: --master local[N], or --spark-conf spark.executor.instances=…"
+            + ("; --executor-wait waits longer" if wait else ""),
         )
 
 
@@ -163,7 +200,7 @@ def _slots(spark: Any) -> Callable[[], float]:
         context = spark.sparkContext
     except Exception:  # Connect: it does not tell
         return lambda: float("inf")
-    cpus = int(_conf(spark, "spark.task.cpus", "1"))
+    cpus = int(conf_of(spark, "spark.task.cpus", "1"))
 
     def count() -> float:
         with suppress(Exception):  # a method of Spark's own; its scheduler asks the same one
@@ -174,7 +211,8 @@ def _slots(spark: Any) -> Callable[[], float]:
     return count
 
 
-def _conf(spark: Any, key: str, usual: str) -> str:
+def conf_of(spark: Any, key: str, usual: str) -> str:
+    """A setting of Spark's, or the usual value."""
     with suppress(Exception):
         return str(spark.conf.get(key, usual))
     return usual

@@ -123,7 +123,7 @@ from gamlp.training.stages import HOPS, StageEnd, Stages, StageStart, in_stage, 
 from gamlp.training.teacher import with_said
 
 # TensorBoard and MLflow
-from gamlp.training.trackers import trackers_for
+from gamlp.training.trackers import tracked_run, trackers_for
 
 # The same answer for every node
 from gamlp.training.trivial import class_counts, trivial_scores
@@ -252,6 +252,7 @@ __all__ = [
     "to_probabilities",
     "to_train_on",
     "told",
+    "tracked_run",
     "trackers_for",
     "train_seeds",
     "trivial_scores",

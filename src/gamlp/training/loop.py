@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,16 +30,11 @@ from gamlp.training.batches import (
     UnlabelledRows,
     own_rows,
 )
-from gamlp.training.checkpoint import (
-    RandomStreams,
-    TrainingState,
-    Weights,
-    load_checkpoint,
-    save_checkpoint,
-    weights_of,
-)
+from gamlp.training.checkpoint import TrainingState, Weights, weights_of
 from gamlp.training.metrics import better, measure_of, metric_words, resolve_metric
+from gamlp.training.optimizer import learning_rate
 from gamlp.training.ranks.batch_norm import share_batch_norms
+from gamlp.training.ranks.exchange import Stretch
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.scores import Loss, evaluate, loss_of
 from gamlp.training.solved import solve
@@ -103,6 +99,7 @@ def fit(
         shuffle = torch.Generator().manual_seed(seed)
         model = make()
         if isinstance(model, Solvable):
+            machine.world.check_solved()
             solution = solve(model, train, valid, settings, seed=seed, machine=machine, progress=progress)
             if observe is not None:
                 observe({"seed": seed, **solution.line})
@@ -147,12 +144,8 @@ class _Run:
         self.kept: nn.Module = model if self.average is None else self.average.module
         facts = StepFacts(self.world, machine.device, train.targets.ndim == 2)
         self.parts: list[LossPart] = parts_of_loss(beside or Beside(), model, facts, self._unlabelled)
-        kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-        self.optimizer = kind(
-            parameter_groups(model, settings),
-            lr=settings.learning_rate,
-            fused=machine.device.type in ("cpu", "cuda"),
-        )
+        self.reading: list[LossPart] = []  # those that the epoch has
+        self.exchange = self.world.exchange(self)
 
     def _batches(self, source: LabelledRows, sharded: Sharded, memory: int | None) -> Passes:
         if self.world.size == 1:
@@ -171,36 +164,30 @@ class _Run:
         return OwnBatches(rows, size, machine.device, left, world=self.world)
 
     @property
-    def _averages(self) -> dict[str, nn.Module]:
+    def averages(self) -> dict[str, nn.Module]:
         """Averaged weights by name, which a checkpoint holds too."""
         found: dict[str, nn.Module | None] = {"average": self.average}
         found |= {part.name: part.teacher for part in self.parts}
         return {name: one for name, one in found.items() if one is not None}
 
     def run(self, observe: Observe | None, progress: Progress) -> Fitted:
-        settings, place = self.settings, self.machine.checkpoint
-        state = TrainingState()
-        streams = RandomStreams(self.shuffle, self.machine.device, self.world, self.seed)
-        if place is not None and Place.of(place).exists():
-            state = load_checkpoint(place, self.model, self.optimizer, streams, self._averages)
-        self.world.agree(state.epoch, "checkpoint", self.machine.device)
-        saved = time.monotonic()
-        while state.epoch < settings.epochs and not state.stopped:
-            begun = time.monotonic()
-            line = self._epoch(state)
-            if not state.stopped:
-                self._compare(state, line)
-            seconds = time.monotonic() - begun
-            if observe is not None:
-                observe({"seed": self.seed, **line, "seconds": round(seconds, 4)})
-            progress(f"seed {self.seed}", state.epoch, settings.epochs, "epochs", self._note(line, state))
-            paused = self._paused(state)
-            due = paused or time.monotonic() - saved >= self.machine.checkpoint_seconds
-            if place is not None and self.world.decided(due, self.machine.device):
-                save_checkpoint(place, state, self.model, self.optimizer, streams, self._averages)
-                saved = time.monotonic()
-            if paused:
-                break
+        begun, passed = time.monotonic(), False
+        with closing(self.exchange.work()) as work:  # also where a step fails: others must not wait for it
+            for task in work:
+                if isinstance(task, Stretch):
+                    begun, passed = begun if passed else time.monotonic(), True
+                    self.train_on(task)
+                    continue
+                state = task.state
+                task.line = line = self._look(state)
+                if not state.stopped:
+                    self._compare(state, line)
+                line["seconds"], passed = round(time.monotonic() - begun, 4), False
+                task.note = self._note(line, state)
+                if observe is not None:
+                    observe({"seed": self.seed, **line})
+                progress(f"seed {self.seed}", state.epoch, self.settings.epochs, "epochs", task.note)
+        state = self.exchange.ended()
         self.model.load_state_dict(state.best_weights)
         self.model.eval()
         return Fitted(
@@ -208,38 +195,31 @@ class _Run:
             valid_mean=state.best_mean or state.best,
         )  # fmt: skip
 
-    def _epoch(self, state: TrainingState) -> dict[str, Any]:
-        """One pass over the training rows, then a look at the validation rows."""
-        rate = learning_rate(self.settings, state.epoch)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["rate"]
+    def train_on(self, part: Stretch) -> None:
+        """A step for every batch of a part of an epoch."""
         self.model.train()
-        total, rows = torch.zeros((), device=self.machine.device), 0
-        reading = self._reading(state.epoch)
-        of_parts = torch.zeros(len(reading), device=self.machine.device)
-        for batch in self.train.epoch(self.shuffle):
-            self.optimizer.zero_grad()
-            added = [part.loss(self._forward, next(batches)) for part, batches in reading]
-            loss = torch.stack([self._loss(batch), *added]).sum() if added else self._loss(batch)
+        reading = self._reading(part.epoch)
+        self.reading = [one for one, _ in reading]
+        for batch in self.exchange.batches(part):
+            added = [one.loss(self._forward, next(batches)) for one, batches in reading]
+            own = self._loss(batch)
+            loss = torch.stack([own, *added]).sum() if added else own
             loss.backward()  # type: ignore[no-untyped-call]
-            self.world.sum_gradients(self.parameters)
-            self.optimizer.step()
+            losses = torch.stack([one.detach() for one in (loss, *added)])
+            self.exchange.step(losses, batch.whole or len(batch.target))
             self._average()
-            count = batch.whole or len(batch.target)
-            total += loss.detach() * count
-            of_parts += torch.stack([one.detach() for one in added]) * count if added else 0
-            rows += count  # a sampler may leave rows out, or give them twice
         for _, batches in reading:
             batches.close()
-        self.world.follow(list(self.model.buffers()))  # those that a model of one's own keeps may differ by rank
-        state.epoch += 1
+
+    def _look(self, state: TrainingState) -> dict[str, Any]:
+        """What is told of an epoch; validation rows are looked at."""
+        loss, *of_parts = self.exchange.losses()
         line: dict[str, Any] = {
             "epoch": state.epoch,
-            "learning_rate": rate,
-            "loss": float(self.world.total(total)) / max(1, rows),
+            "learning_rate": learning_rate(self.settings, state.epoch - 1),
+            "loss": loss,
         }
-        for (part, _), value in zip(reading, self.world.total(of_parts).tolist()):
-            line[part.name] = value / max(1, rows)
+        line |= {part.name: value for part, value in zip(self.reading, of_parts)}
         if self.valid is not None and math.isfinite(line["loss"]):
             found = evaluate(self.kept, self.valid, None, self.world, self.measure)
             line |= {f"valid_{name}": value for name, value in found.items()}
@@ -247,7 +227,7 @@ class _Run:
         # The loss is of weights before the last step: that step may have been the one too far.
         if not (finite and all(bool(value.isfinite().all()) for value in self.model.parameters())):
             state.stopped = f"the loss or a weight became NaN or infinite in epoch {state.epoch}"
-            if not state.best_weights:
+            if not state.best_epoch:
                 raise GamlpError(
                     f"{state.stopped}, before any good weights",
                     hint="lower training.learning_rate, or scale the features (propagation.scaling)",
@@ -308,12 +288,6 @@ class _Run:
         if self.settings.patience and state.epoch - since >= self.settings.patience:
             state.stopped = f"no better epoch in {self.settings.patience}"
 
-    def _paused(self, state: TrainingState) -> bool:
-        """Whether training ends for now: what rank 0 is told."""
-        if self.machine.pause is None or state.stopped or state.epoch >= self.settings.epochs:
-            return False
-        return self.world.decided(self.machine.pause(state), self.machine.device)
-
     def _note(self, line: dict[str, Any], state: TrainingState) -> str:
         note = f"loss {line['loss']:.4f}"
         if "valid_metric" in line:
@@ -322,34 +296,3 @@ class _Run:
         elif "valid_score" in line:
             note += f", valid {100 * line['valid_score']:.2f} % (best {100 * state.best.get('score', 0):.2f} %)"
         return note
-
-
-def parameter_groups(model: nn.Module, settings: TrainingSettings) -> list[dict[str, Any]]:
-    """Parameters by their weight decay and by what their learning rate is multiplied with.
-
-    All decay, or those that the model's `decayed()` names: some papers decay the first layer alone. Those that its
-    `attention_vectors()` names have a rate and a decay of their own, where the settings say so.
-    """
-    decayed: Callable[[], Iterable[nn.Parameter]] | None = getattr(model, "decayed", None)
-    vectors: Callable[[], Iterable[nn.Parameter]] | None = getattr(model, "attention_vectors", None)
-    chosen = None if decayed is None else {id(value) for value in decayed()}
-    attending = set() if vectors is None else {id(value) for value in vectors()}
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for value in model.parameters():
-        decay = settings.weight_decay if chosen is None or id(value) in chosen else 0.0
-        rate = 1.0
-        if id(value) in attending:
-            rate = settings.attention_rate
-            decay = decay if settings.attention_decay is None else settings.attention_decay
-        if value.requires_grad:
-            groups.setdefault((decay, rate), []).append(value)
-    return [{"params": values, "weight_decay": decay, "rate": rate} for (decay, rate), values in groups.items()]
-
-
-def learning_rate(settings: TrainingSettings, epoch: int) -> float:
-    """Of an epoch, from 0: rising through `warmup`, then constant, or falling to zero by cosine or line."""
-    if epoch < settings.warmup:
-        return settings.learning_rate * (epoch + 1) / (settings.warmup + 1)
-    done = (epoch - settings.warmup) / max(1, settings.epochs - settings.warmup)
-    share = {"constant": 1.0, "cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done}[settings.schedule]
-    return settings.learning_rate * share

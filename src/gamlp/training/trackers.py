@@ -44,6 +44,17 @@ def trackers_for(
         yield observe if observers else None
 
 
+def tracked_run(run_folder: Path, seed: int) -> tuple[str, str] | None:
+    """MLflow's address and the run there that followed a seed, or the first of the models that became its blend."""
+    try:
+        known = json.loads((run_folder / _RUNS).read_text(encoding="utf-8"))
+        runs = {str(name): str(run) for name, run in known["runs"].items()}
+        of_seed = [run for name, run in runs.items() if name == str(seed) or name.startswith(f"{seed}-model-")]
+        return str(known["address"]), of_seed[0]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
 def dotted(recipe: Recipe) -> dict[str, str]:
     """Every setting by its dotted key, as it would stand in YAML.
 
@@ -93,9 +104,11 @@ def _tensorboard(folder: Path) -> Iterator[Observe]:
 
 @contextmanager
 def _mlflow(run_folder: Path, where: str, recipe: Recipe, name: str) -> Iterator[Observe]:
-    # Both are read when MLflow is used: 3.x refuses folders unless told otherwise, and would report its use home.
+    # All are read when MLflow is used: 3.x refuses folders unless told otherwise, would report its use home, and prints
+    # addresses where --json alone may print.
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
     try:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
-from gamlp.io import Place, put_rows
+from gamlp.graph import Block, Graph
+from gamlp.io import Place, even_ranges, put_rows
 from gamlp.kernel import LANES, NUMPY_DTYPES, scale
-from gamlp.propagation.blocks.hop import BlockHop
-from gamlp.propagation.blocks.layout import Blocks, Needs
+from gamlp.propagation.blocks import sums
+from gamlp.propagation.blocks.layout import Blocks, even_stops
+from gamlp.propagation.blocks.needs import Needs, compact
+from gamlp.propagation.blocks.sums import BlockHop
 from tests.conformance import dense
+from tests.watched_store import watched
 
 COUNT, WIDTH = 90, 2 * LANES
 
@@ -71,6 +77,38 @@ def test_groups_of_sources_give_the_bytes_of_one_go(
         assert np.abs(plain - expected[begin:end][rows]).max() <= limit
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_entries_are_sorted_by_groups_in_one_scan(
+    tmp_path: Path, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many groups there are, an entry is looked at once to find its own, and once to be summed up."""
+    needs, _ = prepared(tmp_path, weighted=weighted, directed=False)
+    values = np.random.default_rng(1).normal(size=(COUNT, WIDTH)).astype(np.float32)
+    stored(needs, tmp_path, values, "float32")
+    scans, summed = [], []
+    plain_scan, plain_hop = sums.by_group, sums.hop
+
+    def counted_scan(places: np.ndarray, lows: np.ndarray) -> Any:
+        scans.append((len(places), len(lows)))
+        return plain_scan(places, lows)
+
+    def counted_hop(task: Any, begin: int, end: int) -> int:
+        if task.accumulate:
+            summed.append(len(task.neighbours))
+            assert end == len(task.offsets) - 1 <= len(task.neighbours)  # pieces with an entry in this group alone
+        return plain_hop(task, begin, end)
+
+    monkeypatch.setattr(sums, "by_group", counted_scan)
+    monkeypatch.setattr(sums, "hop", counted_hop)
+    for index in range(len(needs.blocks)):
+        scans.clear(), summed.clear()
+        begin, end = needs.blocks.bounds[index : index + 2]
+        entries, dst = int(needs.blocks.shape_of(index)[0][-1]), np.zeros((end - begin, WIDTH), np.float32)
+        hop = BlockHop(needs, index, np.arange(end - begin), np.ones(end - begin, np.float32), False, 0)
+        hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, "float32")
+        assert scans == [(entries, len(needs.blocks))] and sum(summed) == entries
+
+
 def test_a_task_pulls_only_what_its_rows_need(tmp_path: Path) -> None:
     needs, matrix = prepared(tmp_path, weighted=False, directed=False)
     stored(needs, tmp_path, np.ones((COUNT, WIDTH), np.float32), "float32")
@@ -83,6 +121,39 @@ def test_a_task_pulls_only_what_its_rows_need(tmp_path: Path) -> None:
         assert read == (end - begin + len(outside)) * WIDTH * 4
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_behind_a_url_only_wanted_rows_are_pulled(tmp_path: Path, dtype: str) -> None:
+    """A thousandth of the rows is wanted, in clusters that lie apart: the bytes of a folder, and few are read."""
+    count, width = 64_000, 4 * LANES
+    hubs = np.arange(0, count, count // 16)
+    edges = np.concatenate([np.stack([np.full(len(hubs), row), hubs + row]) for row in range(4)], 1)
+    graph = Graph.from_arrays(edges, count=count, directed=True).save(tmp_path / "graph")
+    needs = Needs(Blocks.of(graph, Place.of(tmp_path / "graph"), 40), Place.of(tmp_path / "needs"))
+    for index in needs.missing():
+        needs.find(index)
+    index = max(range(len(needs.blocks)), key=lambda index: int(np.diff(needs.blocks.shape_of(index)[0]).max()))
+    begin, end = needs.blocks.bounds[index : index + 2]
+    values, url = np.random.default_rng(0).normal(size=(count, width)).astype(np.float32), f"memory://{tmp_path.name}"
+    stored(needs, tmp_path, values, dtype)
+    for block in range(len(needs.blocks)):
+        (Place.of(url) / f"{block}.npy").put_file(tmp_path / f"{block}.npy")
+    asked = np.flatnonzero(np.diff(needs.blocks.shape_of(index)[0]))[-1:]
+    found, read = {}, {}
+    for root in (str(tmp_path), url):
+        for memory in (1 << 30, 200_000):
+            hop = BlockHop(needs, index, asked, np.ones(end - begin, np.float32), False, memory)
+            dst = np.zeros((len(asked), width), NUMPY_DTYPES[dtype])
+            with watched() as watch:
+                _, told = hop.run(lambda block, root=root: Place.of(root) / f"{block}.npy", dst, dtype)
+            found[root, memory], read[root, memory] = dst.tobytes(), told
+            assert watch.read == (told if root == url else 0)
+    assert len(set(found.values())) == 1
+    files = len(np.unique(np.searchsorted(needs.blocks.bounds, np.asarray(needs.read("needed", index)), "right")))
+    row_bytes = width * np.dtype(NUMPY_DTYPES[dtype]).itemsize
+    assert read[url, 1 << 30] <= read[str(tmp_path), 1 << 30] + files * (1024 + row_bytes) < count * row_bytes / 10
+    Place.of(url).remove()
+
+
 def test_a_block_of_another_shape_is_told(tmp_path: Path) -> None:
     needs, _ = prepared(tmp_path, weighted=False, directed=False)
     stored(needs, tmp_path, np.ones((COUNT, WIDTH), np.float32), "float32")
@@ -93,6 +164,21 @@ def test_a_block_of_another_shape_is_told(tmp_path: Path) -> None:
             dst = np.zeros((end - begin, WIDTH), np.float32)
             hop = BlockHop(needs, index, np.arange(end - begin), np.ones(end - begin, np.float32), True, 1 << 30)
             hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, "float32")
+
+
+@pytest.mark.parametrize("count", [5000, 100_000_000])
+def test_no_table_of_all_nodes_is_made_where_they_are_many(count: int) -> None:
+    """What is needed of a hundred million nodes by a hundred rows is found with what these have room for."""
+    rng = np.random.default_rng(0)
+    offsets = np.arange(101) * 5
+    neighbours = np.sort(rng.integers(0, count, (100, 5)).astype(np.int32)).reshape(-1)
+    tracemalloc.start()
+    needed, places = compact(Block(1000, 1100, offsets, neighbours), count)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+    assert needed.tolist() == sorted({*neighbours.tolist(), *range(1000, 1100)})
+    assert np.array_equal(needed[places], neighbours)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 13, 500])
@@ -108,3 +194,39 @@ def test_blocks_hold_every_row_once_inside_the_files(tmp_path: Path, blocks: int
             assert own.tolist() == np.flatnonzero(matrix[row]).tolist()
             needed, places = needs.read("needed", index), needs.read("places", index)
             assert np.array_equal(np.asarray(needed)[np.asarray(places)], block.neighbours)
+
+
+def test_behind_a_url_blocks_are_cut_by_entries_too(tmp_path: Path) -> None:
+    """The rows of a folder, found by one task a file that reads offsets once, and holds few of them."""
+    rng = np.random.default_rng(3)
+    ends = np.minimum(rng.zipf(1.4, 6000) - 1, 2999)  # a few rows have most of the entries
+    graph = Graph.from_arrays(np.stack([rng.integers(0, 3000, 6000), ends]), count=3000).save(tmp_path / "graph")
+    root = Place.of(f"memory://{tmp_path.name}") / "graph"
+    for path in (tmp_path / "graph").rglob("*"):
+        if path.is_file():
+            (root / path.relative_to(tmp_path / "graph").as_posix()).put_file(path)
+    asked: list[tuple[str, tuple[int, ...]]] = []
+
+    def run(work: Any, numbers: Sequence[int], stage: str) -> list[dict[str, Any]]:
+        asked.append((stage, tuple(numbers)))
+        return [work(number) for number in numbers]
+
+    for wanted in (1, 2, 9, 200):
+        here = Blocks.of(graph, Place.of(tmp_path / "graph"), wanted)
+        with watched() as watch:
+            there = Blocks.of(Graph.open(root), root, wanted, run)
+        assert there.bounds == here.bounds
+        assert watch.read < 3 * 3001 * 8 + (1 << 16)
+        if wanted == 9:
+            sizes = [there.csr(index).entries + there.bounds[index + 1] - there.bounds[index] for index in range(9)]
+            heaviest = int(np.diff(np.asarray(graph.relation.blocks[0].offsets)).max())
+            assert max(sizes) <= sum(sizes) / 9 + heaviest + 1
+    assert asked == [("blocks", (0,))] * 3
+    root.remove()
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+@pytest.mark.parametrize("parts", [1, 2, 5, 40])
+def test_cuts_that_are_streamed_are_those_that_are_looked_up(step: int, parts: int) -> None:
+    offsets = np.concatenate([[0], np.cumsum(np.random.default_rng(parts).integers(0, 9, 60) ** 2)])
+    assert even_stops(offsets, parts, step) == [stop for _, stop in even_ranges(offsets, parts)]

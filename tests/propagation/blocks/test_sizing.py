@@ -56,6 +56,20 @@ def test_more_slots_take_fewer_rounds_and_seconds() -> None:
     assert few.storage_seconds(1e9) == pytest.approx((few.pulled + 4 * 200_000_000 + few.state) / 1e9)
 
 
+def test_behind_a_url_parcels_spare_what_ranges_would_read_through() -> None:
+    """A billion nodes, twenty billion entries, 1,024 blocks: a block wants two in a hundred rows of another."""
+    sizing = Sizing(10**9, 2 * 10**10, 64, 1, memory=1 << 30, slots=1024)
+    assert sizing.blocks == 1024
+    remote, row_bytes = sizing.remote, 256
+    assert remote.whole == 1024 * 10**9 * row_bytes and remote.ranges > 0.9 * remote.whole
+    assert remote.read == pytest.approx(sizing.pulled, rel=0.01) and remote.read < remote.whole / 40
+    assert remote.sent == pytest.approx(sizing.pulled - sizing.state, rel=0.01)
+    assert remote.requests < 2.1 * 1024**2 + 10**5
+    few = Sizing(10**6, 10**8, 64, 1, slots=4)  # nearly every row is wanted: files are read
+    assert few.remote.sent == 0 and few.remote.read <= few.remote.whole
+    assert sizing.remote_seconds(1e9, 1e9) > sizing.storage_seconds(1e9)
+
+
 def test_halves_need_less_storage_and_kept_rows_less_still() -> None:
     whole = Sizing(10_000_000, 200_000_000, 128, 5)
     half = Sizing(10_000_000, 200_000_000, 128, 5, "float16")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,29 @@ def test_tasks_are_as_many_as_memory_makes_necessary_and_hold_even_shares(graph:
     assert stages == [("edges of views", (0, 1, 2, 3))]
     sizes = [len(block.neighbours) for block in Graph.open(tmp_path / Place.of(tmp_path).names()[0]).relation.blocks]
     assert len(sizes) == 4 and max(sizes) < 1.5 * sum(sizes) / 4
+
+
+@pytest.mark.parametrize("direction", [None, "out"])
+def test_behind_a_url_ranges_hold_even_shares_too(tmp_path: Path, direction: Any) -> None:
+    """Edges are counted by tasks; the first rows have most of them, and equal rows would be far from equal work."""
+    rng = np.random.default_rng(1)
+    edges = np.minimum(rng.exponential(150, (2, 30_000)).astype(np.int64), 1999)
+    graph = Graph.from_arrays(edges, count=2000, directed=True).save(tmp_path / "graph")
+    root = Place.of(f"memory://{tmp_path.name}") / "graph"
+    fsspec.filesystem("memory").put(str(tmp_path / "graph"), f"/{tmp_path.name}/graph", recursive=True)
+    view = replace(view_of(graph, graph.relation_pairs), direction=direction)
+    stages: Stages = []
+    places = union_by_tasks(
+        Graph.open(root), root, [view], root / "views", 8, 1 << 30, lambda *asked: run_here(stages, *asked)
+    )
+    assert [name for name, _ in stages] == ["entries of relations", "edges of views"]
+    made = Graph.open(places[view.name]).relation
+    work = [block.entries + block.stop - block.start for block in made.blocks]
+    assert len(work) == 8 and max(work) < 1.15 * sum(work) / 8
+    assert max(np.diff([block.start for block in made.blocks])) > 4 * min(
+        np.diff([block.start for block in made.blocks])
+    )
+    root.remove()
 
 
 PLANS = {

@@ -41,9 +41,24 @@ BlocksOption = Annotated[
         show_default=False,
     ),
 ]
+ExecutorWaitOption = Annotated[
+    float | None,
+    typer.Option(
+        "--executor-wait",
+        min=0,
+        help="Seconds that executors may take to start. (default: 300)",
+        rich_help_panel=_SPARK,
+        metavar="SECONDS",
+        show_default=False,
+    ),
+]
 
 
-def engine_settings(master: str | None, conf: list[str] | None, blocks: int | None) -> dict[str, Any]:
+def engine_settings(
+    master: str | None, conf: list[str] | None, blocks: int | None, executor_wait: float | None = None
+) -> dict[str, Any]:
     """What was given of an engine's own settings; an engine that does not know them refuses."""
     given = {"master": master, "spark_conf": conf, "blocks": blocks}
+    if executor_wait is not None:
+        return engine_settings(master, conf, blocks) | {"executor_wait": executor_wait}
     return {name: value for name, value in given.items() if value}

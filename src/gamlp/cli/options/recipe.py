@@ -106,6 +106,30 @@ ProcessesOption = Annotated[
         min=1, max=1024, help="Processes that train together, each on its share of rows.", rich_help_panel=_MACHINE
     ),
 ]
+ExchangeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Between processes: all-reduce, or a parameter server that workers may leave and join.",
+        rich_help_panel=_MACHINE,
+        metavar="all-reduce|server",
+        show_default=False,
+    ),
+]
+TlsCertOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --exchange server: its certificate, PEM.",
+        rich_help_panel=_MACHINE,
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+TlsKeyOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Its key, PEM. (default: in the same file)", rich_help_panel=_MACHINE, metavar="FILE", show_default=False
+    ),
+]
 DataDirOption = Annotated[
     Path | None,
     typer.Option(help="Raw files of datasets. (default: GAMLP_DATA)", rich_help_panel=_MACHINE, show_default=False),
@@ -116,7 +140,14 @@ SeedOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Progress and result as JSON.", rich_help_panel=_MACHINE)]
 
 
-def resources_of(device: str, memory: str | None, threads: int | None, processes: int = 1) -> Resources:
+def resources_of(
+    device: str,
+    memory: str | None,
+    threads: int | None,
+    processes: int = 1,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+) -> Resources:
     """What the machine is to give; torch is told too."""
     from gamlp.io import parse_size
     from gamlp.run import Resources
@@ -126,7 +157,10 @@ def resources_of(device: str, memory: str | None, threads: int | None, processes
         import torch
 
         torch.set_num_threads(threads)
-    return Resources(budget, threads, device, processes)
+    if tls_key is not None and tls_cert is None:
+        raise GamlpError("--tls-key needs a certificate", hint="give --tls-cert FILE too")
+    tls = None if tls_cert is None else (tls_cert, tls_key or tls_cert)
+    return Resources(budget, threads, device, processes, tls=tls)
 
 
 def recipe_of(
@@ -139,6 +173,7 @@ def recipe_of(
     warm: Path | None = None,
     metric: str | None = None,
     stages: int | None = None,
+    exchange: str | None = None,
 ) -> tuple[Recipe, str]:
     """The recipe that was asked for, and what to call it; where none is named, that of the weights to start from."""
     from gamlp.recipe import Recipe, parse_changes
@@ -157,6 +192,8 @@ def recipe_of(
         values["training.metric"] = metric
     if stages is not None:
         values["training.stages"] = stages
+    if exchange is not None:
+        values["training.exchange"] = exchange
     if seeds is not None:
         values["training.seeds"] = _seeds(seeds)
     trust = trusted(trust, values)

@@ -169,6 +169,17 @@ def warn(text: str) -> None:
     _print_lines(stderr, f"gamlp: warning: {text}.")
 
 
+def inform(text: str) -> None:
+    """A line on stderr that warns of nothing."""
+    _print_lines(stderr, f"gamlp: {text}.")
+
+
+def stop_telling() -> None:
+    """What was waited for is done, and the verb stays: no more lines on how far it is."""
+    for lines in _telling:
+        lines.ended.set()
+
+
 def _print_lines(where: Console, text: str) -> None:
     where.print("\n".join(printable(line) for line in text.split("\n")), soft_wrap=True, markup=False)
 

@@ -6,172 +6,22 @@ the kernel, and puts its block back. It may be run twice, or anew after a crash:
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.errors import GamlpError
 from gamlp.io import Place, npy_buffer, npy_size, open_rows, put_rows
-from gamlp.kernel import NUMPY_DTYPES, HopTask, cut_rows, gather_rows, hop, scale
-from gamlp.propagation.blocks.layout import Needs
+from gamlp.kernel import NUMPY_DTYPES, scale
+from gamlp.propagation.blocks.hubs import Hub, whole_sum
+from gamlp.propagation.blocks.needs import Needs
+from gamlp.propagation.blocks.parcels import Parcels
+from gamlp.propagation.blocks.sums import BlockHop
 from gamlp.propagation.checks import refuse_lost
 from gamlp.propagation.first_values import First
 from gamlp.propagation.local.hops import column_scales, half_floors
-from gamlp.propagation.local.slabs import allocate
 from gamlp.propagation.operator import Factors, Operator, factors_of
-
-_ROOM = 1 << 20  # memory is asked for in such pieces
-Sources = Callable[[int], Place]  # the file of a block of the hop before
-
-
-class BlockHop:
-    """dst[i] = step[rows[i]] · Σ_j w_ij · src[j] for `rows` of a block, in the ascending order of neighbours."""
-
-    def __init__(
-        self,
-        needs: Needs,
-        index: int,
-        rows: Array,
-        step: Array,
-        loops: bool,
-        memory: int,
-        floors: Array | None = None,
-    ) -> None:
-        self.rows, self.step, self.loops, self.memory, self.floors = rows, step, loops, memory, floors
-        self.bounds = needs.blocks.bounds
-        self.offsets, self.weights = needs.blocks.shape_of(index)
-        self.places = np.asarray(needs.read("places", index))
-        self.needed = np.asarray(needs.read("needed", index))
-        self.starts = np.asarray(needs.read("starts", index))
-        if len(rows) < len(step):
-            self._leave_out(int(self.starts[index]))
-        self.own = int(self.starts[index])  # the block's own rows are side by side among the needed
-
-    def _leave_out(self, own: int) -> None:
-        """Some rows are asked for: others' neighbours are not needed."""
-        used = np.zeros(len(self.needed), bool)
-        used[own : own + len(self.step)] = True
-        asked = np.zeros(len(self.step), bool)
-        asked[self.rows] = True
-        used[self.places[np.repeat(asked, np.diff(self.offsets))]] = True
-        upto = np.concatenate([[0], np.cumsum(used)])
-        # Entries of rows that are not asked for now lead anywhere; nobody follows them.
-        self.places = np.minimum(upto[self.places], upto[-1] - 1).astype(np.int32)
-        self.needed, self.starts = self.needed[used], upto[self.starts]
-
-    def run(self, sources: Sources, dst: Array, dtype: str) -> tuple[int, int]:
-        """Fill dst; returns how many values it could not hold, and the bytes that were pulled."""
-        width, item = dst.shape[1], dst.itemsize
-        held = dst.nbytes + self.places.nbytes + self.offsets.nbytes
-        if held + len(self.needed) * width * item <= self.memory:
-            return self._at_once(sources, dst, dtype)
-        return self._in_groups(sources, dst, dtype, self.memory - held - 4 * dst.size - 4 * self.places.nbytes)
-
-    def _at_once(self, sources: Sources, dst: Array, dtype: str) -> tuple[int, int]:
-        """All needed rows beside each other, as they are stored: one call of the kernel."""
-        src = _room(len(self.needed), dst.shape[1], dtype)
-        read = self._pull(0, len(self.bounds) - 1, sources, src, dtype, dtype)
-        rows = self.own + self.rows
-        task = HopTask(
-            self.offsets, self.places, self.weights, self._by_place(self.step), self.own, self.loops, src, dst, dtype,
-            rows, floors=None if self.floors is None else self._by_place(self.floors),
-        )  # fmt: skip
-        return hop(task, 0, len(self.rows)), read
-
-    def _by_place(self, values: Array) -> Array:
-        """Values of the block's own rows where these lie among the needed; others are not read."""
-        placed = np.empty(self.own + len(values), np.float32)
-        placed[self.own :] = values
-        return placed
-
-    def _in_groups(self, sources: Sources, dst: Array, dtype: str, room: int) -> tuple[int, int]:
-        """Sums in float32 that go on from group to group, in the order of neighbours; then factors and storage.
-
-        Rows are cut into the blocks that the kernel sums by themselves, so that these have the same ends in any groups.
-        """
-        own = (self.own + self.rows).astype(np.int32) if self.loops else None
-        offsets, places, weights = gather_rows(self.offsets, self.places, self.weights, self.rows, own)
-        pieces, cuts = cut_rows(offsets)
-        sums = np.zeros((len(cuts) - 1, dst.shape[1]), np.float32)
-        read = 0
-        for first, last in self._groups((room - sums.nbytes) // (4 * dst.shape[1])):
-            low, high = int(self.starts[first]), int(self.starts[last])
-            if low == high:
-                continue
-            src = np.empty((high - low, dst.shape[1]), np.float32)
-            read += self._pull(first, last, sources, src, dtype, "float32")
-            inside = (places >= low) & (places < high)
-            some = None if weights is None else weights[inside]
-            ends = np.concatenate([[0], np.cumsum(inside)])[cuts]
-            task = HopTask(
-                ends, places[inside] - np.int32(low), some, None, 0, False, src, sums, accumulate=True
-            )  # fmt: skip
-            hop(task, 0, len(sums))
-            del src, task
-        if not np.array_equal(pieces, np.arange(len(self.rows) + 1)):  # a row is several pieces, or none
-            each, whole = np.arange(len(sums), dtype=np.int32), np.empty(dst.shape, np.float32)
-            hop(HopTask(pieces, each, None, None, 0, False, sums, whole), 0, len(whole))
-            sums = whole
-        floors = None if self.floors is None else self.floors[self.rows]
-        return scale(sums, "float32", dst, dtype, row_factors=self.step[self.rows], row_floors=floors), read
-
-    def _groups(self, room: int) -> list[tuple[int, int]]:
-        """Source blocks in runs of no more than `room` needed rows; a block alone is never split."""
-        groups, first = [], 0
-        for block in range(1, len(self.starts)):
-            if block - first > 1 and self.starts[block] - self.starts[first] > room:
-                groups.append((first, block - 1))
-                first = block - 1
-        return [*groups, (first, len(self.starts) - 1)]
-
-    def _pull(self, first: int, last: int, sources: Sources, into: Array, dtype: str, storage: str) -> int:
-        """Needed rows of the source blocks first..last, one source at a time."""
-        low, read = int(self.starts[first]), 0
-        for block in range(first, last):
-            begin, end = int(self.starts[block]), int(self.starts[block + 1])
-            if begin < end:
-                rows = self.needed[begin:end].astype(np.int64) - self.bounds[block]
-                expected = self.bounds[block + 1] - self.bounds[block]
-                values = _opened(sources(block), expected, into.shape[1], dtype)
-                _copy(values, rows, into[begin - low : end - low], dtype, storage)
-                read += len(rows) * into.shape[1] * values.itemsize
-        return read
-
-
-_kept = threading.local()
-
-
-def _room(rows: int, columns: int, storage: str) -> Array:
-    """A matrix whose memory stays for the next block of this worker: fresh pages cost as much as to fill them."""
-    dtype = np.dtype(NUMPY_DTYPES[storage])
-    size = rows * columns * dtype.itemsize
-    whole: Array | None = getattr(_kept, "memory", None)
-    if whole is None or len(whole) < size:
-        _kept.memory = whole = None  # before the new one: never two at once
-        _kept.memory = whole = allocate(-(-size // _ROOM) or 1, _ROOM // 4, "float32").view(np.uint8).reshape(-1)
-    return whole[:size].view(dtype).reshape(rows, columns)
-
-
-def _opened(place: Place, rows: int, width: int, dtype: str) -> Array:
-    """A block of the hop before: mapped, or fetched whole; one that is damaged is told."""
-    values = np.asarray(open_rows(place))
-    if values.dtype != NUMPY_DTYPES[dtype] or len(values) != rows or values.shape[1] < width:
-        raise GamlpError("is no block of this hop", file=place, hint="run the same command again: it is made anew")
-    return values[:, :width]
-
-
-def _copy(values: Array, rows: Array, into: Array, dtype: str, storage: str) -> None:
-    if dtype == storage and len(rows) == len(values):
-        into[:] = values
-    elif dtype == storage and values.flags.c_contiguous:
-        np.take(values, rows, axis=0, out=into, mode="clip")
-    else:
-        scale(values, dtype, into, storage, rows=rows)
-
 
 _STEP = 1 << 14  # rows that enter at a time
 TOP = ""  # beside names of columns: the largest factor that a row enters with
@@ -233,6 +83,22 @@ class BlockPass:
         """At the last hop only kept rows are computed, where all columns keep the same ones."""
         rows = {columns.rows for columns in self.with_hop(k)}
         return rows.pop() if k == self.depth and k > 0 and len(rows) == 1 else None
+
+    def parcels(self, k: int) -> Parcels | None:
+        """What blocks send to each other of hop k, for the next one; None: rows are read from states alone."""
+        if k >= self.depth or not self.needs.parcels:
+            return None
+        shares = None
+        if self.only(k + 1) is not None:
+            blocks = self.needs.blocks
+            share = np.diff(self.with_hop(k + 1)[0].kept) / np.maximum(1, np.diff(blocks.bounds))
+            shares = tuple(float(share[blocks.block_of(reader)]) for reader in range(blocks.readers))
+        return Parcels(self.needs, self.folder / f"hop{k}" / "parcels", self.width(k + 1), self.dtype, shares)
+
+    def _send(self, k: int, index: int, values: Array) -> int:
+        """Before the state is put: where that is, its parcels are."""
+        parcels = self.parcels(k)
+        return 0 if parcels is None else parcels.write(index, values)
 
     def outputs(self, k: int) -> list[list[tuple[Place, int]]]:
         """For every block, the files that hop k leaves, with their bytes."""
@@ -303,8 +169,9 @@ class BlockPass:
                 )  # fmt: skip
                 into[:, columns.at + columns.width : columns.at + columns.padded] = 0
         refuse_lost(lost, "first values", self.dtype)
+        sent = self._send(0, index, state)
         self.state(0, index).put(whole)
-        return {"bytes": len(whole)}
+        return {"bytes": len(whole) + sent}
 
     def down(self, columns: Columns) -> Array | None:
         """What a float16 state is multiplied with on its way out; None for other types."""
@@ -328,12 +195,16 @@ class BlockPass:
             rows = np.asarray(open_rows(only)[columns.kept[index] : columns.kept[index + 1]]) - begin
         whole, dst = npy_buffer((len(rows), self.width(k)), NUMPY_DTYPES[self.dtype])
         factors = self._factors(slice(begin, end))
-        sums = BlockHop(
-            self.needs, index, rows, factors.step, self.operator.loops, self.memory, self._row_floors(factors.enter)
-        )
-        lost, read = sums.run(lambda block: self.state(k - 1, block), dst, self.dtype)
-        refuse_lost(lost, f"hop {k}", self.dtype)
-        written = 0
+        floors, hub = self._row_floors(factors.enter), self.needs.blocks.hub_of(index)
+        if hub is not None:
+            lost, read = self._hub(k, hub, factors.step, floors, dst) if len(rows) else (0, 0)
+        else:
+            sums = BlockHop(
+                self.needs, index, rows, factors.step, self.operator.loops, self.memory, floors, self.parcels(k - 1)
+            )
+            lost, read = sums.run(lambda block: self.state(k - 1, block), dst, self.dtype)
+            refuse_lost(lost, f"hop {k}", self.dtype)
+        written = self._send(k, index, dst)
         for columns in self.with_hop(k):
             if columns.rows is not None:
                 some = slice(None)
@@ -347,6 +218,43 @@ class BlockPass:
             self.state(k, index).put(whole)
             written += len(whole)
         return {"read": read, "written": written}
+
+    def hub_part(self, k: int, part: int) -> Place:
+        return self.folder / f"hop{k}" / "hubs" / f"{part:05d}.npy"
+
+    def missing_hubs(self, k: int) -> list[int]:
+        """Parts of hubs that hop k still needs."""
+        wanted = {index for index in self.missing(k) if self._computes(k, index)}
+        there = _parent(self.hub_part(k, 0)).sizes() if wanted else {}
+        parts = enumerate(self.needs.blocks.parts)
+        return [at for at, (hub, _) in parts if hub.block in wanted and self.hub_part(k, at).name not in there]
+
+    def _computes(self, k: int, index: int) -> bool:
+        """Whether hop k computes rows of a block: the last one may not."""
+        kept = self.with_hop(k)[0].kept
+        return self.only(k) is None or kept[index] < kept[index + 1]
+
+    def hub_sums(self, k: int, at: int) -> dict[str, Any]:
+        """One task: a part of a hub at hop k."""
+        hub, part = self.needs.blocks.parts[at]
+        reader = len(self.needs.blocks) + at
+        loop = int(self.needs.read("loop", reader)[0])
+        one = np.ones(1, np.float32)
+        sums = BlockHop(
+            self.needs, reader, np.arange(1), one, self.operator.loops, self.memory, None, self.parcels(k - 1)
+        )
+        units, read = sums.hub_sums(
+            hub, part, loop, lambda block: self.state(k - 1, block), self.width(k), self.dtype
+        )  # fmt: skip
+        put_rows(self.hub_part(k, at), units)
+        return {"read": read, "written": units.nbytes}
+
+    def _hub(self, k: int, hub: Hub, step: Array, floors: Array | None, dst: Array) -> tuple[int, int]:
+        """A hub's row from the sums of its parts: how many values it could not hold, and the bytes that were pulled."""
+        parts = [at for at, (each, _) in enumerate(self.needs.blocks.parts) if each == hub]
+        units = np.concatenate([np.asarray(open_rows(self.hub_part(k, at))) for at in parts])
+        lost = scale(whole_sum(units), "float32", dst, self.dtype, row_factors=step, row_floors=floors)
+        return lost, units.nbytes
 
     def _factors(self, rows: slice) -> Factors:
         of_rows, of_columns = self.needs.sums()

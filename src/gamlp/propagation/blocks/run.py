@@ -16,7 +16,8 @@ from gamlp.io import Place, Workers, put_rows, scratch_folder
 from gamlp.progress import Progress, overall
 from gamlp.propagation.blocks.first import Run, SharedFirstValues
 from gamlp.propagation.blocks.hop import TOP, BlockPass, Columns, scales_of
-from gamlp.propagation.blocks.layout import Blocks, Needs, where_seen
+from gamlp.propagation.blocks.layout import Blocks, where_seen
+from gamlp.propagation.blocks.needs import Needs
 from gamlp.propagation.blocks.shards import ShardWriting, StoredColumns
 from gamlp.propagation.blocks.sizing import small_blocks_together
 from gamlp.propagation.passes import Pass, Piece
@@ -82,6 +83,9 @@ class ViewRun:
         self.tasks(needs.find, needs.missing(), "neighbours")
         if self.blocks.directed:
             self.tasks(needs.add_columns, needs.missing_columns(), "column sums")
+        if needs.parcels and (missing := needs.missing_wanted()):
+            self.tasks(needs.tabulate, [0], "counts of rows")
+            self.tasks(needs.find_wanted, missing, "wanted rows")
         return needs
 
     def _move(self, spec: Pass, needs: Needs) -> BlockPass:
@@ -99,9 +103,15 @@ class ViewRun:
             if k == 1:
                 self.tasks(moved.enter, moved.missing(0), "first values", spec.width)
             stage = f"hop {k} of {moved.depth}"
+            if self.blocks.hubs:
+                self.tasks(partial(moved.hub_sums, k), moved.missing_hubs(k), f"{stage}: hubs", moved.width(k))
             self.tasks(partial(moved.hop, k), moved.missing(k), stage, moved.width(k))
+            if self.blocks.hubs:
+                (folder / f"hop{k}" / "hubs").remove()
             if all(each.rows is not None for each in moved.with_hop(k - 1)):
                 (folder / f"hop{k - 1}").remove()  # what is kept of it lies beside
+            elif moved.parcels(k - 1) is not None:
+                (folder / f"hop{k - 1}" / "parcels").remove()
         return moved
 
     def _columns(self, piece: Piece, kept_rows: _KeptRows) -> Columns:
@@ -196,7 +206,7 @@ class BlockRun:
         if not self.views:
             return
         unions = self._unions(parts)
-        blocks = {name: Blocks.of(*union, self._wanted(name)) for name, union in unions.items()}
+        blocks = {name: Blocks.of(*union, self._wanted(name), self._tasks) for name, union in unions.items()}
         folders = {name: self._folder(each) for name, each in blocks.items()}
         for name in self.writer.work.names():  # of another number of blocks, or of another engine
             if name not in (*_OURS, *(folder.name for folder in folders.values())):

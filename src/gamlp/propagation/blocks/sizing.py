@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from gamlp.arrays import Array
+from gamlp.io import GAP, LONGEST, expected_read
 from gamlp.propagation.store.shards import SHARD_BYTES
 
 MEMORY = 1 << 30  # of a task, where nothing is said
@@ -41,6 +45,26 @@ def whole_bytes(nodes: int, entries: int, row_bytes: int) -> int:
 def executor_memory(cores: int, memory: int) -> int:
     """What Python needs on an executor, beside Java's own."""
     return cores * (memory + _OF_A_PROCESS)
+
+
+def parcels_pay(wanted: Array, rows: Array, row_bytes: int, used: Array | None = None) -> Array:
+    """Whether `wanted` of `rows` rows, lying anywhere, cost less as a parcel: written, and read with one request.
+
+    `used`: those of them that are read, where a hop asks for some rows alone.
+    """
+    read, requests = expected_read(wanted if used is None else used, rows, row_bytes)
+    return np.asarray(read + GAP * requests > 2 * wanted * row_bytes + GAP)
+
+
+@dataclass(frozen=True)
+class RemoteReads:
+    """Bytes and requests of one hop of all blocks behind a URL."""
+
+    read: int  # rows of the hop before, and what lies between them
+    sent: int  # parcels that are written for the next hop
+    requests: int
+    ranges: int  # bytes that would be read without parcels
+    whole: int  # and with whole files
 
 
 @dataclass(frozen=True)
@@ -91,6 +115,19 @@ class Sizing:
         return self.needed * self.blocks * self.columns * self.item
 
     @property
+    def remote(self) -> RemoteReads:
+        """The same behind a URL, where neighbours lie anywhere: a block reads its own rows, and some of every other."""
+        blocks, row_bytes, rows = self.blocks, self.columns * self.item, -(-self.nodes // self.blocks)
+        wanted = (self.needed - rows) / max(1, blocks - 1)
+        pairs, own = blocks * (blocks - 1), self.state
+        read, requests = (float(each) for each in expected_read(np.asarray(wanted), np.asarray(rows), row_bytes))
+        pieces, ranges = -(-own // LONGEST), int(own + pairs * read)
+        if bool(parcels_pay(np.asarray(wanted), np.asarray(rows), row_bytes)):
+            sent = int(pairs * wanted * row_bytes)
+            return RemoteReads(own + sent, sent, 2 * pairs + pieces, ranges, blocks * own)
+        return RemoteReads(ranges, 0, int(pairs * (1 + requests)) + pieces, ranges, blocks * own)
+
+    @property
     def storage(self) -> int:
         """Bytes beside the graph while it runs: lists, states (all of them where all rows are kept), the store."""
         states = self.hops + 1 if self.kept is None else 2
@@ -117,3 +154,8 @@ class Sizing:
     def storage_seconds(self, bytes_per_second: float) -> float:
         """Of a hop, where all executors together read and write so many bytes a second: rows, places, the next hop."""
         return (self.pulled + self.entries * 4 + self.state) / bytes_per_second
+
+    def remote_seconds(self, bytes_per_second: float, requests_per_second: float) -> float:
+        """The same behind a URL, with parcels and requests."""
+        moved = self.remote.read + self.remote.sent + self.entries * 4 + self.state
+        return moved / bytes_per_second + self.remote.requests / requests_per_second

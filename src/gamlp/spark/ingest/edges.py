@@ -26,6 +26,7 @@ from gamlp.progress import Progress
 from gamlp.spark.ingest.block_files import CsrBlocks, RowBlocks
 from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, rows_of_range
 from gamlp.spark.ingest.notes import Notes
+from gamlp.spark.ingest.partitions import SLOT, one_a_partition
 from gamlp.spark.ingest.sorted_ids import SortedIds
 from gamlp.spark.ingest.tables import SparkTable
 from gamlp.spark.tasks import as_result, collect_results, run_tasks
@@ -154,11 +155,15 @@ class EdgeBuild:
         }
         reverses = {checks.declared(name).reverse for name in ([] if checks.chosen is None else checks.chosen.names)}
 
+        most = max(into.rows.blocks for into in blocks.values())
+        keys = one_a_partition(most + 1)
+
         def entries(batches: Iterator[Any]) -> Iterator[Any]:
-            yield from edge_entries(batches, checks)
+            for packs in edge_entries(batches, checks):
+                yield packs.append_column(SLOT, pa.array(keys[packs.column("block").to_numpy()]))  # notes: the last
 
         def build(key: Any, packs: Any) -> Any:
-            relation, number = key[0].as_py(), key[1].as_py()
+            relation, number = key[1].as_py(), key[2].as_py()
             if number == _NOTES:
                 text = Notes.merged(Notes.read(note) for note in packs.column("note").to_pylist()).json()
             else:
@@ -167,9 +172,8 @@ class EdgeBuild:
             columns = [pa.array([relation], pa.string()), pa.array([number], pa.int32()), pa.array([text])]
             return pa.table(columns, names=["relation", "block", "answer"])
 
-        most = max(into.rows.blocks for into in blocks.values())
-        frame = self._with_rows(table, checks).mapInArrow(entries, _PACKS)
-        frame = frame.repartition(most + 1, "relation", "block").groupBy("relation", "block")
+        frame = self._with_rows(table, checks).mapInArrow(entries, f"{_PACKS}, {SLOT} int")
+        frame = frame.repartition(len(keys), SLOT).groupBy(SLOT, "relation", "block")
         frame = frame.applyInArrow(build, "relation string, block int, answer string")
         stage = "edges" if checks.name is None else f"edges: {checks.name}"
         found = collect_results(self.spark, frame, stage, most, self.progress)

@@ -23,6 +23,7 @@ from gamlp.kernel import NUMPY_DTYPES, FloatName, cannot_hold, store_as
 from gamlp.progress import Progress
 from gamlp.spark.ingest.node_checks import NodeChecks, raw_name
 from gamlp.spark.ingest.notes import NotedRows, Notes, id_key, note_batch
+from gamlp.spark.ingest.partitions import SLOT, one_a_partition
 from gamlp.spark.tasks import as_result, collect_results
 
 _PIECE = 32 << 20  # bytes of features that are made at a time
@@ -125,18 +126,20 @@ def fit_columns(spark: Any, rows: Any, checks: NodeChecks, progress: Progress) -
     names = [name for name in checks.features if checks.plan is not None and name not in checks.plan.fitted]
     if not names:
         return {}
+    keys = one_a_partition(len(checks.features))
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from partial_fittings(batches, checks)
+        for parts in partial_fittings(batches, checks):
+            yield parts.append_column(SLOT, pa.array(keys[parts.column("place").to_numpy()]))
 
     def merge(key: Any, table: Any) -> Any:
-        number = key[0].as_py()
+        number = key[1].as_py()
         text = as_result(lambda _: merged_state(table.column("plain").to_pylist()), number)
         return pa.table({"place": pa.array([number], pa.int32()), "answer": pa.array([text])})
 
     columns = [raw_name(number) for number in range(len(checks.features))]
-    frame = rows.select(*columns).mapInArrow(work, "place int, plain string").repartition(len(names), "place")
-    frame = frame.groupBy("place").applyInArrow(merge, "place int, answer string")
+    frame = rows.select(*columns).mapInArrow(work, f"place int, plain string, {SLOT} int").repartition(len(keys), SLOT)
+    frame = frame.groupBy(SLOT, "place").applyInArrow(merge, "place int, answer string")
     found = collect_results(spark, frame, "fit", len(names), progress)
     return {result["name"]: result for _, result in found}
 

@@ -32,6 +32,7 @@ from gamlp.spark.ingest.block_files import NodeBlocks, RowBlocks
 from gamlp.spark.ingest.fitting import FittedColumns, fit_columns, refuse_wrong, settled, without_wrong
 from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes, raw_name
 from gamlp.spark.ingest.notes import Notes
+from gamlp.spark.ingest.partitions import SLOT, one_a_partition
 from gamlp.spark.ingest.sorted_ids import SortedIds, put_sorted
 from gamlp.spark.ingest.tables import SparkTable
 from gamlp.spark.tasks import as_result, collect_results, run_tasks
@@ -321,7 +322,7 @@ def write_nodes(
     spark: Any, nodes: CheckedNodes, ids: SortedIds, blocks: NodeBlocks, progress: Progress
 ) -> list[dict[str, Any]]:
     """Files of every block of rows; answers of the blocks, in order."""
-    bounds = _bounds(spark, ids, blocks.rows)
+    bounds, keys = _bounds(spark, ids, blocks.rows), one_a_partition(blocks.rows.blocks)
     kinds = {field.name: field.dataType.simpleString() for field in nodes.rows().schema.fields}
     columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
 
@@ -332,15 +333,16 @@ def write_nodes(
                 block = np.searchsorted(np.asarray(bounds, np.int64), values.to_numpy(), side="right")
             else:  # Python orders strings by code points, which is the order of their UTF-8 bytes
                 block = np.asarray([bisect_right(bounds, value) for value in values.to_pylist()], np.int32)
-            yield batch.append_column("block", pa.array(block.astype(np.int32)))
+            placed = batch.append_column("block", pa.array(block.astype(np.int32)))
+            yield placed.append_column(SLOT, pa.array(keys[block]))
 
     def write(key: Any, table: Any) -> Any:
-        number = key[0].as_py()
+        number = key[1].as_py()
         text = as_result(lambda block: blocks.write(block, table), number)
         return pa.table({"block": pa.array([number], pa.int32()), "answer": pa.array([text])})
 
-    frame = nodes.rows().mapInArrow(place, f"{columns}, block int").repartition(blocks.rows.blocks, "block")
-    frame = frame.groupBy("block").applyInArrow(write, "block int, answer string")
+    frame = nodes.rows().mapInArrow(place, f"{columns}, block int, {SLOT} int").repartition(len(keys), SLOT)
+    frame = frame.groupBy(SLOT, "block").applyInArrow(write, "block int, answer string")
     found = collect_results(spark, frame, "features", blocks.rows.blocks, progress)
     results = {row["block"]: result for row, result in found}
     return [results[block] for block in range(blocks.rows.blocks)]

@@ -139,10 +139,10 @@ def run_job(job: TrainingJob, world: World) -> None:
                 try:
                     _train(job, world, device)
                 except Exception as error:
-                    _tell(job, error)  # before the others see this rank go
+                    tell_trouble(job, error)  # before the others see this rank go
                     raise
     except GamlpError as error:
-        _tell(job, error)
+        tell_trouble(job, error)
         raise
 
 
@@ -152,16 +152,16 @@ def _train(job: TrainingJob, world: World, device: torch.device) -> None:
     prepared = job.prepared()
     checkpoint = Place.of(job.checkpoint)
     machine = Machine(device, memory, checkpoint, job.checkpoint_seconds, world)
-    with _Lines(Place.of(job.metrics)) if world.rank == 0 else nullcontext() as lines:
+    with MetricLines(Place.of(job.metrics)) if world.tells else nullcontext() as lines:
         progress = silent if lines is None else lines.progress
         observe = None if lines is None else lines.observe
         fitted = fit_prepared(prepared, job.seed, machine, observe=observe, progress=progress)
-    if world.rank == 0:
+    if world.keeps:
         facts = {name: getattr(fitted, name) for name in ("epoch", "epochs", "valid", "stopped", "solved")}
         save_tensors(Place.of(job.result), fitted.weights, with_digest(json.dumps({"fitted": facts}), fitted.weights))
 
 
-def _tell(job: TrainingJob, error: Exception) -> None:
+def tell_trouble(job: TrainingJob, error: Exception) -> None:
     """A GamlpError becomes the job's result; of others the first words are kept, for the sentence at the end."""
     with suppress(Exception):  # the storage itself may be what fails
         if isinstance(error, GamlpError):
@@ -208,7 +208,7 @@ def device_of(name: str, world: World) -> torch.device:
     )
 
 
-class _Lines:
+class MetricLines:
     """Metrics as JSON Lines: appended to a file, or put again as a whole where a URL names it."""
 
     def __init__(self, place: Place) -> None:
@@ -233,7 +233,7 @@ class _Lines:
             self.place.put(self.text)
             self.put = time.monotonic()
 
-    def __enter__(self) -> _Lines:
+    def __enter__(self) -> MetricLines:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -243,7 +243,7 @@ class _Lines:
             self.place.put(self.text)
 
 
-def _end_with(driver: int) -> None:
+def end_with(driver: int) -> None:
     """Leave when the driver is gone: nobody reads the result."""
 
     def watch() -> None:
@@ -260,7 +260,7 @@ def _end_with(driver: int) -> None:
 def main() -> None:
     """One of the processes that `launch_processes` starts: its argument is the file of the job."""
     if driver := os.environ.get(DRIVER):
-        _end_with(int(driver))
+        end_with(int(driver))
     job = TrainingJob.model_validate_json(Path(sys.argv[1]).read_bytes())
     try:
         run_job(job, World.from_environment())

@@ -41,6 +41,23 @@ def launch_processes(
     progress: Progress = silent,
 ) -> Result:
     """Train with processes on this machine; what they say goes to the file `log`. `told`: epochs observed before."""
+    job, written, follow = begun(job, processes, observed_epoch, observe, progress)
+    command = [sys.executable, "-c", "from gamlp.training.ranks.job import main; main()", str(written)]
+    # The working folder is not searched for modules: what a job needs of it is in its sources.
+    environment = {"OMP_NUM_THREADS": str(job.threads), "PYTHONSAFEPATH": "1"}
+    with log.open("wb") as output:
+        for _ in range(restarts + 1):
+            run_ranks(command, processes, environment, output, follow.look)
+            follow.look(last=True)
+            if (result := read_result(job)) is not None:
+                return result
+    raise died(job, restarts + 1, f"what they said is in {log}; {GO_ON}")
+
+
+def begun(
+    job: TrainingJob, processes: int, observed_epoch: int, observe: Observe | None, progress: Progress
+) -> tuple[TrainingJob, Path, Follower]:
+    """The job with each process's share of this machine, as a file that they read, and who follows its epochs."""
     threads = job.threads or max(1, usable_cores() // processes)
     memory = available_memory() // 2 // processes if job.memory is None else job.memory
     job = job.model_copy(update={"threads": threads, "memory": memory})
@@ -49,16 +66,7 @@ def launch_processes(
     clear(job)
     written = Path(f"{job.result}.job")
     written.write_text(job.model_dump_json(), encoding="utf-8")
-    command = [sys.executable, "-c", "from gamlp.training.ranks.job import main; main()", str(written)]
-    # The working folder is not searched for modules: what a job needs of it is in its sources.
-    environment = {"OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
-    with log.open("wb") as output:
-        for _ in range(restarts + 1):
-            run_ranks(command, processes, environment, output, follow.look)
-            follow.look(last=True)
-            if (result := read_result(job)) is not None:
-                return result
-    raise died(job, restarts + 1, f"what they said is in {log}; {GO_ON}")
+    return job, written, follow
 
 
 def run_ranks(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from torch import Tensor, distributed, nn
 from torch._C._distributed_c10d import TCPStore
 
 from gamlp.errors import GamlpError
+
+if TYPE_CHECKING:
+    from gamlp.training.ranks.exchange import Exchange, Learner
 
 # A rank that waits longer for the others gives up; within it rank 0 may write a checkpoint and all read a batch.
 PATIENCE = timedelta(minutes=10)
@@ -173,6 +177,25 @@ class World:
         *sums, anywhere = torch.split(flat, [value.numel() for value in parameters] + [len(parameters)])
         for value, total, some in zip(parameters, sums, (anywhere > 0).tolist()):
             value.grad = total.view_as(value).to(value.dtype) if some else None
+
+    def exchange(self, learner: Learner) -> Exchange:
+        """How gradients become steps: all ranks take every step together."""
+        from gamlp.training.ranks.exchange import Together  # it stands above: its checkpoints are of a world
+
+        return Together(learner)
+
+    @property
+    def tells(self) -> bool:
+        """Whether this process writes a line for every epoch."""
+        return self.rank == 0
+
+    @property
+    def keeps(self) -> bool:
+        """Whether this process writes down what all have learned."""
+        return self.rank == 0
+
+    def check_solved(self) -> None:
+        """Whether a model that is solved may be trained: one rank solves, the others hear of it."""
 
     def random_seed(self, *numbers: int) -> int:
         """Of this rank's dropout: other masks than on the other ranks."""

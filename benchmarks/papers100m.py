@@ -23,7 +23,7 @@ from typing import Any
 import papers100m_page
 from bounds import LINE, disk, random_lines
 from gamlp.graph import Graph
-from gamlp.io import format_size, parse_size, usable_cores
+from gamlp.io import format_size, parse_size, usable_cores, write_text
 from machine import describe, versions
 from watched import Watched, watch
 
@@ -127,33 +127,49 @@ def run(given: argparse.Namespace, record: Path) -> None:
             if step.name == "propagate" and "rates" not in run:
                 run["facts"] = facts(work)
                 run["rates"] = rates(work, run["facts"]["nodes"])
-            run["steps"][step.name] = measured(step, work, run["steps"].get(step.name))
+            run["steps"][step.name] = measured(step, work)
             run["disk"] = max(go["disk"] for one in run["steps"].values() for go in one["goes"])
             run["sizes"] = {"graph": _size(work / "graph"), "hops": _size(work / "hops")}
             run["facts"] = facts(work)
             record.parent.mkdir(parents=True, exist_ok=True)
             record.write_text(json.dumps(results, indent=1) + "\n")
+            goes_of(step, work).unlink()
     if not given.keep:
         shutil.rmtree(work)
 
 
-def measured(step: Step, work: Path, before: dict[str, Any] | None) -> dict[str, Any]:
-    """Runs a step to its end, killed once where it is to be; the goes are added up."""
-    goes: list[dict[str, Any]] = before["goes"] if before else []
+def goes_of(step: Step, work: Path) -> Path:
+    """Where goes of a step that is not finished are noted."""
+    return work / f"{step.name}.goes.json"
+
+
+def measured(step: Step, work: Path) -> dict[str, Any]:
+    """Runs a step to its end, killed once where it is to be; the goes are added up.
+
+    They are noted as they end, and the one that is under way every few seconds: where this process ended before the
+    step did, the next has what it took so far.
+    """
+    noted, journal = goes_of(step, work), work / f"{step.name}.go.json"
+    goes: list[dict[str, Any]] = json.loads(noted.read_text()) if noted.exists() else []
+    if journal.exists():
+        goes.append({**json.loads(journal.read_text()), "killed": True})
+        write_text(noted, json.dumps(goes))
+        journal.unlink()
     kill = None if any(go["killed"] for go in goes) else step.kill
     while True:
-        begun_before = bool(goes)
-        words = [*GAMLP, *step.words, *(step.again if begun_before else [])]
+        words = [*GAMLP, *step.words, *(step.again if goes else [])]
         tell(f"{step.name}: gamlp {' '.join(step.words)}")
-        found: Watched = watch(words, work, kill, step.said)
-        goes.append({name: value for name, value in vars(found).items() if name != "said"})
+        found: Watched = watch(words, work, kill, step.said, journal=journal)
+        goes.append(vars(found))
+        write_text(noted, json.dumps(goes))
+        journal.unlink(missing_ok=True)
         tell(f"{step.name}: {found.seconds:.0f} s{', killed' if found.killed else ''}")
         if found.killed:
             kill = None
             continue
         if found.code != 0:
             sys.exit(f"{step.name} failed: {found.said}")
-        return {"goes": goes}
+        return {"goes": [{name: value for name, value in go.items() if name != "said"} for go in goes]}
 
 
 def rates(work: Path, nodes: int) -> dict[str, float | None]:

@@ -17,8 +17,9 @@ import pyarrow as pa
 from gamlp.graph import Graph
 from gamlp.io import Place, npy_buffer, open_rows
 from gamlp.propagation import Operator
-from gamlp.propagation.blocks.hop import BlockHop
-from gamlp.propagation.blocks.layout import Blocks, Needs
+from gamlp.propagation.blocks.layout import Blocks
+from gamlp.propagation.blocks.needs import Needs
+from gamlp.propagation.blocks.sums import BlockHop
 from gamlp.propagation.operator import factors_of
 from gamlp.spark.tasks import run_tasks
 

@@ -31,8 +31,8 @@ from gamlp.models import GAMLP, Shape
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Plan
 from gamlp.recipe import TrainingSettings
 from gamlp.training.batches import Batch, Batches, HopRows
-from gamlp.training.checkpoint import TrainingState
 from gamlp.training.loop import Machine, _Run
+from gamlp.training.ranks.exchange import Stretch
 from gamlp.training.scores import evaluate
 
 CPU = torch.device("cpu")
@@ -124,7 +124,7 @@ def training_job(asked: dict[str, Any]) -> dict[str, Any]:
         run = _Run(model, one, None, settings, torch.Generator().manual_seed(0), 0, Machine(CPU))
         some = _FirstBatches(batches, asked["steps"])
         run.train = some
-        run._epoch(TrainingState())
+        run.train_on(Stretch(0))
     found = {"rows": some.rows, "seconds": some.seconds, "memory": peak.bytes, "limit": limit, "verified": verified}
     return found | (_where(run, batches, asked) if asked.get("where") else {})
 
@@ -149,9 +149,9 @@ def _where(run: _Run, batches: Batches, asked: dict[str, Any]) -> dict[str, Any]
     steps = _FirstBatches(batches, 1)
     run.train = steps
     with FlopCounterMode(display=False) as counter:
-        run._epoch(TrainingState())
+        run.train_on(Stretch(0))
     with profile(activities=[ProfilerActivity.CPU]) as seen:
-        run._epoch(TrainingState())
+        run.train_on(Stretch(0))
     kinds = dict.fromkeys([*KINDS, "others"], 0.0)
     for event in seen.key_averages():
         kind = next((name for name, starts in KINDS.items() if event.key.startswith(starts)), "others")

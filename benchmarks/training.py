@@ -41,8 +41,8 @@ from gamlp.models.sign import SIGN
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, LocalPropagator, Plan
 from gamlp.recipe import ConsistencySettings, TrainingSettings
 from gamlp.training.batches import Batches, HopRows, UnlabelledRows
-from gamlp.training.checkpoint import TrainingState
 from gamlp.training.loop import Machine, _Run
+from gamlp.training.ranks.exchange import Stretch
 from gamlp.training.unlabelled import Beside
 from machine import describe, versions
 from written_out import (
@@ -355,7 +355,7 @@ def _epoch(model: nn.Module, batches: Batches, size: Size, consistency: Consiste
     settings = TrainingSettings(batch_size=size.batch, learning_rate=0.001)
     run = _Run(model, one, None, settings, torch.Generator().manual_seed(0), 0, Machine(CPU), beside)
     run.train = batches
-    return lambda: run._epoch(TrainingState())
+    return lambda: run.train_on(Stretch(0))
 
 
 def _store(size: Size, work: Path) -> HopStore:

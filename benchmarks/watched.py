@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_PAUSE = 0.25  # seconds between looks
+from gamlp.io import write_text
+
+_PAUSE, _JOURNAL = 0.25, 5.0  # seconds between looks, and between notes
 
 
 @dataclass
@@ -35,11 +38,17 @@ class Watched:
 
 
 def watch(
-    words: Sequence[str], folder: Path, kill: float | None = None, out: Path | None = None, limit: int = 24 << 30
+    words: Sequence[str],
+    folder: Path,
+    kill: float | None = None,
+    out: Path | None = None,
+    limit: int = 24 << 30,
+    journal: Path | None = None,
 ) -> Watched:
     """Run it to its end, or kill it after so many seconds; what it prints goes to `out` when it has ended well.
 
     Where control groups can be made it is in one of its own, whose memory has a limit, the page cache with it.
+    `journal` has what is known so far, written every few seconds: who watches may end before what is watched.
     """
     found = Watched(least_available=_available())
     with (
@@ -47,14 +56,19 @@ def watch(
         tempfile.TemporaryFile() as printed,
         _control_group(limit, found) as enter,
     ):
-        begun = time.perf_counter()
+        begun = written = time.perf_counter()
         process = subprocess.Popen(list(words), stdout=printed, stderr=said, preexec_fn=enter)
         try:
             while not _ended(process, found):
                 _look(process.pid, found)
                 found.disk = max(found.disk, on_disk(folder))
                 found.least_available = min(found.least_available, _available())
-                if kill is not None and not found.killed and time.perf_counter() - begun > kill:
+                found.seconds = time.perf_counter() - begun
+                if journal is not None and begun + found.seconds - written > _JOURNAL:
+                    written = begun + found.seconds
+                    found.processor = _processor(process.pid)
+                    write_text(journal, json.dumps(vars(found)))
+                if kill is not None and not found.killed and found.seconds > kill:
                     found.killed = True
                     process.send_signal(signal.SIGKILL)
                 time.sleep(_PAUSE)
@@ -118,12 +132,21 @@ def _look(pid: int, found: Watched) -> None:
     found.read, found.written = int(lines.get("read_bytes", found.read)), int(lines.get("write_bytes", found.written))
 
 
+def _processor(pid: int) -> float:
+    """Seconds so far."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
 def on_disk(folder: Path) -> int:
-    """Bytes that the files of a folder take on the disk; one that goes meanwhile is not counted."""
+    """Bytes that the files of a folder take on the disk; what goes meanwhile, a folder too, is not counted."""
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            total += path.lstat().st_blocks * 512
+    for at, _, files in os.walk(folder):  # unlike rglob it passes over a folder that is gone when it is looked into
+        for name in files:
+            with suppress(OSError):
+                total += (Path(at) / name).lstat().st_blocks * 512
     return total
 
 

@@ -18,6 +18,9 @@ settings.register_profile("fixed", derandomize=True, database=None, deadline=Non
 settings.register_profile("fuzz", deadline=None, print_blob=True)
 settings.load_profile("fixed")
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import onnxruntime by themselves
+# On some virtual machines with AMX, oneDNN cannot make its code for bfloat16, and after that none for anything else.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 os.environ.setdefault("GAMLP_PROGRESS", "off")  # a slow machine would tell of its progress among what is compared
 
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"

@@ -218,3 +218,69 @@ def test_the_job_of_papers100m_runs_from_nothing_to_a_page_and_survives_kills(tm
     assert "| peak anonymous memory ÷ (budget + 300 MB) | ≤ 1 |" in page
     assert "GAMLP(JK), 1 epoch" in page
     assert not (tmp_path / "work").exists(), "graph, hops and runs are removed"
+
+
+@pytest.mark.slow
+def test_serving_measures_its_parts_and_writes_a_page(tmp_path: Path) -> None:
+    out = tmp_path / "serving.json"
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "serving.py"),
+        "--quick",
+        "--scale",
+        "0.001",
+        "--work",
+        str(tmp_path / "work"),
+    ]
+    parts = ("process", "http", "known", "pyg")
+    done = subprocess.run([*command, "--out", str(out), "--parts", *parts], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(out.read_text())["parts"]
+    assert set(results) == set(parts)
+    assert results["http"]["statuses"] == {"200": 400} and results["http"]["difference"] <= 1e-6
+    page = out.with_suffix(".md").read_text()
+    assert all(words in page for words in ("p99, ms", "rows a second", "PyG, the whole neighbourhood"))
+
+
+def test_who_watches_notes_what_is_known_so_far_and_passes_over_what_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import watched
+
+    # Folders come and go while the size of all is looked at.
+    each = "os.mkdir(f'{i}'); open(f'{i}/file', 'w').close(); os.remove(f'{i}/file'); os.rmdir(f'{i}')"
+    script = f"import os\nfor i in range(3000): {each}"
+    monkeypatch.setattr(watched, "_PAUSE", 0.0)
+    monkeypatch.setattr(watched, "_JOURNAL", 0.0)
+    monkeypatch.chdir(tmp_path)
+    found = watched.watch([sys.executable, "-c", script], tmp_path, journal=tmp_path.parent / f"{tmp_path.name}.json")
+    noted = json.loads((tmp_path.parent / f"{tmp_path.name}.json").read_text())
+    assert found.code == 0 and 0 < noted["seconds"] <= found.seconds and noted["anonymous"] <= found.anonymous
+
+
+def test_a_go_whose_watcher_ended_is_counted_when_it_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import papers100m
+    from watched import Watched
+
+    step = papers100m.Step("propagate", ["--version"], tmp_path / "made", again=["--help"], kill=60.0)
+    words: list[list[str]] = []
+
+    def ended(given: list[str], folder: Path, kill: float | None, said: Path | None, journal: Path) -> Watched:
+        words.append(given)
+        journal.write_text(json.dumps(vars(Watched(seconds=7.0, processor=3.0))))
+        if len(words) < 3:
+            raise KeyboardInterrupt
+        assert kill is None, "it was ended before"
+        return Watched(seconds=2.0, processor=1.0)
+
+    monkeypatch.setattr(papers100m, "watch", ended)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            papers100m.measured(step, tmp_path)
+    found = papers100m.measured(step, tmp_path)
+    assert [(go["seconds"], go["killed"]) for go in found["goes"]] == [(7.0, True), (7.0, True), (2.0, False)]
+    assert words[2][-1] == "--help" and "--help" not in words[0]

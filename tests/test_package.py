@@ -31,6 +31,7 @@ def test_without_a_compiler_the_install_succeeds_without_the_kernel(tmp_path: Pa
     assert {"gamlp/cli/main.py", "gamlp/py.typed"} <= set(names)
     assert {"gamlp/recipe/spaces/default.yaml", "gamlp/recipe/shipped/cora/jk.yaml"} <= set(names)
     assert {f"gamlp/report/{name}" for name in ("template.html", "style.css", "charts.js")} <= set(names)
+    assert "gamlp/serve/http/page.html" in names
     assert not [name for name in names if "_native" in name or name.endswith((".cpp", ".hpp"))]
 
 

@@ -20,6 +20,7 @@ from tests.sockets import Address, beyond_loopback, listening, watch
 pytestmark = pytest.mark.slow
 LONG = 300.0  # seconds, on a busy machine
 QUICK = "--set training.epochs=3 --set model.hidden=4 --device cpu"
+SMALL = " ".join(f"--leave-out {name}" for name in ("torch", "scipy", "scikit-learn", "pyarrow", "pandas", "numpy"))
 # Every verb, one after the other in one process: what it makes is what the next one reads.
 VERBS = f"""
 generate communities --nodes 60 --edges 200 --out made
@@ -34,8 +35,12 @@ run karate --out whole {QUICK}
 evaluate whole
 predict whole --out predictions.csv
 explain whole
+refresh whole
+card whole
+export whole --to torchscript --out whole.pt
 tune karate --out tuned.yaml --trials 2 --seeds 1 --confirm 0 {QUICK}
 bench list
+spark pack --out gamlp.tgz {SMALL}
 """
 # Runs them all; a socket that Python binds is told even if it is closed at once.
 SCRIPT = """
@@ -85,6 +90,20 @@ def test_no_verb_listens_on_one_machine(tmp_path: Path) -> None:
     ended_well(process, tmp_path)
     assert found == set()
     assert "bind" not in (tmp_path / "err").read_text()
+
+
+def test_serve_listens_on_loopback_unless_it_is_told_otherwise_and_has_a_key(tmp_path: Path) -> None:
+    process = start(f"train karate --out run {QUICK}\nserve run --port 0 --json", tmp_path)
+    try:
+        found = watch(process.pid, lambda: "url" in (tmp_path / "said").read_text(), LONG)
+        found |= listening(process.pid)
+        assert found and beyond_loopback(found) == set()
+    finally:
+        process.terminate()
+    ended_well(process, tmp_path)
+    process = start("serve run --port 0 --host 0.0.0.0", tmp_path)
+    assert watch(process.pid, lambda: process.poll() is not None, LONG) == set()
+    assert process.returncode and "there is no key" in (tmp_path / "err").read_text()
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.spark import tasks
+from gamlp.spark import tasks, training, watch
 from gamlp.spark.sessions import SparkSettings, check_java, is_here
 from gamlp.spark.tasks import sentence
 
@@ -82,7 +82,7 @@ def test_what_spark_raises_is_one_sentence(said: str, told: str) -> None:
 
 def test_a_cluster_that_runs_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "WAITING", 0.3)
-    idle = SimpleNamespace(numCompletedTasks=0, numActiveTasks=0)
+    idle = SimpleNamespace(numCompletedTasks=0, numActiveTasks=0, numFailedTasks=0)
     tracker = SimpleNamespace(
         getJobIdsForGroup=lambda _: [1], getJobInfo=lambda _: SimpleNamespace(stageIds=[1]), getStageInfo=lambda _: idle
     )
@@ -96,3 +96,80 @@ def test_a_cluster_that_runs_nothing_is_told(monkeypatch: pytest.MonkeyPatch) ->
         until = time.monotonic() + 60
         while not len(warned) and time.monotonic() < until:
             time.sleep(0.05)
+
+
+class Application:
+    """A context of Spark whose executors come and go as a test says."""
+
+    def __init__(self, *rounds: set[str], conf: dict[str, str] | None = None) -> None:
+        self.rounds, self.asked = list(rounds), 0
+        self.master, self.applicationId = "yarn", f"application-{id(self)}"
+        self._jsc = SimpleNamespace(sc=lambda: self)
+        self._conf = conf or {}
+
+    def getConf(self) -> dict[str, str]:
+        return self._conf
+
+    def statusStore(self) -> Any:
+        now = self.rounds[min(self.asked, len(self.rounds) - 1)]
+        self.asked += 1
+        pairs = [("driver", "driver:1"), *((place[0], place) for place in sorted(now))]
+        infos = [SimpleNamespace(id=lambda p=pair: p[0], hostPort=lambda p=pair: p[1]) for pair in pairs]
+        listed = SimpleNamespace(size=lambda: len(infos), apply=lambda number: infos[number])
+        return SimpleNamespace(executorList=lambda active: listed)
+
+
+def test_lost_executors_are_told_and_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(watch, "_EVERY", 0.0)
+    watched = watch.watch_of(Application({"a:1", "b:2"}, {"a:1", "b:2"}, {"b:2"}))
+    watched.look()
+    watched.look()
+    with pytest.warns(UserWarning, match=r"^executor a at a:1 is lost, 1 are left; what it was doing is done again$"):
+        watched.look()
+    assert [record.name for record in caplog.records] == ["gamlp.spark"]
+    assert "a:1 is lost" in caplog.text
+
+
+def test_the_wait_for_executors_is_told_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SAID_AFTER", 0.0)
+    with pytest.warns(UserWarning, match="no executor has started yet: waiting up to 9 s"):
+        watch.wait_for_first(Application(set(), set(), set(), {"a:1"}), 9)
+    with (
+        pytest.warns(UserWarning, match="waiting up to 0.3 s"),
+        pytest.raises(GamlpError, match=r"no executor has started within 0.3 s; .*--executor-wait waits longer"),
+    ):
+        watch.wait_for_first(Application(set()), 0.3)
+    watch.wait_for_first(
+        Application(set(), conf={"spark.dynamicAllocation.enabled": "true"}), 0.3
+    )  # they come with tasks
+
+
+def test_the_wait_for_room_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = iter([1, 1, 2])
+    monkeypatch.setattr(training, "_slots", lambda _: lambda: next(room))
+    monkeypatch.setattr(training, "conf_of", lambda *_: "yarn")
+    monkeypatch.setattr(training, "SAID_AFTER", 0.0)
+    with pytest.warns(UserWarning, match="Spark has room for 1 of 2 training processes: waiting up to 9 s"):
+        training._check_room(None, 2, 9)
+    monkeypatch.setattr(training, "SAID_AFTER", 60.0)
+    monkeypatch.setattr(training, "_slots", lambda _: lambda: 1)
+    with pytest.raises(GamlpError, match=r"Spark has room for 1 after 0.01 s; .*; --executor-wait waits longer"):
+        training._check_room(None, 2, 0.01)
+
+
+def test_a_restart_of_training_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    results, job = iter([None, "trained"]), SimpleNamespace(device="cpu", threads=1)
+    job.model_copy, job.model_dump_json = lambda update: job, lambda: ""
+    faked: dict[str, Any] = {
+        "conf_of": lambda *_: "0",
+        "_check_room": lambda *_: None,
+        "attempt": lambda *_: RuntimeError("ExecutorLostFailure (executor 3 exited …)"),
+        "Follower": lambda *_: SimpleNamespace(catch_up=lambda _: None, look=lambda **_: None),
+        "clear": lambda _: None,
+        "read_result": lambda _: next(results),
+    }
+    for name, value in faked.items():
+        monkeypatch.setattr(training, name, value)
+    told = r"^training was stopped \(executors were lost again and again\), and goes on .*: restart 1 of 3$"
+    with pytest.warns(UserWarning, match=told):
+        assert training.launch_spark(job, None, 2) == "trained"  # type: ignore[arg-type, comparison-overlap]

@@ -21,7 +21,7 @@ EVERYWHERE = {"--help", "--version"}
 TABLES = ("ingest", "run")
 SPARK = ("run", "ingest", "propagate", "train", "predict")
 PROPAGATING = ("run", "train", "tune", "propagate")
-WRITING = (*SPARK, "tune", "explain", "datasets")
+WRITING = (*SPARK, "tune", "explain", "datasets", "export", "card")
 TRAINED = ("evaluate", "predict", "explain")
 # Who prints the texts of a module or room: the longest path counts. A text that names its verb ("gamlp train … --set")
 # needs no entry. A module that is not here may name no option by itself.
@@ -30,6 +30,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "bench/search": ("search.py",),
     "cli/generate.py": ("generate communities", "generate short-video", "generate mag-like"),
     "cli/bench.py": ("bench run", "bench show"),
+    "cli/spark.py": ("spark pack",),
     "cli/options/choice.py": ("run",),
     "cli/options/engine.py": SPARK,
     "cli/options/named.py": TABLES,
@@ -37,6 +38,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/options/tables.py": TABLES,
     "cli/show/columns.py": TABLES,
     "explanation": ("explain",),
+    "export": ("export",),
     "graph/datasets": ("datasets",),
     "graph/features/encoders": TABLES,
     "graph/frames.py": TABLES,  # it puts what is said of options into the words of Python
@@ -46,7 +48,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "graph/shared_folder.py": SPARK,
     "io/files.py": WRITING,
     "io/locks.py": (*SPARK, "tune"),
-    "io/trust.py": (*PROPAGATING, *TRAINED, "recipes"),
+    "io/trust.py": (*PROPAGATING, *TRAINED, "recipes", "export", "card", "serve", "refresh"),
     "models/blend.py": ("run",),
     "peers": ("run",),
     "peers/registry.py": PROPAGATING,
@@ -59,7 +61,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "recipe/settings_file.py": PROPAGATING,
     "recipe/space.py": ("tune",),
     "run/decision.py": ("predict",),
-    "run/engine.py": SPARK,
+    "run/engine.py": ("run", "train"),
     "run/evaluation.py": ("evaluate",),
     "run/newcomers.py": ("predict",),
     "run/prediction_table.py": ("predict",),
@@ -67,9 +69,16 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "run/tables.py": ("run",),
     "run/trained.py": TRAINED,
     "run/training.py": ("run", "train"),
+    "serve/http/keys.py": ("serve",),
+    "serve/http/listening.py": ("serve",),
+    "serve/http/running.py": ("serve",),
     "sizing": ("plan",),
+    "sizing/spark_run.py": ("run",),  # what a person pastes after it
     "spark": SPARK,
+    "spark/engine.py": ("run", "train"),
+    "spark/served.py": ("run", "train"),
     "spark/ingest": TABLES,
+    "spark/packing.py": ("spark pack",),
     "spark/prediction.py": ("predict",),
     "spark/training.py": ("run", "train"),
     "training/batches.py": ("run", "train"),
@@ -77,6 +86,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "training/loop.py": ("run", "train"),
     "training/ranks": ("run", "train"),
     "training/run_folder.py": ("run", "train"),
+    "training/server": ("run", "train"),
     "training/solved.py": ("run", "train", "tune"),
     "training/trackers.py": ("train",),
     "training/warm.py": ("run",),

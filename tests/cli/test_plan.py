@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,32 @@ def test_every_step_is_told_in_words() -> None:
     assert "20,000 nodes, 180,000 stored neighbours" in said
     assert "Spark: 8 executors of 4 cores" in said
     assert "rates: sums recorded" in said
+
+
+def test_a_cluster_has_its_own_steps_and_settings_to_paste() -> None:
+    cluster = ["--engine", "spark", "--executors", "3", "--executor-cores", "2", "--task-memory", "1GiB"]
+    said = plan(*COUNTS, *cluster)
+    for step in ("ingest", "propagate", "train", "predict"):
+        assert f"\n{step}: " in said
+    assert "3 executors of 2 cores, each with" in said and "this machine" not in said
+    found = json.loads(plan(*COUNTS, "--json", *cluster))["spark"]
+    assert found["blocks"] == 6 and found["processes"] == 3 and found["steps"].keys() == {
+        "ingest", "propagate", "train", "predict",
+    }  # fmt: skip
+    assert found["executor_memory"] >= 2 << 30  # two tasks
+    assert found["storage"] >= found["steps"]["propagate"]["storage_after"] > 20000 * 16 * 4 * 6
+    for name, master in (("YARN", "yarn"), ("Kubernetes", "k8s://https://HOST:6443")):
+        pasted = said.partition(f"\n{name}:\n\n")[2].partition("\n\n")[0]
+        words = shlex.split(pasted.replace("\\\n", " "))
+        conf = dict(word.split("=", 1) for word in words if word.startswith("spark."))
+        assert conf == found["yarn" if name == "YARN" else "kubernetes"] and conf["spark.executor.instances"] == "3"
+        assert words[words.index("--master") + 1] == master and words[words.index("--blocks") + 1] == "6"
+
+
+def test_more_executors_take_less_time() -> None:
+    large = ["--nodes", "100000000", "--edges", "1000000000", "--no-measure", "--json", "--engine", "spark"]
+    few, many = (json.loads(plan(*large, "--executors", number))["spark"] for number in ("8", "64"))
+    assert many["seconds"][1] < few["seconds"][1] / 2
 
 
 def test_the_options_decide_the_sizes() -> None:

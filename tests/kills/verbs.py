@@ -89,6 +89,29 @@ def _lacks_a_seed(run: Path) -> None:
     (run / "bundle.safetensors").unlink()
 
 
+def _has_newcomers(run: Path) -> None:
+    """As `gamlp serve` leaves a run whose newcomers were kept."""
+    from gamlp.serve import Ends, NewNode, Question, serving
+
+    nodes = tuple(
+        NewNode(f"q{number}", cells={"x1": number / 10, "x2": -1}, hears={None: Ends((f"n{number}", "n7"))})
+        for number in range(5)
+    )
+    with serving(run) as served:
+        served.answer([Question(nodes=nodes, keep=True)])
+
+
+def _refreshed(folder: Path) -> Any:
+    """Arrays of the grown graph and of its hops, and which generation is served; manifests name their folder."""
+    serving = folder / "run" / "serving"
+    made = serving / "generation-1"
+    arrays = {
+        path.relative_to(made).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(made.rglob("*.npy"))
+    }
+    return arrays, json.loads((serving / "current.json").read_text())
+
+
 VERBS = [
     Verb(
         "ingest", "ingest --edges {inputs}/edges.csv --nodes {inputs}/nodes.csv --out graph", files("graph"),
@@ -125,6 +148,15 @@ VERBS = [
         "explain", "explain {inputs}/run --nodes n1,n2 --out weights.json --out weights.csv",
         files("weights.json", "weights.csv"),
     ),
+    Verb(
+        "export --to onnx", "export {inputs}/run --to onnx --out model.onnx", files("model.onnx", "model.encoders.onnx")
+    ),
+    Verb(
+        "export --to mlflow", "export {inputs}/run --to mlflow --out model", files("model/run"),
+        refuses_what_is_there=True,
+    ),
+    Verb("card", "card {inputs}/run --out card.md", files("card.md")),
+    Verb("refresh", "refresh run", _refreshed, copied="run", cut=_has_newcomers),
     Verb(
         "tune",
         "tune {inputs}/graph --out found.yaml --trials 3 --seeds 1 --confirm 1 --confirm-seeds 1 "

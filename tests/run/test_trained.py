@@ -68,3 +68,12 @@ def test_an_inductive_bundle_holds_what_training_rows_alone_say(tmp_path: Path) 
     one, two = bundles
     assert one.columns == two.columns
     assert all(one.weights[key].numpy().tobytes() == two.weights[key].numpy().tobytes() for key in one.weights)
+
+
+def test_a_folder_with_the_name_of_the_dataset_does_not_stand_in_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train("karate", {"training": {"epochs": 2}, "model": {"hidden": 4}}, tmp_path / "karate")
+    monkeypatch.chdir(tmp_path)
+    written = predict("karate", "labels.csv")  # the run, which was trained on the dataset
+    assert written is not None and written.rows == 34

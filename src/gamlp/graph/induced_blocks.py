@@ -29,7 +29,7 @@ from gamlp.graph.manifest import (
 )
 from gamlp.graph.opening import FolderFiles, open_edges, open_features, open_graph
 from gamlp.graph.shared_folder import building
-from gamlp.io import Place, open_rows, put_rows
+from gamlp.io import Place, map_array, put_rows
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
 _CHUNK = 1 << 20  # rows whose labels, roles and ids are copied at a time
@@ -47,7 +47,7 @@ class InducedBlocks:
     def write(self, index: int) -> dict[str, Any]:
         """One task: features and edges of a block."""
         manifest = read_manifest(self.source)
-        every = np.asarray(open_rows(self.rows))
+        every = map_array(self.rows.local_copy())  # not in memory: it is as long as the graph is large
         rows = every[self.bounds[index] : self.bounds[index + 1]]
         nodes, files, read = manifest.nodes[manifest.target], FileFacts(), FolderFiles(self.source, manifest.files)
         if nodes.features is not None:

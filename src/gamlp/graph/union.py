@@ -6,7 +6,6 @@ Each relation is read once for all views. Tasks run on shared storage, or one af
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.graph.entries import RelationEntries, ends_of, entries_of, turned_entries_of, turned_sizes
-from gamlp.graph.graph import Block, Graph, Ids, Nodes, Relation
+from gamlp.graph.entries import RelationEntries, ends_of, entries_of, turned_entries_of
+from gamlp.graph.even_bounds import EntryCells, cell_sizes, even_bounds
+from gamlp.graph.graph import Block, Graph, Ids, Nodes
 from gamlp.graph.manifest import (
     MANIFEST,
     BlockEntry,
@@ -163,7 +163,13 @@ def union_by_tasks(
     wanted = {(name, view.turned) for view in missing for name in view.relations}
     entries = sum(graph.relations[name].entries for name, _ in wanted)
     parts = max(1, parts, -(-entries * _ENTRY_BYTES // memory))
-    bounds = _even_bounds(graph, types, wanted, parts, exact=isinstance(source, Graph) or source.local is not None)
+    cells = None
+    if isinstance(source, Place) and source.local is None:
+        sizes = cell_sizes(graph, wanted, parts)
+        counting = EntryCells(partial(_edges_alone, source, missing), tuple(sizes), tuple(sizes.values()))
+        counted = run(counting.count, range(len(sizes)), "entries of relations")
+        cells = {key: found["cells"] for key, found in zip(sizes, counted)}
+    bounds = even_bounds(graph, types, wanted, parts, cells)
     key = digest([list(bounds), [folder_name(view) for view in missing]])
     folders = tuple(_beside(found[view.name], key) for view in missing)
     work = UnionBlocks(source, types, starts, bounds, missing, folders, folder / f"{_PARTS}-{key}")
@@ -212,51 +218,6 @@ def _ordered(graph: Graph) -> Iterator[str]:
     """The target first, then as the graph has them: as in every view."""
     yield graph.target
     yield from (node_type for node_type in graph.node_types if node_type != graph.target)
-
-
-def _even_bounds(
-    graph: Graph, types: Sequence[str], wanted: set[tuple[str, bool]], parts: int, *, exact: bool
-) -> tuple[int, ...]:
-    """Ranges with about as many rows and entries each; on an object store offsets are not asked, but guessed."""
-    bounds, weights = [0], []
-    for node_type in types:
-        into = [
-            turned_sizes(graph, relation, exact) if turned else relation
-            for name, turned in sorted(wanted)
-            if ends_of(relation := graph.relations[name], turned)[1] == node_type
-        ]
-        weights.append(_Weight(graph.node_types[node_type].count, into, exact))
-    total = sum(weight.total for weight in weights)
-    for part in range(1, parts):
-        left, at = total * part // parts, 0
-        for weight in weights:
-            if left <= weight.total:
-                bounds.append(at + bisect_left(range(weight.count), left, key=weight.upto))
-                break
-            left, at = left - weight.total, at + weight.count
-    return tuple(sorted({*bounds, sum(weight.count for weight in weights)}))
-
-
-class _Weight:
-    """Rows of a type, and entries of all relations that lead to it, before a row."""
-
-    def __init__(self, count: int, relations: Sequence[Relation], exact: bool) -> None:
-        self.count, self._exact = count, exact
-        self._relations = [relation for relation in relations if relation.blocks]
-        self._before = [np.cumsum([0, *(block.entries for block in each.blocks)]).tolist() for each in self._relations]
-        self.total = count + sum(before[-1] for before in self._before)
-
-    def upto(self, row: int) -> int:
-        found = row
-        for relation, before in zip(self._relations, self._before):
-            index = bisect_left(relation.blocks, row, key=lambda block: block.stop)
-            block = relation.blocks[index]
-            if self._exact:
-                found += before[index] + int(block.offsets[row - block.start])
-            else:
-                inside = (row - block.start) / max(1, block.stop - block.start)
-                found += before[index] + int(inside * (before[index + 1] - before[index]))
-        return found
 
 
 def _edges_alone(source: Place, views: Sequence[View]) -> Graph:

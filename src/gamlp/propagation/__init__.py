@@ -9,6 +9,9 @@ from gamlp.propagation.first_values import feature_statistics, scaled_features
 # On one machine: into a store, or in memory
 from gamlp.propagation.local.arrays import hops_in_memory
 from gamlp.propagation.local.engine import LocalPropagator
+
+# Of a graph that has grown, from those of before
+from gamlp.propagation.local.growth import Regrown, propagate_growth
 from gamlp.propagation.local.hops import CHECKPOINT_SECONDS
 
 # Of nodes that were added to a graph, alone
@@ -16,7 +19,7 @@ from gamlp.propagation.local.newcomers import newcomers_of, propagate_newcomers
 from gamlp.propagation.local.slabs import allocate
 
 # Â = D̃^(r-1) Ã D̃^(-r), and its diagonals for a relation
-from gamlp.propagation.operator import Operator, factors
+from gamlp.propagation.operator import Operator, degree_sums, factors
 
 # Which columns go through the hops together in a budget of memory
 from gamlp.propagation.passes import Pass, plan_passes
@@ -25,7 +28,7 @@ from gamlp.propagation.passes import Pass, plan_passes
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan, Propagator, Statistics
 
 # A plan over a graph, resolved
-from gamlp.propagation.signals import Signal, SignalPart
+from gamlp.propagation.signals import Signal, SignalPart, outline
 
 # Hops of a split by time: of every row over the graph as of the end of its own part
 from gamlp.propagation.split_by_time import propagate_as_of
@@ -53,6 +56,7 @@ __all__ = [
     "Plan",
     "Propagator",
     "Reach",
+    "Regrown",
     "Signal",
     "SignalPart",
     "Statistics",
@@ -61,12 +65,15 @@ __all__ = [
     "allocate",
     "check_neighbours",
     "choose_subsets",
+    "degree_sums",
     "factors",
     "feature_statistics",
     "hops_in_memory",
     "newcomers_of",
+    "outline",
     "plan_passes",
     "propagate_as_of",
+    "propagate_growth",
     "propagate_newcomers",
     "relation_pair_of",
     "row_numbers",

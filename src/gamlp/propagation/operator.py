@@ -46,13 +46,19 @@ def factors(relation: Relation, operator: Operator, count: int) -> Factors:
             f"relation '{relation.name}' joins {relation.source} to {relation.target}",
             hint="propagation runs on one node type; choose a relation inside it",
         )
+    row_sums, column_sums = degree_sums(relation, count)
+    return factors_of(row_sums, column_sums, operator, directed=relation.directed)
+
+
+def degree_sums(relation: Relation, count: int) -> tuple[Array, Array]:
+    """Sums of the rows and of the columns of A without loops, float64; the same array where edges lead both ways."""
     check_offsets(relation)
     row_sums = _row_sums(relation, count)
     column_sums = _column_sums(relation, count) if relation.directed else row_sums
     if relation.weighted:
         refuse_extremes(row_sums)
         refuse_extremes(column_sums)
-    return factors_of(row_sums, column_sums, operator, directed=relation.directed)
+    return row_sums, column_sums
 
 
 def factors_of(row_sums: Array, column_sums: Array, operator: Operator, *, directed: bool) -> Factors:

@@ -285,6 +285,16 @@ class TrainingSettings(Section):
     attention_decay: float | None = Field(
         default=None, ge=0, description="weight decay of gamlp's attention vectors; null: the same as weight_decay"
     )
+    exchange: Literal["all-reduce", "server"] = Field(
+        default="all-reduce",
+        description="of gradients between processes: summed before each step, or pushed to a parameter server",
+    )
+    staleness: int = Field(
+        default=4,
+        ge=0,
+        le=1_000_000_000,
+        description="of the parameter server: pushes that a worker may be ahead of the slowest; 0: none",
+    )
     schedule: Literal["constant", "cosine", "linear"] = Field(
         default="constant", description="of the learning rate, over epochs"
     )

@@ -69,7 +69,8 @@ def test_the_best_is_found_and_runs_go_to_its_contenders(dataset: str, easier: f
     best = sorted(trials.trials[1:], key=lambda one: -truth(one.recipe))
     runs, half = [len(one.runs) for one in best], len(best) // 2
     assert np.mean(runs[:8]) > 1.5 * np.mean(runs[half:]), "what is close to the best is repeated"
-    assert len(leader.runs) >= 4, "as is the best itself"
+    # Not the leader itself: it may have been found by the last runs, on another processor by other draws.
+    assert max(runs[:8]) >= 4, "some of them often"
     assert max(runs[half:]) <= 3, "what is clearly behind is dropped"
     assert all(sorted(one.runs) == list(range(len(one.runs))) for one in trials.trials), "compared on the same splits"
 

@@ -18,7 +18,7 @@ from gamlp.models import Shape
 from gamlp.peers import message_passing as peers
 from gamlp.peers.tensors import UNKNOWN, GraphRows, GraphTensors
 from gamlp.recipe import Recipe, TrainingSettings
-from gamlp.training.loop import parameter_groups
+from gamlp.training.optimizer import parameter_groups
 
 NODES, WIDTH, CLASSES = 9, 7, 3
 ALL = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,10 +58,11 @@ def test_the_page_cache_of_a_group_is_free_for_use(groups: Path, prefix: str) ->
 
 
 def test_anonymous_memory_grows_with_what_is_touched() -> None:
-    before = memory.anonymous_memory()
-    held = bytearray(b"x" * (64 << 20))
-    assert memory.anonymous_memory() - before > 60 << 20
-    del held
+    # In a process of its own: what the collector frees in this one while it is measured is not known.
+    code = "from gamlp.io import memory; before = memory.anonymous_memory(); held = bytearray(b'x') * (64 << 20); "
+    code += "print(memory.anonymous_memory() - before)"
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert 60 << 20 < int(said) < 80 << 20
 
 
 def test_this_machine_has_some() -> None:

@@ -169,41 +169,42 @@ class PassRun:
     def _sum_rows(self, k: int, src: Array, dst: Array, rows: Array | None) -> None:
         """Rows of hop k (None: all; else dst has these alone)."""
         done, floors, nonzero = 0, self._row_floors(), self._nonzero(src)
-        for entries in self._entries:
+
+        def work(task: tuple[BlockEntries, tuple[int, int]]) -> tuple[int, int]:
+            (entries, (begin, end)), target, inside = task, dst, None
             block = entries.block
+            if rows is not None:
+                first, last = np.searchsorted(rows, [block.start + begin, block.start + end])
+                inside, target = rows[first:last], dst[first:last]
+                if first == last:
+                    return 0, 0
+            with entries.part(begin, end) as part:
+                if not self._checked:
+                    check_neighbours(_neighbours_of(part, end - begin), self.count)
+                hop_task = HopTask(
+                    part.offsets,
+                    part.neighbours,
+                    part.weights,
+                    self.factors.step,
+                    part.start,
+                    self.spec.operator.loops,
+                    src,
+                    target,
+                    self.spec.dtype,
+                    inside,
+                    floors=floors,
+                    nonzero=nonzero,
+                )
+                lost = hop(hop_task, *_rows_of(part, end - begin, inside))
+            return lost, int(block.offsets[end] - block.offsets[begin])
 
-            def work(limits: tuple[int, int], entries: BlockEntries = entries, block: Block = block) -> tuple[int, int]:
-                begin, end = limits
-                inside, target = None, dst
-                if rows is not None:
-                    first, last = np.searchsorted(rows, [block.start + begin, block.start + end])
-                    inside, target = rows[first:last], dst[first:last]
-                    if first == last:
-                        return 0, 0
-                with entries.part(begin, end) as part:
-                    if not self._checked:
-                        check_neighbours(_neighbours_of(part, end - begin), self.count)
-                    task = HopTask(
-                        part.offsets,
-                        part.neighbours,
-                        part.weights,
-                        self.factors.step,
-                        part.start,
-                        self.spec.operator.loops,
-                        src,
-                        target,
-                        self.spec.dtype,
-                        inside,
-                        floors=floors,
-                        nonzero=nonzero,
-                    )
-                    lost = hop(task, *_rows_of(part, end - begin, inside))
-                return lost, int(block.offsets[end] - block.offsets[begin])
-
-            for lost, count in parallel_map(entries.workers(self.threads), work, entries.ranges(self.threads)):
-                refuse_lost(lost, self._state(k), self.spec.dtype)
-                done += count
-                self._tell(k, done)
+        # Ranges of all blocks one after the other: nobody waits at the end of a block.
+        tasks = ((entries, limits) for entries in self._entries for limits in entries.ranges(self.threads))
+        workers = max((entries.workers(self.threads) for entries in self._entries), default=1)
+        for lost, count in parallel_map(workers, work, tasks):
+            refuse_lost(lost, self._state(k), self.spec.dtype)
+            done += count
+            self._tell(k, done)
         self._checked = rows is None or self._checked
         self._tell(k, max(1, self.relation.entries))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from gamlp.arrays import Array
-from gamlp.graph import Block, Relation, digest
+from gamlp.graph import Relation, digest
 from gamlp.io import parallel_map
 from gamlp.kernel import HopTask, hop, nonzero_rows, scale
 from gamlp.progress import Progress

@@ -66,6 +66,18 @@ def test_a_kept_newcomer_is_known_from_then_on(run: Path, log: Path) -> None:
         np.testing.assert_array_equal(same.probabilities, heard.probabilities)
 
 
+def test_a_text_among_integers_is_told(tmp_path: Path) -> None:
+    """After a refresh all ids would be texts."""
+    train("karate", RECIPE, tmp_path / "run")
+    features = (0.0,) * 34
+    with serving(tmp_path / "run") as served:
+        numbers = one(served, Question(nodes=(NewNode("77", features=features),), keep=True))
+        forgotten = one(served, Question(nodes=(NewNode("q1", features=features),)))
+        texts = one(served, Question(nodes=(NewNode("q1", features=features),), keep=True))
+    assert not [note for note in (*numbers.notes, *forgotten.notes) if "integer" in note]
+    assert [note for note in texts.notes if "'q1' is no integer" in note]
+
+
 def test_what_is_not_kept_is_forgotten(run: Path, log: Path) -> None:
     with serving(run) as served:
         found = one(served, Question(nodes=(node("q1", "n1"), node("q2", "q1"))))

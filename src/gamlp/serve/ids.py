@@ -39,6 +39,10 @@ class IdBook:
         whole = text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 20
         return int(text) if whole and str(int(text)) == text else text
 
+    def is_foreign(self, node_type: str, name: Id | None) -> bool:
+        """Whether it is a text, and all ids of the graph are integers."""
+        return self._integers[node_type] and name is not None and isinstance(self.plain(node_type, name), str)
+
     def rows(self, node_type: str, names: Sequence[Id]) -> Array:
         """int64 rows; -1 of an id that nobody has."""
         if not len(names):

@@ -295,6 +295,8 @@ class ServedRun:
             asked.notes += notes
             if question.keep:
                 asked.new.append(node)
+                if self.nodes.ids.is_foreign(node_type, node.id):
+                    asked.notes.append(f"'{node.id}' is no integer: gamlp refresh makes texts of all ids of the graph")
             if node_type == self.graph.target:
                 self._add(asked, hops, node.id, -1, edges)
         return asked

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,4 +74,29 @@ def test_tasks_train_without_a_barrier_and_go_on_after_kills(
     assert [line["epoch"] for line in lines] == list(range(1, EPOCHS + 1))
     assert facts["epochs"] == EPOCHS and facts["valid"]["score"] > 0.6 and "norm.running_mean" in weights
     assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
+    assert servers() == []
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:parameter servers were lost")
+@pytest.mark.parametrize("killed", ["nobody", "workers"])
+def test_a_slice_is_a_task_of_its_own_and_comes_again(
+    spark: Any, prepared: Prepared, tmp_path: Path, killed: str
+) -> None:
+    """One server and one worker at a time have room; all Python workers die, the server's with them."""
+    prepared = replace(prepared, recipe=prepared.recipe.changed({"training.servers": 1}, trust="served_on_spark:Mine"))
+    lines: list[dict[str, Any]] = []
+    ended: list[int] = []
+
+    def observe(line: dict[str, Any]) -> None:
+        lines.append(line)
+        if line["epoch"] >= 3 and not ended and killed == "workers":
+            ended.extend(one.pid for one in python_workers())
+            for pid in ended:
+                os.kill(pid, signal.SIGKILL)
+
+    facts, weights = launch_spark_served(job_in(tmp_path, prepared), spark, 3, observe=observe)
+    assert bool(ended) == (killed != "nobody")
+    assert [line["epoch"] for line in lines] == list(range(1, EPOCHS + 1))
+    assert facts["epochs"] == EPOCHS and facts["valid"]["score"] > 0.6 and "norm.running_mean" in weights
     assert servers() == []

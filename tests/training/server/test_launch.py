@@ -29,7 +29,9 @@ from gamlp.training.ranks.launch import Result, launch_processes
 from gamlp.training.rows import Prepared
 from gamlp.training.scores import evaluate
 from gamlp.training.seeds import fitted_of
+from gamlp.training.server.checkpoint_sets import CheckpointSets
 from gamlp.training.server.launch import launch_served
+from tests.training.server.serving import wait_for
 from tests.training.small import ONE_THREAD, make_graph, prepared_in
 
 pytestmark = pytest.mark.slow
@@ -132,18 +134,10 @@ def workers_of(job: TrainingJob) -> list[psutil.Process]:
     return processes_of(job, "gamlp.training.server.launch")
 
 
-def server_of(job: TrainingJob) -> psutil.Process:
-    (found,) = processes_of(job, "gamlp.training.server.process")
-    return found
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := what():
-            return found
-        time.sleep(0.01)
-    raise AssertionError("it did not come")
+def servers_of(job: TrainingJob, slices: bool) -> list[psutil.Process]:
+    """The parameter server, or the servers of slices."""
+    found = processes_of(job, "gamlp.training.server.process")
+    return [one for one in found if ("GAMLP_SERVER_SLICE" in one.environ()) == slices]
 
 
 def test_a_killed_worker_is_started_again_alone(own: Path) -> None:
@@ -163,16 +157,23 @@ def test_a_killed_worker_is_started_again_alone(own: Path) -> None:
     assert "worker 0" not in launched.log.read_text()
 
 
-def test_a_killed_server_goes_on_from_its_checkpoint(own: Path) -> None:
+@pytest.mark.parametrize(
+    ("servers", "killed"),
+    [(0, "server"), (2, "slice"), pytest.param(2, "server", marks=pytest.mark.long)],
+    ids=["alone", "a slice", "with slices"],
+)
+def test_a_killed_server_goes_on_from_its_checkpoint(own: Path, servers: int, killed: str) -> None:
     (own / "held").touch()
-    job = job_in(own, {"held": str(own / "held")})
+    job = job_in(own, {"held": str(own / "held")}, training__servers=servers)
     with Launched(job, 2) as launched:
         wait_for(lambda: len(launched.lines) >= 5)
         workers = workers_of(job)
-        wait_for(lambda: (own / "checkpoint").exists())
-        server = server_of(job)
-        server.send_signal(signal.SIGKILL)
-        wait_for(lambda: [one for one in processes_of(job, "gamlp.training.server.process") if one != server])
+        place = Place.of(own / "checkpoint")
+        wait_for(lambda: CheckpointSets(place, servers).last() if servers else place.exists())
+        found = servers_of(job, slices=killed == "slice")
+        assert len(found) == (servers if killed == "slice" else 1)
+        found[-1].send_signal(signal.SIGKILL)
+        wait_for(lambda: [one for one in servers_of(job, slices=killed == "slice") if one not in found])
         (own / "held").unlink()
         facts, _ = launched.result()
         assert facts["epochs"] == EPOCHS and facts["valid"]["score"] > 0.6

@@ -22,7 +22,7 @@ from gamlp.training.rows import Prepared
 from gamlp.training.server.checkpoint_sets import CheckpointSets
 from gamlp.training.server.client import Client
 from gamlp.training.server.parameter_server import ParameterServer
-from gamlp.training.server.parameters import Layout, cut, put_together, run_digest
+from gamlp.training.server.parameters import Layout, Parameters, cut, put_together, run_digest
 from gamlp.training.server.slice_server import SliceServer, slice_run
 from gamlp.training.server.streams import kinds_of
 from gamlp.training.server.weight_slice import Entry, LostPush, WeightSlice
@@ -313,3 +313,46 @@ def test_gradients_of_a_worker_that_are_not_finite_are_refused_by_all_and_counte
     group.attend()
     assert same_weights(group.weights(), before) and group.versions() == {1}
     assert group.server.counts() == {"updates": 0, "refused": {"not finite": 1}, "slices": 2}
+
+
+def test_what_is_pushed_after_the_epoch_that_patience_ended_at_changes_nothing_that_is_kept(tmp_path: Path) -> None:
+    """The second epoch is looked at while batches of the third are pushed: the first was the best, and is kept."""
+    group = Group(tmp_path / "checkpoint")
+    group.server.begin(1, group.digest, LAYOUT, BATCHES, group.kinds)
+    group.train(BATCHES)
+    assert group.server.next(0)["task"] == "look"
+    assert group.server.looked(0, 0, {"epoch": 1, "best_epoch": 1}, {}, "") == ""
+    group.attend()
+    best = group.weights()
+    group.train(BATCHES)
+    assert group.server.next(1)["task"] == "look"
+    group.train(2)
+    assert group.server.looked(1, 1, {"epoch": 2, "best_epoch": 1, "stopped": "no better epoch"}, {}, "") == ""
+    group.attend()
+    assert not same_weights(group.weights(), best)
+    told = group.server.next(0)
+    assert told["task"] == "end" and told["state"]["stopped"] and told["state"]["best_epoch"] == 1
+    assert same_weights(put_together([group.slices[number].ended(0) or {} for number in (1, 2)]), best)
+    assert [group.slices[number].ended(1) for number in (1, 2)] == [None, None]
+
+
+def test_a_norm_that_a_step_runs_several_times_stays_within_what_batches_have() -> None:
+    """Running variances that two workers push by turns, each from what it pulled before the other's push."""
+    norm = torch.nn.BatchNorm1d(1).double()
+    first = {name: value.clone() for name, value in norm.state_dict().items()}
+    shared = Parameters(
+        first, Layout([(0.0, 1.0, ["weight"])], {"running_mean": 0.1, "running_var": 0.1}), TrainingSettings()
+    )
+    shared.buffers["running_var"] = torch.tensor([10.0], dtype=torch.float64)
+    passes, pulled = 3, shared.now()
+    for _ in range(4):  # the other's pushes bring it down, and this one's is of what it was
+        shared.step({"running_var": torch.tensor([0.1], dtype=torch.float64)}, 0, {"running_var": 0.5})
+    norm.load_state_dict({**first, **{name: pulled[name] for name in ("running_mean", "running_var")}})
+    for seed in range(passes):
+        norm(0.3 * torch.randn(64, 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
+    share = 1 - 0.9**passes
+    before = pulled["running_var"]
+    batch = before + (norm.running_var - before) / share
+    assert 0.05 < float(batch) < 0.2  # a mean of what the batches have
+    shared.step({"running_var": batch}, 0, {"running_var": share})
+    assert 0.05 < float(shared.buffers["running_var"]) < 1.0

@@ -284,3 +284,19 @@ def test_a_go_whose_watcher_ended_is_counted_when_it_is_run_again(
     found = papers100m.measured(step, tmp_path)
     assert [(go["seconds"], go["killed"]) for go in found["goes"]] == [(7.0, True), (7.0, True), (2.0, False)]
     assert words[2][-1] == "--help" and "--help" not in words[0]
+
+
+@pytest.mark.long
+def test_exchanges_are_measured_with_one_two_and_four_processes(tmp_path: Path) -> None:
+    out = tmp_path / "exchanges.json"
+    command = [sys.executable, str(BENCHMARKS / "exchanges.py"), "--quick", "--rounds", "1", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rates = json.loads(out.read_text())["rates"]
+    assert set(rates) == {"all-reduce", "server", "server, 2 slices"}
+    assert all(
+        set(found) == {"1", "2", "4"} and all(rate > 0 for (rate,) in found.values()) for found in rates.values()
+    )
+    assert "| server, 2 slices |" in out.with_suffix(".md").read_text()
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 0 and json.loads(out.read_text())["rates"] == rates, "it is not measured again"

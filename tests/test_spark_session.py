@@ -150,11 +150,11 @@ def test_the_wait_for_room_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(training, "conf_of", lambda *_: "yarn")
     monkeypatch.setattr(training, "SAID_AFTER", 0.0)
     with pytest.warns(UserWarning, match="Spark has room for 1 of 2 training processes: waiting up to 9 s"):
-        training._check_room(None, 2, 9)
+        training.check_room(None, 2, 9)
     monkeypatch.setattr(training, "SAID_AFTER", 60.0)
     monkeypatch.setattr(training, "_slots", lambda _: lambda: 1)
     with pytest.raises(GamlpError, match=r"Spark has room for 1 after 0.01 s; .*; --executor-wait waits longer"):
-        training._check_room(None, 2, 0.01)
+        training.check_room(None, 2, 0.01)
 
 
 def test_a_restart_of_training_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_a_restart_of_training_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     job.model_copy, job.model_dump_json = lambda update: job, lambda: ""
     faked: dict[str, Any] = {
         "conf_of": lambda *_: "0",
-        "_check_room": lambda *_: None,
+        "check_room": lambda *_: None,
         "attempt": lambda *_: RuntimeError("ExecutorLostFailure (executor 3 exited …)"),
         "Follower": lambda *_: SimpleNamespace(catch_up=lambda _: None, look=lambda **_: None),
         "clear": lambda _: None,

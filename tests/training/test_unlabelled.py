@@ -17,6 +17,7 @@ from gamlp.recipe import ConsistencySettings, Recipe
 from gamlp.training.batches import Batch
 from gamlp.training.checks import resolve_unlabelled
 from gamlp.training.loop import Machine
+from gamlp.training.ranks.exchange import Stretch
 from gamlp.training.ranks.world import ALONE
 from gamlp.training.rows import beside_of, rows_of, unlabelled_rows
 from gamlp.training.seeds import fit_prepared
@@ -87,7 +88,7 @@ def part_of(settings: ConsistencySettings, multi_label: bool, model: torch.nn.Mo
             return iter(())
 
     part = Consistency(NoRows(), settings, model, StepFacts(ALONE, CPU, multi_label))  # type: ignore[arg-type]
-    assert part.epoch(10, 1, torch.Generator()) is not None
+    part.batches(Stretch(10), 1, 0)
     return part
 
 
@@ -134,9 +135,9 @@ def test_lambda_rises_over_the_warmup() -> None:
         return float(part.loss(lambda batch: logits, Batch(np.arange(9), None, None, torch.zeros(9))))
 
     whole = loss()
-    assert part.epoch(0, 1, torch.Generator()) is None
+    assert part.weight_in(0) == 0
     for epoch, share in ((1, 0.25), (3, 0.75), (4, 1.0), (9, 1.0)):
-        part.epoch(epoch, 1, torch.Generator())
+        part.batches(Stretch(epoch), 1, 0)
         assert loss() == pytest.approx(share * whole)
 
 

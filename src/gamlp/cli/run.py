@@ -33,6 +33,7 @@ from gamlp.cli.options.recipe import (
     RecipeOption,
     SeedOption,
     SeedsOption,
+    ServersOption,
     SetOption,
     StagesOption,
     ThreadsOption,
@@ -112,6 +113,7 @@ def _run(
     threads: ThreadsOption = None,
     processes: ProcessesOption = 1,
     exchange: ExchangeOption = None,
+    servers: ServersOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     data_dir: DataDirOption = None,
@@ -165,7 +167,7 @@ def _run(
 
     naming = {
         "--recipe": recipe, "--model": model, "--set": changes, "--seeds": seeds, "--stages": stages, "--warm": warm,
-        "--exchange": exchange,
+        "--exchange": exchange, "--servers": servers,
     }  # fmt: skip
     asked = asked_for(preset, time_limit, metric, naming)
     tables = _tables(graph, edges, nodes, reading, seed)
@@ -196,7 +198,9 @@ def _run(
             made, notes = choice.recipe, choice.notes
             name = "preset fast" if choice.leaderboard is None else choice.leaderboard.winner.name
         else:
-            made, name = recipe_of(opened, recipe, changes, seeds, model, trust, warm, metric, stages, exchange)
+            made, name = recipe_of(
+                opened, recipe, changes, seeds, model, trust, warm, metric, stages, exchange, servers
+            )
             if warm is not None and recipe is None and model is None and is_solved(made):
                 notes = [
                     f"'{made.model.name}' of '{warm}' is solved anew, from no weights: it needs none to start from"

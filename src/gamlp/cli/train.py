@@ -29,6 +29,7 @@ from gamlp.cli.options.recipe import (
     RecipeOption,
     SeedOption,
     SeedsOption,
+    ServersOption,
     SetOption,
     StagesOption,
     ThreadsOption,
@@ -81,6 +82,7 @@ def _train(
     threads: ThreadsOption = None,
     processes: ProcessesOption = 1,
     exchange: ExchangeOption = None,
+    servers: ServersOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     data_dir: DataDirOption = None,
@@ -120,8 +122,9 @@ def _train(
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
         made, name = recipe_of(
-            opened, recipe, changes, seeds, trust=trust, metric=metric, stages=stages, exchange=exchange
-        )
+            opened, recipe, changes, seeds, trust=trust, metric=metric, stages=stages, exchange=exchange,
+            servers=servers,
+        )  # fmt: skip
         with (
             writing_run(out),
             trackers_for(out, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=out.name) as observe,

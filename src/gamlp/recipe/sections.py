@@ -295,6 +295,13 @@ class TrainingSettings(Section):
         le=1_000_000_000,
         description="of the parameter server: pushes that a worker may be ahead of the slowest; 0: none",
     )
+    servers: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="that hold a slice of the weights each, on Spark in tasks of their own; 0: the parameter server "
+        "holds them, beside whoever starts the run",
+    )
     schedule: Literal["constant", "cosine", "linear"] = Field(
         default="constant", description="of the learning rate, over epochs"
     )
@@ -342,6 +349,12 @@ class TrainingSettings(Section):
     seeds: tuple[int, ...] = Field(
         default=(0,), min_length=1, max_length=1000, description="one model is trained for each"
     )
+
+    @model_validator(mode="after")
+    def _servers_of_an_exchange(self) -> TrainingSettings:
+        if self.servers and self.exchange != "server":
+            raise ValueError("servers hold weights where exchange is 'server' alone")
+        return self
 
     @field_validator("seeds", mode="before")
     @classmethod

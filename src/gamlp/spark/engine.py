@@ -107,7 +107,7 @@ class SparkEngine:
         with shared_job(prepared, seed, files, **settings) as job, session(self._settings) as spark:
             launch: Callable[..., Result] = partial(launch_spark, wait=self._settings.wait)
             if prepared.recipe.training.exchange == "server":
-                launch = partial(launch_spark_served, tls=given.tls)
+                launch = partial(launch_spark_served, tls=given.tls, wait=self._settings.wait)
             found = launch(
                 job, spark, given.processes, observed_epoch=files.observed, observe=observe, progress=progress
             )

@@ -63,6 +63,7 @@ class GAMLPClassifier(SavedParams, Estimator["GAMLPClassificationModel"]):
         workDir: str | Path | None = None,
         numProcesses: int = 1,
         exchange: str | None = None,
+        servers: int | None = None,
         executorWait: float = FOR_EXECUTORS,
         blocks: int | None = None,
         memory: int | str | None = None,

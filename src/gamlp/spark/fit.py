@@ -111,8 +111,9 @@ def recipe_of(params: GAMLPParams) -> Recipe:
     check_one_stage(recipe, "the estimator for DataFrames")
     if "seeds" not in recipe.training.model_fields_set:
         recipe = recipe.changed({"training.seeds": [params.getSeed()]})
-    if (exchange := params.getExchange()) is not None:
-        recipe = recipe.changed({"training.exchange": exchange})
+    given = {"training.exchange": params.getExchange(), "training.servers": params.getServers()}
+    if changes := {name: value for name, value in given.items() if value is not None}:
+        recipe = recipe.changed(changes)
     return recipe
 
 

@@ -125,6 +125,12 @@ class GAMLPParams(
         "of gradients between processes: all-reduce, or a parameter server; none: what the recipe says",
         _one_of("all-reduce", "server"),
     )
+    servers: Param[int] = Param(
+        Params._dummy(),
+        "servers",
+        "with exchange server: tasks that hold a slice of the weights each; none: what the recipe says",
+        _above_zero,
+    )
     blocks: Param[int] = Param(
         Params._dummy(), "blocks", "blocks of rows, a task each; none: by memory and cores", _above_zero
     )
@@ -228,6 +234,11 @@ class GAMLPParams(
         value: str | None = self._given("exchange")
         return value
 
+    def getServers(self) -> int | None:
+        """Tasks that hold a slice of the weights each; None: left open."""
+        value: int | None = self._given("servers")
+        return value
+
     def getBlocks(self) -> int | None:
         """Blocks of rows; None: left open."""
         value: int | None = self._given("blocks")
@@ -309,6 +320,10 @@ class GAMLPParams(
     def setExchange(self: Self, value: str) -> Self:
         """Choose how gradients are exchanged between processes."""
         return self._set(exchange=value)
+
+    def setServers(self: Self, value: int) -> Self:
+        """Tasks that hold a slice of the weights each, with exchange server."""
+        return self._set(servers=value)
 
     def setBlocks(self: Self, value: int) -> Self:
         """Blocks of rows."""

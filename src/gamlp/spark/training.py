@@ -57,7 +57,7 @@ def launch_spark(
     wait: seconds in which as many executors may still register.
     """
     job, gpu = for_tasks(job, spark)
-    _check_room(spark, processes, wait)
+    check_room(spark, processes, wait)
     follow = Follower(job, observe, progress)
     follow.catch_up(observed_epoch)
     clear(job)
@@ -70,7 +70,7 @@ def launch_spark(
         if number:
             reason = "" if failure is None else f" ({reason_of(failure)})"
             tell(f"training was stopped{reason}, and goes on from its last checkpoint: restart {number} of {retries}")
-            _check_room(spark, processes, wait)
+            check_room(spark, processes, wait)
         failure = attempt(spark, run, follow.look)
         follow.look(last=True)
         if (result := read_result(job)) is not None:
@@ -174,7 +174,7 @@ def _watch(spark: Any) -> None:
         watch_of(spark.sparkContext).look()
 
 
-def _check_room(spark: Any, processes: int, wait: float) -> None:
+def check_room(spark: Any, processes: int, wait: float, what: str = "training processes") -> None:
     """All tasks of a barrier stage run at once; Spark itself would wait ten minutes before it says so."""
     slots = _slots(spark)
     wait = 0.0 if conf_of(spark, "spark.master", "local").startswith("local[") else wait
@@ -182,14 +182,12 @@ def _check_room(spark: Any, processes: int, wait: float) -> None:
     while (room := slots()) < processes and time.monotonic() - begun < wait:
         if not said and time.monotonic() - begun > SAID_AFTER:
             said = True
-            tell(
-                f"Spark has room for {room:g} of {processes} training processes: waiting up to {wait:g} s for executors"
-            )
+            tell(f"Spark has room for {room:g} of {processes} {what}: waiting up to {wait:g} s for executors")
         time.sleep(LOOK)
     if room < processes:
         waited = f" after {wait:g} s" if wait else ""
         raise GamlpError(
-            f"{processes} training processes must run at once, and Spark has room for {room:g}{waited}",
+            f"{processes} {what} must run at once, and Spark has room for {room:g}{waited}",
             hint="use fewer --processes, or more cores: --master local[N], or --spark-conf spark.executor.instances=…"
             + ("; --executor-wait waits longer" if wait else ""),
         )

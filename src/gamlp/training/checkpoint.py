@@ -153,12 +153,12 @@ def load_checkpoint(
         if not unchanged:
             raise ValueError("its bytes are not those that were written")
         kept: dict[str, Any] = json.loads(text)
-        state = TrainingState(best_weights=_part(tensors, "best."), **kept)
-        model.load_state_dict(_part(tensors, "model."))
+        state = TrainingState(best_weights=tensors_under(tensors, "best."), **kept)
+        model.load_state_dict(tensors_under(tensors, "model."))
         for beside, average in (averages or {}).items():
-            average.load_state_dict(_part(tensors, f"{beside}."))
+            average.load_state_dict(tensors_under(tensors, f"{beside}."))
         states: dict[int, dict[str, Tensor]] = {}
-        for name, value in _part(tensors, "optimizer.").items():
+        for name, value in tensors_under(tensors, "optimizer.").items():
             index, _, key = name.partition(".")
             states.setdefault(int(index), {})[key] = value
         optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
@@ -170,5 +170,6 @@ def load_checkpoint(
     return state
 
 
-def _part(tensors: Weights, prefix: str) -> Weights:
+def tensors_under(tensors: Weights, prefix: str) -> Weights:
+    """Those whose names begin so, without the prefix."""
     return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}

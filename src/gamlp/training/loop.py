@@ -38,7 +38,7 @@ from gamlp.training.ranks.exchange import Stretch
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.scores import Loss, evaluate, loss_of
 from gamlp.training.solved import solve
-from gamlp.training.unlabelled import Beside, LossPart, StepFacts, averaged, parts_of_loss
+from gamlp.training.unlabelled import Beside, LossPart, MovingAverage, StepFacts, parts_of_loss
 
 CHECKPOINT_SECONDS = 30.0
 Observe = Callable[[dict[str, Any]], None]
@@ -140,11 +140,10 @@ class _Run:
             asked = settings, train.targets, train.targets.ndim == 2, valid.targets
             self.metric, self.measure = resolve_metric(*asked)[0], measure_of(*asked)
         # What is validated and kept: the model itself, or its weights averaged over steps.
-        self.average = averaged(model, settings.ema) if settings.ema else None
+        self.average = MovingAverage(model, settings.ema) if settings.ema else None
         self.kept: nn.Module = model if self.average is None else self.average.module
         facts = StepFacts(self.world, machine.device, train.targets.ndim == 2)
         self.parts: list[LossPart] = parts_of_loss(beside or Beside(), model, facts, self._unlabelled)
-        self.reading: list[LossPart] = []  # those that the epoch has
         self.exchange = self.world.exchange(self)
 
     def _batches(self, source: LabelledRows, sharded: Sharded, memory: int | None) -> Passes:
@@ -164,9 +163,9 @@ class _Run:
         return OwnBatches(rows, size, machine.device, left, world=self.world)
 
     @property
-    def averages(self) -> dict[str, nn.Module]:
+    def averages(self) -> dict[str, MovingAverage]:
         """Averaged weights by name, which a checkpoint holds too."""
-        found: dict[str, nn.Module | None] = {"average": self.average}
+        found = {"average": self.average}
         found |= {part.name: part.teacher for part in self.parts}
         return {name: one for name, one in found.items() if one is not None}
 
@@ -198,8 +197,7 @@ class _Run:
     def train_on(self, part: Stretch) -> None:
         """A step for every batch of a part of an epoch."""
         self.model.train()
-        reading = self._reading(part.epoch)
-        self.reading = [one for one, _ in reading]
+        reading = self._reading(part)
         for batch in self.exchange.batches(part):
             added = [one.loss(self._forward, next(batches)) for one, batches in reading]
             own = self._loss(batch)
@@ -207,7 +205,6 @@ class _Run:
             loss.backward()  # type: ignore[no-untyped-call]
             losses = torch.stack([one.detach() for one in (loss, *added)])
             self.exchange.step(losses, batch.whole or len(batch.target))
-            self._average()
         for _, batches in reading:
             batches.close()
 
@@ -219,7 +216,7 @@ class _Run:
             "learning_rate": learning_rate(self.settings, state.epoch - 1),
             "loss": loss,
         }
-        line |= {part.name: value for part, value in zip(self.reading, of_parts)}
+        line |= {part.name: value for part, value in zip(self.weighing(state.epoch - 1), of_parts)}
         if self.valid is not None and math.isfinite(line["loss"]):
             found = evaluate(self.kept, self.valid, None, self.world, self.measure)
             line |= {f"valid_{name}": value for name, value in found.items()}
@@ -234,21 +231,18 @@ class _Run:
                 )
         return line
 
-    def _reading(self, epoch: int) -> list[tuple[LossPart, Generator[Batch]]]:
-        """Parts of the loss that rows without labels have in an epoch, with the batches of each."""
-        found = []
-        for part in self.parts:
-            assert isinstance(self.train, Batches | OwnBatches)
-            batches = part.epoch(epoch, len(self.train), self.shuffle)
-            if batches is not None:
-                found.append((part, batches))
-        return found
+    def weighing(self, epoch: int) -> list[LossPart]:
+        """Parts of the loss that rows without labels have in an epoch."""
+        return [part for part in self.parts if part.weight_in(epoch)]
 
-    def _average(self) -> None:
-        """Let averaged weights follow a step."""
-        for one in (self.average, *(part.teacher for part in self.parts)):
-            if one is not None:
-                one.update_parameters(self.model)
+    def _reading(self, part: Stretch) -> list[tuple[LossPart, Generator[Batch]]]:
+        """Those of an epoch, with the batches of each for a part of it."""
+        found = self.weighing(part.epoch)
+        if not found:
+            return []
+        assert isinstance(self.train, Batches | OwnBatches)
+        steps = len(self.train)
+        return [(one, one.batches(part, steps, seed)) for one, seed in zip(found, self.exchange.seeds(part))]
 
     def _forward(self, batch: Batch) -> Tensor:
         """Logits of a batch, or of this rank's part of it."""

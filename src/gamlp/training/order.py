@@ -34,3 +34,8 @@ def shuffled(count: int, size: int, generator: torch.Generator, chunk: int = 0) 
 def batches_of_a_window(size: int) -> int:
     """Batches of so many rows whose rows are shuffled together where chunks are."""
     return max(1, WINDOW // size)
+
+
+def draw_seed(generator: torch.Generator) -> int:
+    """A number for the rows of one part in one epoch: their batches may then be asked for in any order."""
+    return int(torch.randint(1 << 62, (1,), generator=generator))

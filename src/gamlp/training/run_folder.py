@@ -262,10 +262,10 @@ class RunFolder:
 
     def _tidy(self, seed: int, member: int | None) -> None:
         """Remove what a bundle makes needless. A blend holds the weights of its members."""
-        self.checkpoint_path(seed, member).unlink(missing_ok=True)
+        Place.of(self.checkpoint_path(seed, member)).remove()  # of several servers it is a folder
         if member is None:
             for left in (self.path / "seeds").glob(f"{_name(seed, '*')}.*"):
-                left.unlink(missing_ok=True)
+                Place.of(left).remove()
 
     def forget(self) -> None:
         """A run that learned nothing leaves only its hops, which another recipe may use; one that did can go on."""

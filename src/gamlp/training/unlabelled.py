@@ -19,6 +19,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from gamlp.arrays import Array
 from gamlp.recipe import ConsistencySettings
 from gamlp.training.batches import Batch, Batches, OwnBatches, UnlabelledRows
+from gamlp.training.ranks.exchange import Stretch
 from gamlp.training.ranks.world import World
 
 Forward = Callable[[Batch], Tensor]  # logits of a batch, as the model trains
@@ -55,19 +56,25 @@ class LossPart(Protocol):
     """A part of the loss; its rows are read in batches of their own, one a step."""
 
     name: str
-    teacher: AveragedModel | None
+    teacher: MovingAverage | None
 
-    def epoch(self, number: int, steps: int, generator: torch.Generator) -> Generator[Batch] | None:
-        """A batch for each step of an epoch; None: the part weighs nothing in this epoch."""
+    def weight_in(self, epoch: int) -> float:
+        """What the part weighs in an epoch; where it is 0 no rows are read for it."""
+
+    def batches(self, part: Stretch, steps: int, seed: int) -> Generator[Batch]:
+        """A batch for each step of a part of an epoch, which has so many; `seed` is the epoch's, for all of them."""
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Of the batch, or of this rank's part of it: Σ over ranks is that of the global batch."""
 
 
-def averaged(model: nn.Module, decay: float) -> AveragedModel:
+class MovingAverage(AveragedModel):
     """w̄ ← decay · w̄ + (1 - decay) · w at every `update_parameters(model)`, the first of which copies w."""
-    copy = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
-    return copy.eval()
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        super().__init__(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
+        self.decay = decay
+        self.eval()
 
 
 def log_distributions(logits: Tensor, multi_label: bool) -> Tensor:
@@ -114,13 +121,16 @@ class Consistency:
     def __init__(
         self, batches: Batches | OwnBatches, settings: ConsistencySettings, model: nn.Module, facts: StepFacts
     ):
-        self._batches, self._settings, self._facts, self._weight = batches, settings, facts, 0.0
-        self.teacher = averaged(model, settings.decay) if settings.teacher == "average" else None
+        self._rows, self._settings, self._facts, self._weight = DrawnRows(batches), settings, facts, 0.0
+        self.teacher = MovingAverage(model, settings.decay) if settings.teacher == "average" else None
 
-    def epoch(self, number: int, steps: int, generator: torch.Generator) -> Generator[Batch] | None:
-        rising = min(1.0, number / self._settings.warmup) if self._settings.warmup else 1.0
-        self._weight = self._settings.weight * rising
-        return drawn(self._batches, steps, generator) if self._weight else None
+    def weight_in(self, epoch: int) -> float:
+        rising = min(1.0, epoch / self._settings.warmup) if self._settings.warmup else 1.0
+        return self._settings.weight * rising
+
+    def batches(self, part: Stretch, steps: int, seed: int) -> Generator[Batch]:
+        self._weight = self.weight_in(part.epoch)
+        return self._rows.batches(part, steps, seed)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         settings, many = self._settings, self._facts.multi_label
@@ -144,13 +154,16 @@ class Distillation:
     """γ · mean over reliable rows of w_i · KL(P_i ‖ softmax(logits_i)), P the teacher's, w_i its confidence."""
 
     name = "distillation"
-    teacher: AveragedModel | None = None
+    teacher: MovingAverage | None = None
 
     def __init__(self, batches: Batches | OwnBatches, taught: Taught, facts: StepFacts) -> None:
-        self._batches, self._taught, self._facts = batches, taught, facts
+        self._rows, self._taught, self._facts = DrawnRows(batches), taught, facts
 
-    def epoch(self, number: int, steps: int, generator: torch.Generator) -> Generator[Batch] | None:
-        return drawn(self._batches, steps, generator) if self._taught.weight else None
+    def weight_in(self, epoch: int) -> float:
+        return self._taught.weight
+
+    def batches(self, part: Stretch, steps: int, seed: int) -> Generator[Batch]:
+        return self._rows.batches(part, steps, seed)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         many, logits = self._facts.multi_label, forward(batch)
@@ -192,19 +205,25 @@ def parts_of_loss(
     return found
 
 
-def drawn(batches: Batches | OwnBatches, steps: int, generator: torch.Generator) -> Generator[Batch]:
-    """So many batches, by the generator: no row comes again before all have come.
+class DrawnRows:
+    """Batches of an epoch by a seed: no row comes again before all have come. The last epoch's order is held."""
 
-    One number is taken from the generator at once: the batches themselves may be asked for later, in any order with
-    those of other parts.
-    """
-    seed = int(torch.randint(1 << 62, (1,), generator=generator))
-    own = torch.Generator().manual_seed(seed)
-    count = batches.count
-    size = max(2, min(batches.size, count))  # batch norm has no variance of one row
-    positions = positions_of(count, steps * size, np.random.default_rng(seed))
-    parts = list(torch.split(torch.from_numpy(positions), size))
-    return batches.of(parts, False, batches.source.drawn(len(parts), own))
+    def __init__(self, batches: Batches | OwnBatches) -> None:
+        self._batches = batches
+        self._drawn: tuple[int, list[Tensor], list[list[int] | None]] | None = None
+
+    def batches(self, part: Stretch, steps: int, seed: int) -> Generator[Batch]:
+        """Those of a part of an epoch that has so many steps."""
+        if self._drawn is None or self._drawn[0] != seed:
+            count = self._batches.count
+            size = max(2, min(self._batches.size, count))  # batch norm has no variance of one row
+            positions = positions_of(count, steps * size, np.random.default_rng(seed))
+            parts = list(torch.split(torch.from_numpy(positions), size))
+            own = torch.Generator().manual_seed(seed)
+            self._drawn = seed, parts, self._batches.source.drawn(len(parts), own)
+        _, parts, views = self._drawn
+        some = slice(part.begin, part.end)
+        return self._batches.of(parts[some], False, views[some])
 
 
 def positions_of(count: int, wanted: int, random: np.random.Generator) -> Array:

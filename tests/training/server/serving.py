@@ -1,10 +1,11 @@
-"""A parameter server in this process, with workers as threads, for tests that need no processes."""
+"""A parameter server in this process, its slices and workers as threads, for tests that need no processes."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ from gamlp.io import Place
 from gamlp.training.loop import Fitted, Machine
 from gamlp.training.rows import Prepared
 from gamlp.training.seeds import fit_prepared
+from gamlp.training.server.checkpoint_sets import CheckpointSets
+from gamlp.training.server.client import Client
 from gamlp.training.server.parameter_server import ParameterServer
-from gamlp.training.server.service import Certificate, ParameterService
+from gamlp.training.server.service import Certificate, ParameterService, SliceService
+from gamlp.training.server.slice_server import SliceServer
 from gamlp.training.server.worker import ServedWorld
 
 RUN, TOKEN = "a run", "a token"
@@ -24,20 +28,48 @@ RUN, TOKEN = "a run", "a token"
 
 @contextmanager
 def served(
-    prepared: Prepared, workers: int = 1, checkpoint: Path | None = None, tls: Certificate | None = None
+    prepared: Prepared,
+    workers: int = 1,
+    checkpoint: Path | None = None,
+    tls: Certificate | None = None,
+    slices: bool = True,
 ) -> Iterator[tuple[ParameterServer, ServedWorld]]:
-    """The server, and the world of its first worker."""
+    """The server, and the world of its first worker; with the servers of all slices, or none."""
     place = None if checkpoint is None else Place.of(checkpoint)
     server = ParameterServer(RUN, prepared.recipe.training, workers, place)
     service = ParameterService(server, TOKEN, tls=tls)
     answering = threading.Thread(target=service.serve, daemon=True)
     answering.start()
     root = None if tls is None else tls.trusted()
+    world = ServedWorld(address=service.address, token=TOKEN, run=RUN, root=root, patience=5.0)
     try:
-        yield server, ServedWorld(address=service.address, token=TOKEN, run=RUN, root=root, patience=5.0)
+        with ExitStack() as stack:
+            for number in range(1, prepared.recipe.training.servers + 1 if slices else 1):
+                stack.enter_context(slice_served(prepared, world, number, checkpoint, tls))
+            yield server, world
     finally:
         service.shutdown()
         answering.join()
+
+
+@contextmanager
+def slice_served(
+    prepared: Prepared, world: ServedWorld, number: int, checkpoint: Path | None = None, tls: Certificate | None = None
+) -> Iterator[SliceServer]:
+    """The server of a slice, which attends to the parameter server."""
+    settings = prepared.recipe.training
+    sets = None if checkpoint is None else CheckpointSets(Place.of(checkpoint), settings.servers)
+    server, ended = SliceServer(RUN, settings, number, sets), threading.Event()
+    service, client = SliceService(server, TOKEN, tls=tls), Client(world)
+    attending = threading.Thread(target=server.attend, args=(service.address, client.say, ended), daemon=True)
+    attending.start()
+    try:
+        yield server
+    finally:
+        ended.set()
+        attending.join()
+        service.shutdown()
+        client.close()
 
 
 def fit_with(prepared: Prepared, world: ServedWorld, memory: int | None = None, **observing: Any) -> Fitted:
@@ -58,3 +90,12 @@ def fit_by(prepared: Prepared, world: ServedWorld, workers: int) -> list[Fitted]
         thread.join()
     assert all(one is not None for one in found)
     return [one for one in found if one is not None]
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := what():
+            return found
+        time.sleep(0.01)
+    raise AssertionError("it did not come")

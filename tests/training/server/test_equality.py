@@ -12,19 +12,32 @@ from gamlp.errors import GamlpError
 from gamlp.recipe import Recipe
 from gamlp.training.loop import Machine
 from gamlp.training.seeds import fit_prepared
-from tests.training.ranks.ranks import CASES, CPU, OWN
+from tests.training.ranks.ranks import CASES, CPU, OWN, taught
 from tests.training.server.serving import fit_with, served
 from tests.training.small import RECIPE, make_graph, prepared_in, trained
 
-ASKED = ["consistency", "averages", "distillation"]  # what is refused with a server
+# Servers beside the parameter server, and the memory that hops may take; not every case in every way.
+WAYS = {"held": (0, None), "read": (0, 0), "1 slice": (1, None), "3 slices": (3, 0)}
+SLICED = ["several batches", "batch norm of small batches", "stops early", "averages", "distillation"]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in ASKED])
-@pytest.mark.parametrize("memory", [None, 0], ids=["held", "read"])
-def test_one_worker_trains_the_model_of_one_process(tmp_path: Path, case: str, memory: int | None) -> None:
-    changes = {**OWN, **CASES[case], "training.staleness": 0}
+@pytest.mark.parametrize(
+    ("case", "way"), [(case, way) for case in CASES for way in WAYS if case in SLICED or "slice" not in way]
+)
+def test_one_worker_trains_the_model_of_one_process(tmp_path: Path, case: str, way: str) -> None:
+    """Also of consistency, averages and a taught stage, and with the weights on several servers."""
+    servers, memory = WAYS[way]
+    changes = {
+        **OWN,
+        **CASES[case],
+        "training.staleness": 0,
+        "training.servers": servers,
+        "training.exchange": "server",
+    }
     graph = make_graph(multi_label=case == "many labels")
     prepared = prepared_in(tmp_path, graph, RECIPE.changed(changes, trust=OWN["model.name"]))
+    if case == "distillation":
+        prepared = taught(prepared, tmp_path / "teacher")
     alone = fit_prepared(prepared, 0, Machine(CPU, memory))
     lines: list[dict[str, Any]] = []
     with served(prepared) as (server, world):
@@ -47,14 +60,6 @@ def test_dropout_and_batch_norm_are_those_of_one_process(tmp_path: Path) -> None
         fitted = fit_with(prepared, world)
     for name, value in alone.weights.items():
         torch.testing.assert_close(fitted.weights[name], value, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("case", ASKED[:2])
-def test_what_a_server_does_not_do_is_refused(tmp_path: Path, case: str) -> None:
-    recipe = RECIPE.changed({**OWN, **CASES[case]}, trust=OWN["model.name"])
-    prepared = prepared_in(tmp_path, make_graph(), recipe)
-    with served(prepared) as (_, world), pytest.raises(GamlpError, match="without consistency, stages and averaged"):
-        fit_with(prepared, world)
 
 
 def test_a_model_that_is_solved_is_refused(tmp_path: Path) -> None:

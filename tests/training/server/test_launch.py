@@ -18,18 +18,23 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Graph
 from gamlp.graph.datasets.loading import load
+from gamlp.graph.datasets.synthetic import short_video
 from gamlp.io import Place
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.training.batches import Batches
 from gamlp.training.checkpoint import read_tensors
+from gamlp.training.loop import Machine
 from gamlp.training.ranks.job import TrainingJob
 from gamlp.training.ranks.launch import Result, launch_processes
 from gamlp.training.rows import Prepared
 from gamlp.training.scores import evaluate
-from gamlp.training.seeds import fitted_of
+from gamlp.training.seeds import fit_prepared, fitted_of
+from gamlp.training.server.checkpoint_sets import CheckpointSets
 from gamlp.training.server.launch import launch_served
+from tests.training.server.serving import wait_for
 from tests.training.small import ONE_THREAD, make_graph, prepared_in
 
 pytestmark = pytest.mark.slow
@@ -57,6 +62,19 @@ class Mine(nn.Module):
         while self.held and self.steps > 60 and pathlib.Path(self.held).exists():
             time.sleep(0.01)
         return self.norm(self.map(x.flatten(1)))
+
+
+class Exact(nn.Module):
+    \"\"\"In float64, with a batch norm.\"\"\"
+
+    def __init__(self, shape):
+        super().__init__()
+        self.map = nn.Linear((shape.hops + 1) * shape.features, 8, bias=False).double()
+        self.norm = nn.BatchNorm1d(8).double()
+        self.last = nn.Linear(8, shape.classes).double()
+
+    def forward(self, x, y=None):
+        return self.last(self.norm(self.map(x.flatten(1).double())).tanh())
 """
 EPOCHS = 40
 Launch = Callable[..., Result]
@@ -132,18 +150,25 @@ def workers_of(job: TrainingJob) -> list[psutil.Process]:
     return processes_of(job, "gamlp.training.server.launch")
 
 
-def server_of(job: TrainingJob) -> psutil.Process:
-    (found,) = processes_of(job, "gamlp.training.server.process")
-    return found
+def servers_of(job: TrainingJob, slices: bool) -> list[psutil.Process]:
+    """The parameter server, or the servers of slices."""
+    found = processes_of(job, "gamlp.training.server.process")
+    return [one for one in found if ("GAMLP_SERVER_SLICE" in one.environ()) == slices]
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := what():
-            return found
-        time.sleep(0.01)
-    raise AssertionError("it did not come")
+@pytest.mark.parametrize("servers", [0, 2])
+def test_one_worker_is_one_process(own: Path, servers: int) -> None:
+    """With staleness 0, in processes of their own: weights within 1e-9, the same epochs, the same early stop."""
+    changes = {"training__epochs": 60, "training__patience": 3, "training__learning_rate": 0.1}
+    prepared = prepared_in(
+        own, make_graph(), model__name="served_model:Exact", training__batch_size=7, training__exchange="server",
+        training__staleness=0, training__servers=servers, **changes,
+    )  # fmt: skip
+    alone = fit_prepared(prepared, 0, Machine(CPU))
+    facts, weights = launch_served(job_of(prepared, own), 1, log=own / "log")
+    assert facts["epochs"] == alone.epochs < 60 and facts["epoch"] == alone.epoch and facts["stopped"] == alone.stopped
+    for name, value in alone.weights.items():
+        torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-9)
 
 
 def test_a_killed_worker_is_started_again_alone(own: Path) -> None:
@@ -163,16 +188,23 @@ def test_a_killed_worker_is_started_again_alone(own: Path) -> None:
     assert "worker 0" not in launched.log.read_text()
 
 
-def test_a_killed_server_goes_on_from_its_checkpoint(own: Path) -> None:
+@pytest.mark.parametrize(
+    ("servers", "killed"),
+    [(0, "server"), (2, "slice"), pytest.param(2, "server", marks=pytest.mark.long)],
+    ids=["alone", "a slice", "with slices"],
+)
+def test_a_killed_server_goes_on_from_its_checkpoint(own: Path, servers: int, killed: str) -> None:
     (own / "held").touch()
-    job = job_in(own, {"held": str(own / "held")})
+    job = job_in(own, {"held": str(own / "held")}, training__servers=servers)
     with Launched(job, 2) as launched:
         wait_for(lambda: len(launched.lines) >= 5)
         workers = workers_of(job)
-        wait_for(lambda: (own / "checkpoint").exists())
-        server = server_of(job)
-        server.send_signal(signal.SIGKILL)
-        wait_for(lambda: [one for one in processes_of(job, "gamlp.training.server.process") if one != server])
+        place = Place.of(own / "checkpoint")
+        wait_for(lambda: CheckpointSets(place, servers).last() if servers else place.exists())
+        found = servers_of(job, slices=killed == "slice")
+        assert len(found) == (servers if killed == "slice" else 1)
+        found[-1].send_signal(signal.SIGKILL)
+        wait_for(lambda: [one for one in servers_of(job, slices=killed == "slice") if one not in found])
         (own / "held").unlink()
         facts, _ = launched.result()
         assert facts["epochs"] == EPOCHS and facts["valid"]["score"] > 0.6
@@ -218,11 +250,26 @@ def test_what_a_person_can_mend_is_told_as_itself(own: Path) -> None:
         launch_served(job, 2, log=own / "log")
 
 
-def digits_in(folder: Path, **changes: Any) -> Prepared:
-    """Real data, with dropout and batch norm."""
-    settings = {"epochs": 80, "batch_size": 256, **changes}
-    return prepare(load("digits"), Recipe.of({"model": {"batch_norm": True}, "training": settings}), folder / "hops",
-                   resources=ONE_THREAD)  # fmt: skip
+# Settings that learn, with several batches an epoch.
+LEARNED: dict[str, dict[str, Any]] = {
+    "digits": {"model": {"batch_norm": True}, "training": {"epochs": 80, "batch_size": 256}},
+    "pubmed": {
+        "model": {"hidden": 64, "layers": 2, "dropout": 0.5},
+        "training": {"epochs": 60, "batch_size": 12, "weight_decay": 5e-4},
+    },
+    "short-video": {"model": {"hidden": 64}, "training": {"epochs": 40, "batch_size": 64}},
+}
+
+
+def learned_from(name: str, folder: Path, data_dir: Path, exchange: str) -> Prepared:
+    """Hops of a dataset."""
+    if name == "short-video":
+        place = folder / "short-video"
+        graph = Graph.open(place) if place.exists() else short_video(place, scale=0.02, threads=1)
+    else:
+        graph = load(name, data_dir)
+    recipe = Recipe.of(LEARNED[name]).changed({"training.exchange": exchange})
+    return prepare(graph, recipe, folder / "hops", resources=ONE_THREAD)
 
 
 def score_of_test_rows(prepared: Prepared, result: Result) -> float:
@@ -234,12 +281,14 @@ def score_of_test_rows(prepared: Prepared, result: Result) -> float:
 
 @pytest.mark.long
 @pytest.mark.parametrize("processes", [2, 3])
-def test_workers_are_as_accurate_as_all_reduce(tmp_path: Path, processes: int) -> None:
+@pytest.mark.parametrize("name", LEARNED)
+def test_workers_are_as_accurate_as_all_reduce(tmp_path: Path, data_dir: Path, name: str, processes: int) -> None:
+    """Within a point, as means over five seeds."""
     scores: dict[str, list[float]] = {}
     for launch in (launch_processes, launch_served):
         exchange = "server" if launch is launch_served else "all-reduce"
-        prepared = digits_in(tmp_path, exchange=exchange)
-        for seed in range(3):
+        prepared = learned_from(name, tmp_path, data_dir, exchange)
+        for seed in range(5):
             folder = tmp_path / f"{exchange}-{seed}"
             found = launch(job_of(prepared, folder, seed), processes, log=tmp_path / "log")
             scores.setdefault(exchange, []).append(score_of_test_rows(prepared, found))

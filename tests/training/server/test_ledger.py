@@ -13,7 +13,7 @@ import torch
 from gamlp.recipe import TrainingSettings
 from gamlp.training.ranks.exchange import Stretch
 from gamlp.training.server.ledger import LEASE, Ledger
-from gamlp.training.server.parameters import Parameters
+from gamlp.training.server.parameters import Layout, Parameters
 
 
 @dataclass
@@ -152,7 +152,7 @@ def test_whatever_dies_every_batch_of_every_epoch_is_pushed_once(seed: int) -> N
 
 def test_running_statistics_are_moving_averages_of_all_pushes_whoever_pulled_when() -> None:
     first = {"weight": torch.zeros(1), "mean": torch.zeros(2), "own": torch.zeros(2)}
-    shared = Parameters(first, [(0.0, 1.0, ["weight"])], TrainingSettings(), {"mean": 0.1})
+    shared = Parameters(first, Layout([(0.0, 1.0, ["weight"])], {"mean": 0.1}), TrainingSettings())
     norm = torch.nn.BatchNorm1d(2)
     for value in range(1, 20):
         batch = torch.full((4, 2), float(value))

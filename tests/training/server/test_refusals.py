@@ -17,18 +17,19 @@ from pyarrow import flight
 from gamlp.errors import GamlpError
 from gamlp.training.checkpoint import Weights
 from gamlp.training.rows import Prepared
+from gamlp.training.server.client import Client
 from gamlp.training.server.parameter_server import ParameterServer
-from gamlp.training.server.parameters import Group, run_digest
+from gamlp.training.server.parameters import Layout, run_digest
 from gamlp.training.server.process import refusals
 from gamlp.training.server.service import Certificate
 from gamlp.training.server.streams import kinds_of
-from gamlp.training.server.worker import Client, ServedWorld
+from gamlp.training.server.worker import ServedWorld
 from tests.training.server.serving import RUN, fit_by, fit_with, served
 from tests.training.small import make_graph, prepared_in, same_weights, trained
 
 FIRST: Weights = {"weight": torch.ones(2, 3), "mean": torch.zeros(3)}
-GROUPS: list[Group] = [(0.0, 1.0, ["weight"])]
-DIGEST = run_digest(RUN, GROUPS, 4, kinds_of(FIRST))
+LAYOUT = Layout([(0.0, 1.0, ["weight"])])
+DIGEST = run_digest(RUN, LAYOUT, 4, kinds_of(FIRST))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 def begin(world: ServedWorld, worker: int = 0, digest: str = DIGEST, first: Weights = FIRST) -> tuple[Client, Any]:
     client = Client(world)
-    about = {"groups": GROUPS, "batches": 4, "kinds": kinds_of(FIRST)}
+    about = {**LAYOUT.as_json(), "batches": 4, "kinds": kinds_of(FIRST)}
     return client, client.stream("begin", first, run=digest, worker=worker, **about)[0]
 
 
@@ -48,7 +49,8 @@ def push(client: Client, given: Weights, batch: int = 0, worker: int = 0, digest
 
 
 def weights_on(server: ParameterServer) -> Weights:
-    return server.parameters.now()
+    assert server.slice is not None
+    return server.slice.parameters.now()
 
 
 def test_gradients_that_are_not_finite_of_another_shape_or_another_run_change_nothing(prepared: Prepared) -> None:

@@ -115,6 +115,16 @@ ExchangeOption = Annotated[
         show_default=False,
     ),
 ]
+ServersOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=1024,
+        help="With --exchange server: servers that share the weights. (default: one holds all)",
+        rich_help_panel=_MACHINE,
+        show_default=False,
+    ),
+]
 TlsCertOption = Annotated[
     Path | None,
     typer.Option(
@@ -174,6 +184,7 @@ def recipe_of(
     metric: str | None = None,
     stages: int | None = None,
     exchange: str | None = None,
+    servers: int | None = None,
 ) -> tuple[Recipe, str]:
     """The recipe that was asked for, and what to call it; where none is named, that of the weights to start from."""
     from gamlp.recipe import Recipe, parse_changes
@@ -194,6 +205,8 @@ def recipe_of(
         values["training.stages"] = stages
     if exchange is not None:
         values["training.exchange"] = exchange
+    if servers is not None:
+        values["training.servers"] = servers
     if seeds is not None:
         values["training.seeds"] = _seeds(seeds)
     trust = trusted(trust, values)

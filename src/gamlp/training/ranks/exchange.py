@@ -17,11 +17,12 @@ from gamlp.io import Place
 from gamlp.recipe import TrainingSettings
 from gamlp.training.checkpoint import RandomStreams, TrainingState, load_checkpoint, save_checkpoint
 from gamlp.training.optimizer import learning_rate, make_optimizer, parameter_groups, set_rate
+from gamlp.training.order import draw_seed
 
 if TYPE_CHECKING:
     from gamlp.training.batches import Batch, Passes
     from gamlp.training.loop import Machine
-    from gamlp.training.unlabelled import LossPart
+    from gamlp.training.unlabelled import LossPart, MovingAverage
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,14 @@ class Learner(Protocol):
     shuffle: torch.Generator
     seed: int
     machine: Machine
-
     parts: list[LossPart]
 
     @property
-    def averages(self) -> Mapping[str, nn.Module]: ...
+    def averages(self) -> Mapping[str, MovingAverage]:
+        """Averages of the weights by name: `average` is what is validated and kept, others teach a part of the loss."""
+
+    def weighing(self, epoch: int) -> list[LossPart]:
+        """Parts of the loss that rows without labels have in an epoch."""
 
 
 class Exchange(Protocol):
@@ -65,11 +69,17 @@ class Exchange(Protocol):
     def work(self) -> Generator[Stretch | Look]:
         """What is to be done, until training ends; from a checkpoint where there is one."""
 
+    def seeds(self, part: Stretch) -> list[int]:
+        """For each part of the loss that weighs in this epoch the seed of its rows; asked before `batches`."""
+
     def batches(self, part: Stretch) -> Iterator[Batch]:
         """The batches of a part."""
 
     def step(self, losses: Tensor, rows: int) -> None:
-        """One step by the gradients that the model's parameters have; `losses` of so many rows are kept for a line."""
+        """One step by the gradients that the model's parameters have, and averages follow it.
+
+        `losses` of so many rows are kept for a line.
+        """
 
     def losses(self) -> list[float]:
         """Of the epoch that is looked at: the mean loss, and of each part of it."""
@@ -117,6 +127,9 @@ class Together:
             return False
         return self.world.decided(pause(self.state), self.machine.device)
 
+    def seeds(self, part: Stretch) -> list[int]:
+        return [draw_seed(self.learner.shuffle) for _ in self.learner.weighing(part.epoch)]
+
     def batches(self, part: Stretch) -> Iterator[Batch]:
         set_rate(self.optimizer, learning_rate(self.learner.settings, part.epoch))
         self._sums, self._rows = torch.zeros((), device=self.machine.device), 0
@@ -126,6 +139,8 @@ class Together:
         self.world.sum_gradients(self.learner.parameters)
         self.optimizer.step()
         self.optimizer.zero_grad()
+        for average in self.learner.averages.values():
+            average.update_parameters(self.learner.model)
         self._sums = self._sums + losses * rows
         self._rows += rows  # a sampler may leave rows out, or give them twice
 

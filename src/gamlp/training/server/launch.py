@@ -1,4 +1,4 @@
-"""Workers on this machine with a parameter server: one that dies is started again, alone."""
+"""Workers on this machine with parameter servers: whoever dies is started again, alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gamlp.progress import Progress, silent
 from gamlp.training.loop import Observe
 from gamlp.training.ranks.job import DRIVER, GO_ON, TrainingJob, end_with, read_result, run_job
 from gamlp.training.ranks.launch import LOOK, RETRIES, Result, begun, died
-from gamlp.training.server.process import ServerProcess, refusals
+from gamlp.training.server.process import ServerProcess, SliceProcesses, refusals
 from gamlp.training.server.service import Certificate
 from gamlp.training.server.worker import ServedWorld
 
@@ -39,12 +39,13 @@ def launch_served(
     job, written, follow = begun(job, processes, observed_epoch, observe, progress)
     with log.open("wb") as output:
         server = ServerProcess(written, job, processes, output, tls=tls)
+        slices = SliceProcesses(server)
         assert job.threads is not None
         workers = _Workers(server, processes, job.threads, output)
         try:
             server.start()
             # Restarts are for each of them: one that comes and goes does not use up those of the others.
-            while server.starts <= restarts + 1 and workers.most_starts <= restarts + 1:
+            while max(server.starts, slices.most_starts, workers.most_starts) <= restarts + 1:
                 follow.look()
                 if (result := read_result(job)) is not None:
                     follow.look(last=True)
@@ -53,10 +54,12 @@ def launch_served(
                     return result
                 if not server.alive:
                     server.start()
+                slices.keep_running()
                 workers.keep_running()
                 time.sleep(LOOK)
         finally:
             workers.stop()
+            slices.stop()
             server.stop()
     raise died(job, restarts + 1, f"what they said is in {log}; {GO_ON}")
 

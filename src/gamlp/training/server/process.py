@@ -1,4 +1,4 @@
-"""The parameter server as a process of its own: started, started again where it dies, ended."""
+"""Parameter servers as processes of their own: started, started again where they die, ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,14 +20,19 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.io import Place
-from gamlp.recipe import Recipe
+from gamlp.recipe import Recipe, TrainingSettings
 from gamlp.training.ranks.job import DRIVER, MetricLines, TrainingJob, end_with, tell_trouble
 from gamlp.training.ranks.world import LOOPBACK
+from gamlp.training.server.checkpoint_sets import CheckpointSets
+from gamlp.training.server.client import Client, SilentServer
 from gamlp.training.server.parameter_server import LATE, ParameterServer
-from gamlp.training.server.service import Certificate, ParameterService, saving
-from gamlp.training.server.worker import Client, ServedWorld
+from gamlp.training.server.service import Certificate, ParameterService, SliceService, saving
+from gamlp.training.server.slice_server import SliceServer
+from gamlp.training.server.worker import ServedWorld
 
-_TOKEN, _WORKERS, _HOST, _PORT, _TLS = (f"GAMLP_SERVER_{word}" for word in ("TOKEN", "WORKERS", "HOST", "PORT", "TLS"))
+_TOKEN, _WORKERS, _HOST, _PORT, _TLS, _SLICE = (
+    f"GAMLP_SERVER_{word}" for word in ("TOKEN", "WORKERS", "HOST", "PORT", "TLS", "SLICE")
+)
 _TO_START = 60.0  # seconds
 _LOOK = 0.02  # seconds
 
@@ -36,6 +41,11 @@ def run_of(job: TrainingJob) -> str:
     """Digest of a job's recipe and seed, the same in every worker."""
     text = json.dumps([job.recipe, job.seed, job.stage, job.valid], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def settings_of(job: TrainingJob) -> TrainingSettings:
+    """Alone of the recipe: the model's own code is not needed on a server."""
+    return Recipe.of({"training": job.recipe.get("training", {})}).training
 
 
 @dataclass
@@ -62,20 +72,17 @@ class ServerProcess:
         """Start it, on the port that it had before; it goes on from its checkpoint."""
         self._told.unlink(missing_ok=True)
         self.starts += 1
-        environment = {_TOKEN: self.token, _WORKERS: str(self.workers), _HOST: self.host, _PORT: str(self.port)}
-        if self.tls is not None:
-            environment[_TLS] = json.dumps([str(self.tls.certificate), str(self.tls.key)])
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from gamlp.training.server.process import main; main()", str(self.written)],
-            env={**os.environ, **environment, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", DRIVER: str(os.getpid())},
-            stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output, start_new_session=True,
-        )  # fmt: skip
+        self._process = _started(self.written, self.output, self._environment())
         until = time.monotonic() + _TO_START
         while not self._told.exists():
             if not self.alive or time.monotonic() > until:
                 return
             time.sleep(_LOOK)
         self.port = int(self._told.read_text())
+
+    def _environment(self) -> dict[str, str]:
+        found = {_TOKEN: self.token, _WORKERS: str(self.workers), _HOST: self.host, _PORT: str(self.port)}
+        return found | _told_tls(self.tls)
 
     @property
     def alive(self) -> bool:
@@ -91,20 +98,73 @@ class ServerProcess:
         )  # fmt: skip
 
     def counts(self) -> dict[str, Any]:
-        """Steps that it took, and what it refused; nothing where it is gone."""
+        """Steps that it took, what it refused, how many slices are there; nothing where it is gone."""
+        return self._say("counts")
+
+    def end(self) -> None:
+        """Let the servers of slices go."""
+        self._say("end")
+
+    def _say(self, word: str) -> dict[str, Any]:
         with suppress(GamlpError):
             client = Client(replace(self.world(0), patience=0.0))
             try:
-                return client.say("counts")
+                return client.say(word)
             finally:
                 client.close()
         return {}
 
     def stop(self) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        _stop(self._process)
+
+
+@dataclass
+class SliceProcesses:
+    """The servers of slices on this machine, as many as the recipe says; each is started again where it ended."""
+
+    server: ServerProcess
+    starts: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = settings_of(self.server.job).servers
+        self._running: dict[int, subprocess.Popen[bytes] | None] = {number + 1: None for number in range(count)}
+
+    @property
+    def most_starts(self) -> int:
+        return max(self.starts.values(), default=0)
+
+    def keep_running(self) -> None:
+        """Start those that are not running; they find the parameter server, and it them."""
+        for number, process in self._running.items():
+            if process is None or process.poll() is not None:
+                self.starts[number] = self.starts.get(number, 0) + 1
+                known = {_SLICE: json.dumps([number, self.server.world(0).as_text()]), _HOST: self.server.host}
+                environment = known | _told_tls(self.server.tls)
+                self._running[number] = _started(self.server.written, self.server.output, environment)
+
+    def stop(self) -> None:
+        for process in self._running.values():
+            _stop(process)
+
+
+def _started(written: Path, output: IO[bytes], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    # A session of its own: Ctrl-C is for the driver, which ends it.
+    return subprocess.Popen(
+        [sys.executable, "-c", "from gamlp.training.server.process import main; main()", str(written)],
+        env={**os.environ, **environment, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", DRIVER: str(os.getpid())},
+        stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+    )  # fmt: skip
+
+
+def _stop(process: subprocess.Popen[bytes] | None) -> None:
+    if process is not None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _told_tls(tls: Certificate | None) -> dict[str, str]:
+    return {} if tls is None else {_TLS: json.dumps([str(tls.certificate), str(tls.key)])}
 
 
 def refusals(counts: dict[str, Any]) -> str | None:
@@ -117,33 +177,53 @@ def refusals(counts: dict[str, Any]) -> str | None:
 
 
 def main() -> None:
-    """The process that `ServerProcess` starts: its argument is the file of the job."""
+    """The process that a launcher starts: its argument is the file of the job."""
     if driver := os.environ.get(DRIVER):
         end_with(int(driver))
     torch.set_num_threads(1)
-    written = Path(sys.argv[1])
+    written, given = Path(sys.argv[1]), os.environ
     job = TrainingJob.model_validate_json(written.read_bytes())
+    tls = Certificate(*map(Path, json.loads(given[_TLS]))) if _TLS in given else None
     try:
-        _serve(job, written)
+        if _SLICE in given:
+            number, world = json.loads(given[_SLICE])
+            serve_slice(job, number, ServedWorld.of_text(world), given[_HOST], tls)
+        else:
+            _serve(job, written, tls)
     except GamlpError as error:
-        tell_trouble(job, error)
+        if _SLICE not in given:
+            tell_trouble(job, error)
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
 
 
-def _serve(job: TrainingJob, written: Path) -> None:
-    # Settings alone are read: the model's own code is not needed here.
-    settings = Recipe.of({"training": job.recipe.get("training", {})}).training
+def serve_slice(job: TrainingJob, number: int, world: ServedWorld, host: str, tls: Certificate | None) -> None:
+    """Hold slice `number`, from 1, for the parameter server of a world, until it says that all is over."""
+    settings = settings_of(job)
+    server = SliceServer(run_of(job), settings, number, CheckpointSets(Place.of(job.checkpoint), settings.servers))
+    service, client = SliceService(server, world.token, host, tls=tls), Client(world)
+    try:
+        server.attend(service.address, client.say, threading.Event())
+    except SilentServer:  # that is told by whoever keeps the parameter server running
+        raise
+    except GamlpError as error:
+        tell_trouble(job, error)
+        raise
+    finally:
+        client.close()
+        service.shutdown()
+
+
+def _serve(job: TrainingJob, written: Path, tls: Certificate | None) -> None:
+    settings, given = settings_of(job), os.environ
     with MetricLines(Place.of(job.metrics)) as lines:
 
         def tell(line: dict[str, Any], done: int, note: str) -> None:
             lines.observe(line)
             lines.progress(f"seed {job.seed}", done, settings.epochs, "epochs", note)
 
-        given = os.environ
-        tls = Certificate(*map(Path, json.loads(given[_TLS]))) if _TLS in given else None
         server = ParameterServer(run_of(job), settings, int(given[_WORKERS]), Place.of(job.checkpoint), tell)
-        service = ParameterService(server, given[_TOKEN], given[_HOST], int(given[_PORT]), tls)
+        service = ParameterService(server, given[_TOKEN], given[_HOST], int(given[_PORT]), tls=tls)
         saving(server, job.checkpoint_seconds, threading.Event())
         ready = written.with_name(f"{written.name}.port.new")
         ready.write_text(str(service.port))

@@ -8,17 +8,28 @@ import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pyarrow import flight
 
 from gamlp.errors import GamlpError
+from gamlp.training.checkpoint import Weights
 from gamlp.training.ranks.world import LOOPBACK
-from gamlp.training.server.parameter_server import NO_TOKEN, OTHER_RUN, OTHER_SHAPE, ParameterServer
-from gamlp.training.server.streams import SCHEMA, StreamError, drain, receive_tensors, send_tensors
+from gamlp.training.server.client import TOKEN_HEADER
+from gamlp.training.server.parameter_server import LATE, NO_TOKEN, OTHER_SHAPE, ParameterServer
+from gamlp.training.server.parameters import Layout, Moving
+from gamlp.training.server.slice_server import SliceServer
+from gamlp.training.server.streams import SCHEMA, Kinds, StreamError, drain, receive_tensors, send_tensors
+from gamlp.training.server.weight_slice import Push
 
-TOKEN_HEADER = "authorization"
+Answer = tuple[dict[str, Any], Weights]
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class Counting(Protocol):
+    """Whoever counts what is refused."""
+
+    def refuse(self, reason: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -39,16 +50,18 @@ class Certificate:
         return "\n".join(parts) + "\n"
 
 
-class ParameterService(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers workers; every call must bring the token.
+class TokenService(flight.FlightServerBase):  # type: ignore[misc]
+    """Answers on one address; every call must bring the token. `do_exchange` carries tensors, `do_action` small words.
 
-    `do_exchange` carries tensors (begin, push, pull), `do_action` small words (next, looked, alive, counts).
+    words: that come with tensors, each a method of the same name after `_`.
     """
 
+    words: tuple[str, ...] = ()
+
     def __init__(
-        self, server: ParameterServer, token: str, host: str = LOOPBACK, port: int = 0, tls: Certificate | None = None
+        self, server: Counting, token: str, host: str = LOOPBACK, port: int = 0, tls: Certificate | None = None
     ) -> None:
-        self.server, self.host = server, host
+        self.host = host
         scheme, secrets = "grpc", {}
         if tls is not None:
             scheme, secrets = "grpc+tls", {"tls_certificates": [(_read(tls.certificate), _read(tls.key))]}
@@ -67,70 +80,128 @@ class ParameterService(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         asked = _asked(descriptor.command)
-        answer, tensors = getattr(self, f"_{_known(asked, 'begin', 'push', 'pull')}")(context, asked, reader)
+        answer, tensors = getattr(self, f"_{_known(asked, *self.words)}")(context, asked, reader)
         drain(reader)
         writer.begin(SCHEMA)
         writer.write_metadata(json.dumps({**answer, "tensors": len(tensors)}).encode())
         send_tensors(writer, tensors)
 
-    def _begin(self, context: Any, asked: dict[str, Any], reader: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        kinds = {name: (str(kind), list(shape)) for name, (kind, shape) in asked["kinds"].items()}
-        try:
-            _, first = receive_tensors(reader, kinds)
-            if first.keys() != kinds.keys():
-                raise StreamError("tensors are missing")
-        except StreamError:
-            return {"refused": self.server.refuse(OTHER_SHAPE)}, {}
-        groups = [(float(decay), float(rate), list(names)) for decay, rate, names in asked["groups"]]
-        moving = {name: float(momentum) for name, momentum in asked.get("moving", {}).items() if name in kinds}
+
+class ParameterService(TokenService):
+    """A parameter server's: begin, push, pull; next, looked, alive, counts, and what its slices ask."""
+
+    words = ("begin", "push", "pull")
+
+    def __init__(self, server: ParameterServer, token: str, *place: Any, **secrets: Any) -> None:
+        self.server = server
+        super().__init__(server, token, *place, **secrets)
+
+    def _begin(self, context: Any, asked: dict[str, Any], reader: Any) -> Answer:
+        kinds, first = _kinds(asked), None
+        if not self.server.slices:
+            if (first := _all_of(reader, kinds)) is None:
+                return {"refused": self.server.refuse(OTHER_SHAPE)}, {}
+        elif self.server.addresses is None:
+            return {"wait": True}, {}
         worker, batches = int(asked["worker"]), int(asked["batches"])
-        begun = self.server.begin(worker, asked["run"], groups, batches, kinds, first, moving)
-        return {} if begun else {"refused": OTHER_RUN}, {}
+        refused = self.server.begin(worker, asked["run"], Layout.of(asked), batches, kinds, first)
+        where = {"term": self.server.term, "addresses": self.server.addresses} if self.server.slices else {}
+        return {"refused": refused, "wait": bool(where) and where["addresses"] is None, **where}, {}
 
-    def _push(self, context: Any, asked: dict[str, Any], reader: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _push(self, context: Any, asked: dict[str, Any], reader: Any) -> Answer:
         if trouble := self.server.trouble_with(asked["run"], int(asked["worker"])):
             return trouble, {}
-        try:
-            _, given = receive_tensors(reader, self.server.parameters.kinds)
-        except StreamError:
-            return {"refused": self.server.refuse(OTHER_SHAPE)}, {}
-        worker = int(asked["worker"])
-        losses = [float(value) for value in asked["losses"]]
-        refused = self.server.push(worker, int(asked["epoch"]), int(asked["batch"]), given, losses, int(asked["rows"]))
-        return {"refused": refused}, self.server.pull(worker, context.is_cancelled) if asked["more"] else {}
+        given = None
+        if self.server.slice is not None:
+            try:
+                _, given = receive_tensors(reader, self.server.slice.parameters.kinds)
+            except StreamError:
+                return {"refused": self.server.refuse(OTHER_SHAPE)}, {}
+        push = _push(asked)
+        refused = self.server.push(
+            push, [float(value) for value in asked["losses"]], int(asked["rows"]), given,
+            finite=bool(asked.get("finite", True)), moving=_moving(asked),
+        )  # fmt: skip
+        if not asked["more"] or self.server.slices:
+            news = self.server.catch_up(push[0], context.is_cancelled, self._since(asked), bool(asked["more"]))
+            return {"refused": refused, **news}, {}
+        return {"refused": refused}, self.server.pull(push[0], asked.get("averages", ()), context.is_cancelled)
 
-    def _pull(self, context: Any, asked: dict[str, Any], reader: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _since(self, asked: dict[str, Any]) -> int:
+        """The version that a worker knows; of another term it means nothing."""
+        return int(asked.get("since", 0)) if asked.get("term") == self.server.term else 0
+
+    def _pull(self, context: Any, asked: dict[str, Any], reader: Any) -> Answer:
         if trouble := self.server.trouble_with(asked["run"], int(asked["worker"])):
             return trouble, {}
-        if asked["what"] == "best":
-            return {}, self.server.best()
         if asked["what"] == "ended":
-            found = self.server.ended(int(asked["epoch"]))
-            return {"refused": "" if found is not None else "too late"}, found or {}
-        return {}, self.server.pull(int(asked["worker"]), context.is_cancelled)
+            return _found(self.server.ended(int(asked["epoch"])))
+        return {}, self.server.pull(int(asked["worker"]), asked.get("averages", ()), context.is_cancelled)
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:
         asked = _asked(action.body.to_pybytes())
-        if action.type == "counts":
-            return [json.dumps(self.server.counts()).encode()]
+        return [json.dumps(self._answer(context, action.type, asked)).encode()]
+
+    def _answer(self, context: Any, word: str, asked: dict[str, Any]) -> dict[str, Any]:
+        if word == "counts":
+            return self.server.counts()
+        if word == "end":
+            self.server.end()
+            return {}
+        if word == "attend":
+            told = (asked[name] for name in ("number", "address", "life", "term", "version", "refused"))
+            return self.server.attend(*told)
         worker = int(asked["worker"])
-        answer = self.server.trouble_with(asked["run"], worker)
-        if answer:
-            pass
-        elif action.type == "next":
-            answer = self.server.next(worker, context.is_cancelled)
-        elif action.type == "alive":
+        if trouble := self.server.trouble_with(asked["run"], worker):
+            return trouble
+        if word == "next":
+            return self.server.next(worker, context.is_cancelled, self._since(asked))
+        if word == "alive":
             self.server.heard(worker)
-        elif action.type == "looked":
+            return {}
+        if word == "looked":
             told = (asked[name] for name in ("epoch", "state", "line", "note"))
-            answer = {"refused": self.server.looked(worker, *told)}
-        else:
-            raise flight.FlightServerError(f"there is no '{action.type}'")
-        return [json.dumps(answer).encode()]
+            return {"refused": self.server.looked(worker, *told)}
+        raise flight.FlightServerError(f"there is no '{word}'")
+
+
+class SliceService(TokenService):
+    """A slice's: begin, wait (gradients, until the journal takes them), pull."""
+
+    words = ("begin", "wait", "pull")
+
+    def __init__(self, server: SliceServer, token: str, *place: Any, **secrets: Any) -> None:
+        self.server = server
+        super().__init__(server, token, *place, **secrets)
+
+    def _begin(self, context: Any, asked: dict[str, Any], reader: Any) -> Answer:
+        kinds = _kinds(asked)
+        if (first := _all_of(reader, kinds)) is None:
+            return {"refused": self.server.refuse(OTHER_SHAPE)}, {}
+        return self.server.begin(asked["run"], asked["term"], Layout.of(asked), int(asked["batches"]), kinds, first), {}
+
+    def _wait(self, context: Any, asked: dict[str, Any], reader: Any) -> Answer:
+        held = self.server.slice
+        if (trouble := self.server.trouble_with(asked["run"], asked["term"])) or held is None:
+            return trouble or {"again": True}, {}
+        try:
+            _, given = receive_tensors(reader, held.parameters.kinds)
+        except StreamError:
+            return {"refused": self.server.refuse(OTHER_SHAPE)}, {}
+        return {"refused": self.server.wait(_push(asked), given, _moving(asked))}, {}
+
+    def _pull(self, context: Any, asked: dict[str, Any], reader: Any) -> Answer:
+        if trouble := self.server.trouble_with(asked["run"], asked["term"]):
+            return trouble, {}
+        if not self.server.follow(asked["journal"]):
+            return {"again": True}, {}
+        if asked["what"] == "ended":
+            return _found(self.server.ended(int(asked["epoch"])))
+        return {}, self.server.pull(asked.get("averages", ()))
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    def __init__(self, token: str, server: ParameterServer) -> None:
+    def __init__(self, token: str, server: Counting) -> None:
         self._expected, self._server = f"Bearer {token}".encode(), server
 
     def start_call(self, info: Any, headers: dict[str, list[Any]]) -> None:
@@ -151,6 +222,31 @@ def saving(server: ParameterServer, seconds: float, ended: threading.Event) -> t
     thread = threading.Thread(target=save, daemon=True)
     thread.start()
     return thread
+
+
+def _kinds(asked: dict[str, Any]) -> Kinds:
+    return {str(name): (str(kind), [int(size) for size in shape]) for name, (kind, shape) in asked["kinds"].items()}
+
+
+def _all_of(reader: Any, kinds: Kinds) -> Weights | None:
+    """Tensors of just these kinds; None where some are of others, or missing."""
+    try:
+        _, found = receive_tensors(reader, kinds)
+    except StreamError:
+        return None
+    return found if found.keys() == kinds.keys() else None
+
+
+def _push(asked: dict[str, Any]) -> Push:
+    return int(asked["worker"]), int(asked["epoch"]), int(asked["batch"])
+
+
+def _moving(asked: dict[str, Any]) -> Moving:
+    return {str(name): float(value) for name, value in asked.get("moving", {}).items()}
+
+
+def _found(weights: Weights | None) -> Answer:
+    return {"refused": LATE if weights is None else ""}, weights or {}
 
 
 def _asked(text: bytes) -> dict[str, Any]:

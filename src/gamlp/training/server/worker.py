@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from pyarrow import flight
@@ -18,20 +17,18 @@ from gamlp.errors import GamlpError
 from gamlp.training.batches import Batch, Batches
 from gamlp.training.checkpoint import TrainingState, Weights, weights_of
 from gamlp.training.optimizer import parameter_groups
-from gamlp.training.order import parts_of
+from gamlp.training.order import draw_seed, parts_of
 from gamlp.training.ranks.exchange import Exchange, Learner, Look, Stretch
 from gamlp.training.ranks.world import World
+from gamlp.training.server.client import Client
+from gamlp.training.server.links import Gradients, link_of
 from gamlp.training.server.parameter_server import LATE, NOT_FINITE
-from gamlp.training.server.parameters import Group, Moving, run_digest
-from gamlp.training.server.service import TOKEN_HEADER
-from gamlp.training.server.streams import SCHEMA, kinds_of, receive_tensors, send_tensors
+from gamlp.training.server.parameters import Layout, Moving
 
 PATIENCE = 120.0  # seconds in which a server that was killed may come back
-_AGAIN = 0.2  # seconds between two attempts to reach it
 _SIGN_OF_LIFE = 2.0  # seconds
 _ORDERS = 4  # epochs whose order of rows is kept
-Given = TypeVar("Given")
-Streamed = tuple[dict[str, Any], Weights]
+KEPT = "average"  # of the averages: the one that is validated and kept
 
 
 @dataclass(frozen=True)
@@ -69,11 +66,6 @@ class ServedWorld(World):
         return True
 
     def exchange(self, learner: Learner) -> Exchange:
-        if learner.averages or learner.parts:
-            raise GamlpError(
-                "a parameter server trains without consistency, stages and averaged weights (training.ema)",
-                hint="use --exchange all-reduce",
-            )
         if not isinstance(learner.train, Batches):
             raise GamlpError("only models over hops are trained with a parameter server", hint="leave --exchange out")
         return Served(learner, learner.train, self)
@@ -84,76 +76,14 @@ class ServedWorld(World):
         )
 
 
-class Client:
-    """Speaks with a parameter server; one that does not answer is asked again for a while."""
+@dataclass(frozen=True)
+class _Order:
+    """Batches of an epoch, and the seeds of what parts of the loss read beside them."""
 
-    def __init__(self, world: ServedWorld, again: Callable[[], None] = lambda: None) -> None:
-        self._world, self._again = world, again
-        self._options = flight.FlightCallOptions(headers=[(TOKEN_HEADER.encode(), f"Bearer {world.token}".encode())])
-        self._client = self._connect()
-
-    def _connect(self) -> Any:
-        secrets = {} if self._world.root is None else {"tls_root_certs": self._world.root}
-        scheme = "grpc" if self._world.root is None else "grpc+tls"
-        # A proxy of the environment is for the world outside.
-        options = [("grpc.enable_http_proxy", 0)]
-        return flight.FlightClient(f"{scheme}://{self._world.address}", generic_options=options, **secrets)
-
-    def say(self, word: str, **asked: Any) -> dict[str, Any]:
-        """A small question, and its answer."""
-        action = flight.Action(word, json.dumps(asked).encode())
-
-        def ask() -> dict[str, Any]:
-            found = next(iter(self._client.do_action(action, self._options)))
-            answer: dict[str, Any] = json.loads(found.body.to_pybytes())
-            return answer
-
-        return self._answered(ask)
-
-    def stream(
-        self, word: str, tensors: Weights, *, first: bool = False, **asked: Any
-    ) -> tuple[dict[str, Any], Weights]:
-        """Tensors there, and others back."""
-        descriptor = flight.FlightDescriptor.for_command(json.dumps({"word": word, **asked}).encode())
-
-        def send() -> Streamed:
-            writer, reader = self._client.do_exchange(descriptor, self._options)
-            try:
-                with suppress(flight.FlightError, OSError):  # refused before all was sent: reading says why
-                    writer.begin(SCHEMA)
-                    send_tensors(writer, tensors)
-                    writer.done_writing()
-                answer, found = receive_tensors(reader)
-                if answer.get("tensors") != len(found):
-                    raise flight.FlightUnavailableError("the answer was cut off")
-                return answer, found
-            finally:
-                with suppress(flight.FlightError, OSError):
-                    writer.close()
-
-        return self._answered(send, first=first)
-
-    def _answered(self, act: Callable[[], Given], *, first: bool = False) -> Given:
-        until = time.monotonic() + self._world.patience
-        while True:
-            try:
-                return act()
-            except flight.FlightUnauthenticatedError as error:
-                raise GamlpError("the parameter server does not know the token", hint="start the run again") from error
-            except (flight.FlightUnavailableError, flight.FlightCancelledError, flight.FlightInternalError) as error:
-                if time.monotonic() > until:
-                    raise GamlpError(
-                        f"the parameter server at {self._world.address} does not answer",
-                        hint="run it again to go on (gamlp train: with --resume)",
-                    ) from error
-            time.sleep(_AGAIN)
-            self._client.close()
-            self._client = self._connect()
-            if not first:
-                self._again()
-
-    def close(self) -> None:
-        self._client.close()
+    parts: list[Tensor]
+    in_order: bool
+    views: list[list[int] | None]
+    seeds: list[int]
 
 
 class Served:
@@ -163,61 +93,37 @@ class Served:
         self.learner, self.train, self.world = learner, train, world
         named = dict(learner.model.named_parameters())
         self._learned = {name: value for name, value in named.items() if value.requires_grad}
-        self._groups = _named_groups(learner)
-        self._first = {name: value.detach().cpu().clone() for name, value in self._values().items()}
         self._start = learner.shuffle.get_state()
-        self._orders: dict[int, tuple[list[Tensor], bool, list[list[int] | None]]] = {}
+        self._orders: dict[int, _Order] = {}
         self._drawn = 0
-        batches = len(self._order(0)[0])
-        kinds = kinds_of(self._first)
-        self._run = run_digest(world.run, self._groups, batches, kinds)
-        self._moving = _moving(learner.model)
-        self._about = {"groups": self._groups, "batches": batches, "kinds": kinds, "moving": self._moving}
-        self._before: Weights = {}  # moving averages as they were pulled
+        first = {name: value.detach().cpu().clone() for name, value in self._values().items()}
+        self._layout = layout_of(learner)
+        teachers = [name for name in self._layout.averages if name != KEPT]
+        batches, slices = len(self._order(0).parts), learner.settings.servers
+        self._link = link_of(world, first, self._layout, batches, teachers, slices)
+        self._before: Weights = {}  # buffers as they were pulled
         self._losses: list[float] = []
         self._final: dict[str, Any] = {}
-        self._at, self._end, self._lost = Stretch(0), 0, False
-        self._client = Client(world, self._begin)
+        self._at, self._end = Stretch(0), 0
 
     def _values(self) -> dict[str, Tensor]:
         """Parameters that learn, and all buffers."""
         return {**self._learned, **dict(self.learner.model.named_buffers())}
 
-    @property
-    def _who(self) -> dict[str, Any]:
-        return {"run": self._run, "worker": self.world.rank}
-
-    def _begin(self) -> None:
-        """Join, or join again where the server was started anew: what it gave before is not ours any more."""
-        self._lost = True
-        answer, _ = self._client.stream("begin", self._first, first=True, **self._who, **self._about)
-        if answer.get("refused"):
-            raise GamlpError(f"the parameter server refuses this worker: it is {answer['refused']}")
-
-    def _say(self, word: str, **asked: Any) -> dict[str, Any]:
-        while (answer := self._client.say(word, **asked, **self._who)).get("again"):
-            self._begin()
-        return answer
-
-    def _stream(self, word: str, tensors: Weights, **asked: Any) -> Streamed:
-        while (found := self._client.stream(word, tensors, **asked, **self._who))[0].get("again"):
-            self._begin()
-        return found
-
     def work(self) -> Generator[Stretch | Look]:
         ended = threading.Event()
-        self._begin()
+        self._link.begin()
         alive = threading.Thread(target=self._live, args=(ended,), daemon=True)
         alive.start()
         try:
             while True:
-                task = self._say("next")
+                task = self._link.next()
                 if task.get("task") == "end":
                     self._final = task["state"]
                     return
                 if task.get("task") == "part":
-                    self._lost = False
-                    self._take(self._stream("pull", {}, what="now")[1])
+                    self._link.lost = False
+                    self._take(self._link.pull())
                     yield Stretch(task["epoch"], task["begin"], task["end"])
                 elif task.get("task") == "look":
                     yield from self._look(task)
@@ -230,12 +136,12 @@ class Served:
         client = Client(replace(self.world, patience=0.0))
         while not ended.wait(_SIGN_OF_LIFE):
             with suppress(GamlpError, flight.FlightError, OSError):
-                client.say("alive", **self._who)
+                client.say("alive", **self._link.who)
         client.close()
 
     def _look(self, task: dict[str, Any]) -> Generator[Look]:
-        answer, weights = self._stream("pull", {}, what="ended", epoch=task["epoch"])
-        if answer.get("refused"):
+        weights = self._link.ended(task["epoch"])
+        if weights is None:
             return
         self._take(weights)
         self._losses = task["losses"]
@@ -243,71 +149,103 @@ class Served:
         yield look
         state = {name: value for name, value in asdict(look.state).items() if name != "best_weights"}
         told = {"epoch": task["epoch"], "state": state, "line": {"seed": self.learner.seed, **look.line}}
-        self._say("looked", note=look.note, **told)
+        self._link.say("looked", note=look.note, **told)
+
+    def seeds(self, part: Stretch) -> list[int]:
+        return self._order(part.epoch).seeds
 
     def batches(self, part: Stretch) -> Generator[Batch]:
-        parts, in_order, views = self._order(part.epoch)
-        self._end = len(parts) if part.end is None else part.end
+        order = self._order(part.epoch)
+        self._end = len(order.parts) if part.end is None else part.end
         some = slice(part.begin, self._end)
-        given = self.train.of(parts[some], in_order, views[some])
+        given = self.train.of(order.parts[some], order.in_order, order.views[some])
         for number, batch in zip(range(part.begin, self._end), given):
             self._at = Stretch(part.epoch, number, number + 1)
             yield batch
-            if self._lost:  # another has the rest
+            if self._link.lost:  # another has the rest
                 break
         given.close()
 
-    def _order(self, epoch: int) -> tuple[list[Tensor], bool, list[list[int] | None]]:
+    def _order(self, epoch: int) -> _Order:
         """The batches of an epoch, as one process would draw them after those before."""
         if epoch < self._drawn and epoch not in self._orders:
             self.learner.shuffle.set_state(self._start)
             self._drawn = 0
         source, shuffle = self.train.source, self.learner.shuffle
         while self._drawn <= epoch:
+            seeds = [draw_seed(shuffle) for _ in self.learner.weighing(self._drawn)]
             parts, in_order = parts_of(len(source), self.train.size, shuffle, source.chunk)
-            self._orders[self._drawn] = parts, in_order, source.drawn(len(parts), shuffle)
+            self._orders[self._drawn] = _Order(parts, in_order, source.drawn(len(parts), shuffle), seeds)
             self._orders.pop(self._drawn - _ORDERS, None)
             self._drawn += 1
         return self._orders[epoch]
 
     def step(self, losses: Tensor, rows: int) -> None:
         given = {name: value.grad for name, value in self._learned.items() if value.grad is not None}
-        given |= self._buffers()
-        at, more = self._at, self._at.end != self._end
-        answer, weights = self._stream(
-            "push", given, epoch=at.epoch, batch=at.begin, losses=losses.tolist(), rows=rows, more=more
-        )
+        buffers, moving = self._buffers()
+        pushed = Gradients(self._at, {**given, **buffers}, moving, losses.tolist(), rows)
+        refused, weights = self._link.push(pushed, more=self._at.end != self._end)
         for value in self._learned.values():
             value.grad = None
-        refused = answer.get("refused")
         if refused == LATE:
-            self._lost = True
+            self._link.lost = True
         elif refused and refused != NOT_FINITE:
             raise GamlpError(f"the parameter server refuses gradients: they are {refused}")
         self._take(weights)
 
-    def _buffers(self) -> Weights:
-        """As they are after a batch; of moving averages what the batch itself has: new = old + m (batch - old)."""
-        found = dict(self.learner.model.named_buffers())
-        for name, momentum in self._moving.items():
-            before = self._before[name]
+    def _buffers(self) -> tuple[Weights, Moving]:
+        """As they are after a batch; of moving averages what the batch itself has: new = old + m (batch - old).
+
+        Where a step runs a norm k times, 1 - (1 - m)^k stands for m.
+        """
+        found, moving = dict(self.learner.model.named_buffers()), Moving()
+        for name, momentum in self._layout.moving.items():
+            before, counter = self._before[name], _counter(name)
+            passes = int(found[counter] - self._before[counter])
+            if not passes:
+                del found[name]
+                continue
+            if passes > 1:
+                momentum = moving[name] = 1 - (1 - momentum) ** passes
             found[name] = before + (found[name] - before) / momentum
-        return found
+        return found, moving
 
     @torch.no_grad()
     def _take(self, weights: Weights) -> None:
-        values = self._values()
+        values, model = self._values(), self.learner.model
         for name, value in weights.items():
-            values[name].copy_(value)
-        self._before = {name: values[name].clone() for name in self._moving}
+            if name in values:
+                values[name].copy_(value)
+        for average, module in self.learner.averages.items():
+            prefix = f"{average}/"
+            own = dict(module.module.named_parameters())
+            found = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+            for name, value in found.items():
+                own[name].copy_(value)
+            for buffer, value in zip(module.module.buffers() if found else (), model.buffers()):
+                buffer.copy_(value)
+        self._before = {name: value.clone() for name, value in model.named_buffers()}
 
     def losses(self) -> list[float]:
         return self._losses
 
     def ended(self) -> TrainingState:
-        self._take(self._stream("pull", {}, what="best")[1])
-        self._client.close()
-        return TrainingState(**{**self._final, "best_weights": weights_of(self.learner.model)})
+        self._take(self._link.ended(self._final["best_epoch"] - 1) or {})
+        self._link.close()
+        average = self.learner.averages.get(KEPT)
+        kept = self.learner.model if average is None else average.module
+        return TrainingState(**{**self._final, "best_weights": weights_of(kept)})
+
+
+def layout_of(learner: Learner) -> Layout:
+    """What a server must know of a model's tensors."""
+    names = {id(value): name for name, value in learner.model.named_parameters()}
+    groups = []
+    for group in parameter_groups(learner.model, learner.settings):
+        values: list[nn.Parameter] = group["params"]
+        groups.append((float(group["weight_decay"]), float(group["rate"]), [names[id(value)] for value in values]))
+    averages = {name: average.decay for name, average in learner.averages.items()}
+    return Layout(groups, _moving(learner.model), averages)
 
 
 def _moving(model: nn.Module) -> Moving:
@@ -320,10 +258,6 @@ def _moving(model: nn.Module) -> Moving:
     return found
 
 
-def _named_groups(learner: Learner) -> list[Group]:
-    names = {id(value): name for name, value in learner.model.named_parameters()}
-    found = []
-    for group in parameter_groups(learner.model, learner.settings):
-        values: list[nn.Parameter] = group["params"]
-        found.append((float(group["weight_decay"]), float(group["rate"]), [names[id(value)] for value in values]))
-    return found
+def _counter(name: str) -> str:
+    """The buffer that counts the passes of the norm that another buffer is of."""
+    return f"{name.rpartition('.')[0]}.num_batches_tracked".removeprefix(".")

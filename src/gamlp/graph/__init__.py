@@ -22,7 +22,7 @@ from gamlp.graph.folder import check_name
 from gamlp.graph.graph import ROLES, UNKNOWN, Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
 # Whether neighbours agree
-from gamlp.graph.homophily import Homophily, edge_homophily
+from gamlp.graph.homophily import AgreementCounts, Homophily, drawn_rows, drawn_share, edge_homophily
 
 # A keyed hash of original ids
 from gamlp.graph.id_hash import hash_key, id_hashes
@@ -63,6 +63,9 @@ from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, Rela
 # Names and types of feature columns, and how those of another table are matched
 from gamlp.graph.schema import FeatureColumn, FeatureSchema, PickedColumns, match_columns, name_some, total_width
 
+# Parts of a graph as tasks elsewhere read them
+from gamlp.graph.sent_parts import DegreesByRow, RowDegrees, TargetIds, TargetRelations, relation_degrees
+
 # A folder that several tasks write
 from gamlp.graph.shared_folder import Building, building
 
@@ -98,11 +101,13 @@ __all__ = [
     "ONE_TYPE",
     "ROLES",
     "UNKNOWN",
+    "AgreementCounts",
     "Block",
     "BlockEntry",
     "Building",
     "ClassType",
     "DeclaredRelation",
+    "DegreesByRow",
     "Direction",
     "Directions",
     "FeatureColumn",
@@ -126,7 +131,10 @@ __all__ = [
     "Relation",
     "RelationEnds",
     "RelationEntry",
+    "RowDegrees",
     "Split",
+    "TargetIds",
+    "TargetRelations",
     "View",
     "arrow_classes",
     "as_graph",
@@ -145,6 +153,8 @@ __all__ = [
     "damaged_files",
     "digest",
     "directed_views",
+    "drawn_rows",
+    "drawn_share",
     "edge_homophily",
     "features_files",
     "fingerprint",
@@ -160,6 +170,7 @@ __all__ = [
     "open_strings",
     "random_split",
     "raw_file",
+    "relation_degrees",
     "roles_by_id",
     "rows_by_id",
     "split_ids",

@@ -132,7 +132,7 @@ class FolderFiles:
 
 
 def _open_nodes(files: FolderFiles, node_type: str, entry: NodesEntry) -> Nodes:
-    folder, labels, split, ids = nodes_folder(node_type), None, None, None
+    folder, labels, split = nodes_folder(node_type), None, None
     features = None if entry.features is None else open_features(files, node_type, entry.count, entry.features)
     if entry.labels is not None:
         classes = tuple(entry.labels.classes)
@@ -141,12 +141,18 @@ def _open_nodes(files: FolderFiles, node_type: str, entry: NodesEntry) -> Nodes:
         labels = Labels(files.array(f"{folder}/labels.npy", shape, check), classes, entry.labels.class_type)
     if entry.split:
         split = Split(files.array(f"{folder}/split.npy", (entry.count,), check_roles))
+    raw = None if entry.raw is None else open_raw(files, node_type, entry.raw.blocks)
+    return Nodes(node_type, entry.count, open_ids(files, node_type, entry), features, labels, split, raw)
+
+
+def open_ids(files: FolderFiles, node_type: str, entry: NodesEntry) -> Ids:
+    """Original ids of a node type, read when they are first asked for."""
+    folder, ids = nodes_folder(node_type), None
     if entry.ids == "integers":
         ids = files.array(f"{folder}/ids.npy", (entry.count,))
     elif entry.ids == "strings":
         ids = files.strings(f"{folder}/ids.arrow", entry.count)
-    raw = None if entry.raw is None else open_raw(files, node_type, entry.raw.blocks)
-    return Nodes(node_type, entry.count, Ids(entry.count, ids), features, labels, split, raw)
+    return Ids(entry.count, ids)
 
 
 def open_raw(files: FolderFiles, node_type: str, blocks: Sequence[int]) -> RawColumns:

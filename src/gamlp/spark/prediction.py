@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Ids, Labels, Split, arrow_classes, fingerprint, nodes_folder, open_strings
+from gamlp.graph import Graph, Ids, arrow_classes, fingerprint, nodes_folder, open_strings
 from gamlp.io import Place, Trust, open_rows, verify
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, StoreManifest
@@ -24,7 +23,7 @@ from gamlp.run import (
     Decided,
     Decision,
     Written,
-    asked_for,
+    asked_among,
     batch_probabilities,
     no_rows,
     not_kept,
@@ -33,9 +32,19 @@ from gamlp.run import (
     table_schema,
 )
 from gamlp.spark.tasks import spark_failure_as_error, status
-from gamlp.training import Bundle, Sources, check_store, plan_of, rows_of, sources_of, unpacked, without_folds
+from gamlp.training import (
+    Bundle,
+    Sources,
+    bytes_of,
+    check_store,
+    loaded,
+    plan_of,
+    rows_of,
+    sources_of,
+    unpacked,
+    without_folds,
+)
 
-RANGE_BYTES = 32 << 20  # of hops that a task reads at a time
 _RANGES_OF_TASK = 16  # where there are many: a task opens the model once
 _TASKS = 64  # before a task gets more than one range
 _ROWS = 1 << 20  # labels and roles looked at at a time
@@ -190,7 +199,7 @@ def asked(
     if fingerprint.structure(graph) != store.manifest.structure:
         raise GamlpError("the hops are of another graph", file=store.folder, hint=f"propagate '{graph.name}' first")
     chosen = tuple(row_sets(rows))
-    bounds = ranges_of(store, rows_of(store, bundle.recipe, np.zeros(0, np.int64)).row_bytes)
+    bounds = tuple(store.ranges(rows_of(store, bundle.recipe, np.zeros(0, np.int64)).row_bytes))
     task = PredictionTask(
         bundle=bytes_of(bundle),
         model=bundle.recipe.model.name,
@@ -207,28 +216,6 @@ def asked(
     tasks = min(len(bounds), max(_TASKS, -(-len(bounds) // _RANGES_OF_TASK)))
     numbers = spark.range(0, len(bounds), 1, tasks)
     return Asked(numbers.mapInArrow(task.run, ddl(task.schema(bundle))), count, tasks)
-
-
-def ranges_of(store: HopStore, row_bytes: int) -> tuple[tuple[int, int], ...]:
-    """Stored rows in ranges of about RANGE_BYTES, none of which crosses from one shard to the next."""
-    size = max(1, RANGE_BYTES // max(1, row_bytes))
-    shards = store.signals[store.channels()[0].signal].entry.shards
-    return tuple(
-        (begin, min(begin + size, shard.stop)) for shard in shards for begin in range(shard.start, shard.stop, size)
-    )
-
-
-def asked_among(store: HopStore, chosen: tuple[str, ...], rows: slice | Array) -> Array:
-    """Mask of the rows that are in one of the named sets; only their labels and roles are read."""
-    count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-    if "all" in chosen:
-        return np.ones(count, bool)
-    labels = split = None
-    if {"labelled", "unlabelled"} & set(chosen) and store.manifest.targets.classes is not None:
-        labels = Labels(np.asarray(store.targets_file("labels.npy")[rows]), tuple(store.manifest.targets.classes))
-    if "split.npy" in {file.name for file in store.manifest.targets.files}:
-        split = Split(np.asarray(store.targets_file("split.npy")[rows]))
-    return asked_for(list(chosen), count, labels, split)
 
 
 def _count(store: HopStore, chosen: tuple[str, ...], names: str) -> int:
@@ -254,20 +241,6 @@ def ddl(schema: pa.Schema) -> str:
         return f"array<{kind(of.value_type)}>" if pa.types.is_list(of) else kinds[of]
 
     return ", ".join(f"`{field.name.replace('`', '``')}` {kind(field.type)}" for field in schema)
-
-
-def bytes_of(bundle: Bundle) -> bytes:
-    """The bundle as its file holds it."""
-    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
-        return bundle.save(Path(folder) / "bundle.safetensors").read_bytes()
-
-
-def loaded(data: bytes, trust: Trust) -> Bundle:
-    """The bundle of these bytes."""
-    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
-        path = Path(folder) / "bundle.safetensors"
-        path.write_bytes(data)
-        return Bundle.load(path, trust)
 
 
 _LIST_MARK = "|"  # between the labels of a node in a CSV, as gamlp predict writes them

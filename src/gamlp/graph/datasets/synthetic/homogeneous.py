@@ -50,7 +50,7 @@ def communities(
     `edges` are undirected: about 2·edges entries are stored, within 1 %. A share `homophily` of the edges stays inside
     a class, the others ignore classes. Some of those inside are in groups of about eight nodes that mostly know each
     other: the average local clustering is 0.1 to 0.2 where nodes have some ten neighbours or more and homophily leaves
-    room for them. DegreesByRow end at 100,000. Node numbers say nothing: neighbours lie anywhere. `signal` is the length of
+    room for them. Degrees end at 100,000. Node numbers say nothing: neighbours lie anywhere. `signal` is the length of
     a class's centre; noise has deviation 1. A share `labelled` of the nodes has a label and a part in the split;
     `train` and `valid` are shares of these, the others test. `dtype` is how features are stored.
 

@@ -55,5 +55,3 @@ def test_what_the_driver_holds_does_not_grow_with_the_graph(tmp_path: Path) -> N
     few, many = (driven(nodes, tmp_path) for nodes in (FEW, 8 * FEW))
     assert (few["rows"], many["rows"]) == (FEW - TRAIN - VALID, 8 * FEW - TRAIN - VALID)
     assert many["most"] < 1.1 * few["most"], (few, many)
-    # The degrees of all nodes alone would be more.
-    assert many["most"] - many["before"] < few["most"] - few["before"] + 8 * 8 * FEW, (few, many)

@@ -9,7 +9,7 @@ import pytest
 from sklearn import metrics
 
 from gamlp.training import RankedScores, RowScores, merge_ranked, report_of, state_of_ranked
-from gamlp.training import scores as scores_file
+from gamlp.training import levels as levels_file
 
 
 def scored(count: int, levels: int, seed: int = 0) -> tuple[Any, Any]:
@@ -68,8 +68,26 @@ def test_a_report_of_parts_is_that_of_all_rows(kind: str) -> None:
     assert merged.report() == pytest.approx(expected, rel=1e-12)
 
 
-def test_of_more_rows_than_are_kept_no_part_keeps_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores_file, "MOST_KEPT", 100)
-    found = RowScores(101, False)  # of all parts together: this one has ten
-    found.add(np.full((10, 2), 0.5, np.float32), np.arange(10) % 2)
-    assert "ece" not in found.report() and "roc_auc" not in found.report() and found.report()["score"] == 0.5
+def test_of_very_many_probabilities_levels_are_few_and_measures_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(5)
+    odds = np.concatenate([random.normal(-6, 3, 30_000), random.normal(2, 4, 10_000)])  # many near 0, some near 1
+    said = (1 / (1 + np.exp(-odds))).astype(np.float32)
+    true = random.random(len(said)) < said
+    probabilities, target = np.stack([1 - said, said], 1), true.astype(np.int64)
+    exact = report_of(probabilities, target)
+    monkeypatch.setattr(levels_file, "MOST_EXACT", 20_000)
+    parts = [RowScores(len(target), False) for _ in range(4)]
+    for number, part in enumerate(parts):
+        for begin in range(10_000 * number, 10_000 * (number + 1), 1000):
+            part.add(probabilities[begin : begin + 1000], target[begin : begin + 1000])
+    merged = RowScores(len(target), False)
+    for part in parts:
+        state = part.state()
+        assert len(state["ranked/values"]) <= 5000 and len(state["said/values"]) <= 5000
+        merged.merge(state)
+    found = merged.report()
+    assert found == pytest.approx(exact, abs=2e-4) and found["roc_auc"] == pytest.approx(exact["roc_auc"], abs=1e-5)
+    whole = report_of(probabilities, target)
+    assert found == pytest.approx(whole, rel=1e-12), "the parts that rows come in change nothing"

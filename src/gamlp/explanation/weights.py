@@ -184,7 +184,7 @@ def weights_by_class(
     if by == "true":
         if source.store.labels is None:
             return None
-        chosen = chosen[source.store.labels.known()[source.rows[chosen]]]
+        chosen = chosen[source.store.labels.known_at(source.rows[chosen])]
         true_labels = source.targets[chosen]
     means = _Means(len(classes))
     rows = source.rows[chosen]

@@ -171,7 +171,7 @@ def content_of_probabilities(
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None
     if rows is None:
-        rows = np.zeros(0, np.int64) if split is None else split.test[labels.known()[split.test]]
+        rows = np.zeros(0, np.int64) if split is None else split.test[labels.known_at(split.test)]
     degrees = degrees_of(graph)
     frame = Frame.of(labels.classes, labels.values[rows], rows, degrees) if len(rows) and probabilities else None
     valid = {one.seed: one.valid.get("score", 0.0) for one in seeds}
@@ -189,7 +189,7 @@ def content_of_probabilities(
     judged, base = None, {}
     if frame is not None:
         counts = counts_of_rows(labels, train)
-        base = {} if counts is None else trivial_scores(counts, int(labels.known()[train].sum()), labels.values[rows])
+        base = {} if counts is None else trivial_scores(counts, int(labels.known_at(train).sum()), labels.values[rows])
         judged = Judged(frame, tallies, best, tallies[best].ranking.curves(), part, counts, base.get("score"))
     lines = list(lines)
     facts = Facts(

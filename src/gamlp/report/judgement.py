@@ -162,7 +162,7 @@ def training_counts(bundle: Bundle, store: HopStore) -> Array | None:
 
 def counts_of_rows(labels: Labels, rows: Array) -> Array | None:
     """How many of these rows have each class; None where none has a label."""
-    counts = class_counts(labels.values[rows[labels.known()[rows]]], len(labels.classes))
+    counts = class_counts(labels.values[rows[labels.known_at(rows)]], len(labels.classes))
     return counts if counts.any() else None
 
 

@@ -18,7 +18,6 @@ from gamlp.report import Frame, Observed, RowSurvey, Tally
 from gamlp.run.prediction_table import asked_among, not_kept
 from gamlp.run.seen_ids import SeenKey, among, read_seen
 from gamlp.training import (
-    MOST_KEPT,
     Batches,
     Bundle,
     RankedScores,
@@ -26,6 +25,7 @@ from gamlp.training import (
     ScoreCounts,
     SentBundles,
     best_seed,
+    levels_for,
     logits_of,
     merge_ranked,
     reliability_of_levels,
@@ -232,14 +232,11 @@ class Closer:
         self.classes, self.positive_name = bundle.classes, bundle.positive
         self.counts = ScoreCounts(bundle.multi_label, len(bundle.classes))
         self.positive = 1 if bundle.positive_number is None else bundle.positive_number
-        # Bins of equal mass need every probability.
-        self.keeps = rows * (len(bundle.classes) if bundle.multi_label else 1) <= MOST_KEPT
-        self.said = RankedScores()
+        self.said = RankedScores(levels_for(rows * (len(bundle.classes) if bundle.multi_label else 1)))
 
     def add(self, probabilities: Array, target: Array) -> None:
         self.counts.add(probabilities, target)
-        if self.keeps:
-            self.said.add(*said_and_true(probabilities, target, self.positive))
+        self.said.add(*said_and_true(probabilities, target, self.positive))
 
     def state(self) -> State:
         return {

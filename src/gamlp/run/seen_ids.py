@@ -48,7 +48,7 @@ def rows_with_role(labels: Labels | None, split: Split | None, *roles: str) -> A
     if labels is None or split is None:
         return np.zeros(0, np.int64)
     rows = split.rows(*roles)
-    return np.asarray(rows[labels.known()[rows]])
+    return np.asarray(rows[labels.known_at(rows)])
 
 
 def write_seen(path: Path, hashes: Sequence[Array]) -> None:

@@ -52,7 +52,7 @@ from gamlp.training.counts import ScoreCounts, score_of
 from gamlp.training.device import choose_device
 
 # Scores as counts of every distinct one, which are merged
-from gamlp.training.levels import RankedScores, merge_ranked, state_of_ranked
+from gamlp.training.levels import RankedScores, levels_for, merge_ranked, state_of_ranked
 
 # The loop
 from gamlp.training.loop import Fitted, Machine, Observe, fit
@@ -228,6 +228,7 @@ __all__ = [
     "kept_columns",
     "kept_statistics",
     "launch_processes",
+    "levels_for",
     "loaded",
     "logits_of",
     "make_model",

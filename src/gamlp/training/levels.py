@@ -1,6 +1,7 @@
 """Scores of rows and what came true, as counts of every distinct score: all that rankings and bins of equal mass need.
 
 Parts of the rows that were counted apart are merged to the very counts of the whole, so nothing depends on the parts.
+Of very many probabilities each is taken for the middle of a fine bin of log-odds: memory does not grow with the rows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,28 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.io import State
+
+MOST_EXACT = 1_000_000  # probabilities that are counted as they are; and levels that are held of more
+_FARTHEST = 17.0  # log-odds; beyond it float32 does not tell probabilities from one
+
+
+def rounded(probabilities: Array, bins: int) -> Array:
+    """Every probability as the middle of its bin, of `bins` that are equally wide in log-odds.
+
+    >>> round(float(rounded(np.array([0.3]), 100_000)[0]), 4)
+    0.3
+    """
+    own = probabilities.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        odds = np.clip(np.log(own) - np.log1p(-own), -_FARTHEST, _FARTHEST)
+    width = 2 * _FARTHEST / bins
+    place = np.minimum(np.floor((odds + _FARTHEST) / width), bins - 1)
+    return np.asarray(1 / (1 + np.exp(_FARTHEST - width * (place + 0.5))))
+
+
+def levels_for(probabilities: int, classes: int = 1) -> int | None:
+    """Bins of each class where there are so many probabilities in all; None: they are counted as they are."""
+    return None if probabilities <= MOST_EXACT else max(2000, MOST_EXACT // max(1, 4 * classes))
 
 
 @dataclass(frozen=True)
@@ -64,20 +87,25 @@ class Levels:
 
 
 class RankedScores:
-    """Scores with what came true, batch by batch and part by part."""
+    """Scores with what came true, batch by batch and part by part; with `bins` they are probabilities, rounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, bins: int | None = None) -> None:
+        self._bins = bins
         self._parts: list[tuple[Array, Array, Array]] = []
+        self._held = 0
 
     def __len__(self) -> int:
-        return sum(len(part[0]) for part in self._parts)
+        return self._held
 
     def add(self, scores: Array, true: Array) -> None:
-        self._parts.append((scores, true, ~true))
+        self.merge(scores if self._bins is None else rounded(scores, self._bins), true, ~true)
 
     def merge(self, scores: Array, hits: Array, falls: Array) -> None:
         """Scores of other rows, with how many of each are true and are not."""
-        self._parts.append((scores, hits.astype(np.int64), falls.astype(np.int64)))
+        self._parts.append((scores, hits, falls))
+        self._held += len(scores)
+        if self._bins is not None and self._held > 2 * self._bins:
+            self.levels()
 
     def levels(self) -> Levels:
         """Of all that was added; it is kept in place of it."""
@@ -85,8 +113,14 @@ class RankedScores:
             none = np.zeros(0)
             return Levels.of(none, none, none)
         found = Levels.of(*(np.concatenate(part) for part in zip(*self._parts)))
-        self._parts = [(found.values, *found.each)]
+        hits, falls = (_small(part) for part in found.each)
+        self._parts, self._held = [(found.values, hits, falls)], len(found.values)
         return found
+
+
+def _small(counts: Array) -> Array:
+    """In as few bytes as they need."""
+    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
 def state_of_ranked(ranked: Sequence[RankedScores]) -> State:
@@ -97,10 +131,7 @@ def state_of_ranked(ranked: Sequence[RankedScores]) -> State:
     return {
         "values": np.concatenate(values) if values else np.zeros(0),
         "ends": np.cumsum([len(part) for part in values], dtype=np.int64),
-        **{
-            name: part.astype(np.min_scalar_type(int(part.max(initial=0))))
-            for name, part in zip(("hits", "falls"), counts)
-        },
+        **{name: _small(part) for name, part in zip(("hits", "falls"), counts)},
     }
 
 

@@ -17,7 +17,7 @@ from gamlp.io import State, keep_freed_memory, named_under, part_under
 from gamlp.models import class_weights
 from gamlp.training.batches import Batch, Passes, target_tensor
 from gamlp.training.counts import ScoreCounts, score_of
-from gamlp.training.levels import RankedScores, merge_ranked, state_of_ranked
+from gamlp.training.levels import RankedScores, levels_for, merge_ranked, state_of_ranked
 from gamlp.training.metrics import Measure, mean_of_known
 from gamlp.training.ranks.world import ALONE, World
 from gamlp.training.reliability import calibration_error, reliability_of_levels, said_and_true
@@ -117,7 +117,7 @@ def _measured(measure: Measure, kept: list[Tensor], batches: Passes, world: Worl
     return float(value)
 
 
-MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold them
+MOST_KEPT = 10_000_000  # probabilities that are held at once where somebody needs all of them
 
 
 Watch = Callable[[Array, Array, Array], None]  # rows, probabilities, labels of a batch
@@ -129,8 +129,8 @@ def full_report(
     """Score, loss and every other metric that validation may go by, calibration error; `watch` sees batches.
 
     ROC-AUC and average precision are means over classes; of two classes, ROC-AUC is of the second, average precision of
-    `positive`, by default the rarer. With more than MOST_KEPT probabilities they are left out, since they need all of
-    them at once; of so many rows the expected calibration error too.
+    `positive`, by default the rarer. They and the expected calibration error need every probability: of more than
+    MOST_EXACT, each is taken for the middle of a fine bin of log-odds.
     """
     target = batches.target.cpu().numpy()
 
@@ -163,22 +163,24 @@ class RowScores:
     def __init__(self, rows: int, multi_label: bool, positive: int | None = None) -> None:
         self.rows, self.positive = rows, positive
         self.counts = ScoreCounts(multi_label)
-        self._said = RankedScores()
-        self._ranked: list[RankedScores] = []
+        self._said, self._ranked = RankedScores(), list[RankedScores]()
 
     def add(self, probabilities: Array, target: Array) -> None:
         """A batch: probabilities `[b, c]`, labels `[b]` or `[b, c]`."""
         self.counts.add(probabilities, target)
-        if self.rows * (target.shape[1] if target.ndim == 2 else 1) <= MOST_KEPT:
-            self._said.add(*said_and_true(probabilities, target))
         first = 1 if probabilities.shape[1] == 2 and target.ndim == 1 else 0  # of two classes the second tells all
         columns = range(first, probabilities.shape[1])
-        if self.rows * len(columns) > MOST_KEPT:
-            return
-        self._ranked = self._ranked or [RankedScores() for _ in columns]
+        self._begin(len(columns))
+        self._said.add(*said_and_true(probabilities, target))
         for one, column in zip(self._ranked, columns):
             true = target[:, column] > 0.5 if target.ndim == 2 else target == column
             one.add(probabilities[:, column], true)
+
+    def _begin(self, columns: int) -> None:
+        """Room for so many classes that rows are ranked by, unless it is there."""
+        if not self._ranked:
+            self._said = RankedScores(levels_for(self.rows * (columns if self.counts.multi_label else 1)))
+            self._ranked = [RankedScores(levels_for(self.rows * columns, columns)) for _ in range(columns)]
 
     def state(self) -> State:
         """What was counted, for `merge` of another."""
@@ -191,10 +193,10 @@ class RowScores:
     def merge(self, state: State) -> None:
         """Add what was counted of other rows."""
         self.counts.merge(part_under(state, "counts"))
-        merge_ranked([self._said], part_under(state, "said"))
         ranked = part_under(state, "ranked")
-        if len(ranked["ends"]):
-            self._ranked = self._ranked or [RankedScores() for _ in ranked["ends"]]
+        if len(ranked["ends"]):  # there were rows
+            self._begin(len(ranked["ends"]))
+            merge_ranked([self._said], part_under(state, "said"))
             merge_ranked(self._ranked, ranked)
 
     def report(self) -> dict[str, float]:

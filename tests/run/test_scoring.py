@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from gamlp.run import Resources, RowsOfPart, evaluate, evaluate_rows, run_path, 
 from gamlp.run import resources as resources_file
 from gamlp.run.engine import LocalEngine
 from gamlp.run.prediction_table import batch_probabilities
+from gamlp.run.scoring import seen_rows
 from gamlp.run.source import Source
 from gamlp.training import Bundle, RunFolder, best_seed
 from tests.conformance.engines import one_after_the_other
@@ -164,3 +166,15 @@ def test_rows_whose_hops_were_not_kept_are_missed_by_every_engine(tmp_path: Path
 
 def run_of(graph: Graph, recipe: Any, folder: Path) -> RunFolder:
     return train(graph, recipe, folder / "run", resources=ONE_THREAD).run
+
+
+def test_rows_that_a_run_has_seen_are_sent_as_a_file(run: tuple[RunFolder, Graph]) -> None:
+    folder, graph = run
+    seen = seen_rows(folder.seen_path, graph)
+    split, labels = graph.nodes.split, graph.nodes.labels
+    assert split is not None and labels is not None
+    expected = (split.roles == 1) | (split.roles == 2)
+    rows = np.flatnonzero(labels.known())
+    assert np.array_equal(seen.mask(rows), expected[rows])
+    sent = pickle.loads(data := pickle.dumps(seen))
+    assert np.array_equal(sent.mask(rows), expected[rows]) and len(data) < 1000

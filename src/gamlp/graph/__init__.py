@@ -49,7 +49,7 @@ from gamlp.graph.manifest import (
     nodes_folder,
     raw_file,
 )
-from gamlp.graph.opening import damaged_files, open_strings
+from gamlp.graph.opening import damaged_files
 
 # PyG's Data and HeteroData → Graph
 from gamlp.graph.pyg import as_graph
@@ -74,6 +74,9 @@ from gamlp.graph.splits import check_fractions, random_split, roles_by_id
 
 # What a notebook shows
 from gamlp.graph.summary import columns_html
+
+# Ids that are texts, in one file or several
+from gamlp.graph.text_ids import IdShards, id_files, id_shards, shard_bounds
 
 # Several relations as one
 from gamlp.graph.union import union_by_tasks, union_graphs
@@ -120,6 +123,7 @@ __all__ = [
     "Graph",
     "GraphManifest",
     "Homophily",
+    "IdShards",
     "Ids",
     "Labels",
     "LabelsEntry",
@@ -160,19 +164,21 @@ __all__ = [
     "fingerprint",
     "fits_type",
     "hash_key",
+    "id_files",
     "id_hashes",
+    "id_shards",
     "ids_in_file",
     "induce",
     "induced_by_tasks",
     "match_columns",
     "name_some",
     "nodes_folder",
-    "open_strings",
     "random_split",
     "raw_file",
     "relation_degrees",
     "roles_by_id",
     "rows_by_id",
+    "shard_bounds",
     "split_ids",
     "stray_neighbour",
     "told_apart",

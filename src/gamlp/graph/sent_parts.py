@@ -6,6 +6,7 @@ it is the arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,9 +15,9 @@ import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.graph.graph import Graph, Ids, Relation
-from gamlp.graph.manifest import read_manifest
-from gamlp.graph.opening import FolderFiles, open_edges, open_ids
-from gamlp.io import Place
+from gamlp.graph.manifest import nodes_folder, read_manifest
+from gamlp.graph.opening import FolderFiles, open_edges, open_id_shards
+from gamlp.io import Place, open_rows
 
 
 class DegreesByRow(Protocol):
@@ -90,24 +91,38 @@ def relation_degrees(relation: Relation, rows: Array) -> Array:
 
 
 class TargetIds:
-    """Original ids of a graph's target rows."""
+    """Original ids of a graph's target rows: `graph.nodes.ids.take(rows)`.
+
+    Another process reads the rows that it asks for: of integers ranges, of texts the files that hold them.
+    """
 
     def __init__(self, graph: Graph) -> None:
-        self._ids: Ids | None = graph.nodes.ids
+        self._take: Callable[[Array], pa.Array] | None = graph.nodes.ids.take
         self._folder = None if graph.folder is None else Place.of(graph.folder).resolved()
 
     def take(self, rows: Array) -> pa.Array:
         """Of some rows, as an Arrow array of int64 or string."""
-        if self._ids is None:
+        if self._take is None:
             assert self._folder is not None
-            manifest = read_manifest(self._folder)
-            self._ids = open_ids(
-                FolderFiles(self._folder, manifest.files), manifest.target, manifest.nodes[manifest.target]
-            )
-        return self._ids.take(rows)
+            self._take = _reader(self._folder)
+        return self._take(rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, **({} if self._folder is None else {"_ids": None})}
+        return {**self.__dict__, **({} if self._folder is None else {"_take": None})}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def _reader(folder: Place) -> Callable[[Array], pa.Array]:
+    manifest = read_manifest(folder)
+    files, entry = FolderFiles(folder, manifest.files), manifest.nodes[manifest.target]
+    if entry.ids == "strings":
+        return open_id_shards(files, manifest.target, entry).take
+    if entry.ids == "range":
+        return Ids(entry.count).take
+    name = f"{nodes_folder(manifest.target)}/ids.npy"
+    numbers = open_rows(files.at(name))
+    if folder.local is not None:
+        files.verify(name)
+    return lambda rows: pa.array(np.asarray(numbers[rows]))

@@ -56,6 +56,9 @@ class SeenRows:
         """Which of these rows they are."""
         return among(self._known, self.key.hashes(self.ids, rows))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_known"}  # a task maps the file itself
+
 
 class ScoredRows(Protocol):
     """Which rows of a store are scored, found range by range."""
@@ -302,4 +305,4 @@ def _check_kept(rows: ScoredRows, store: HopStore, found: int, take: TakeTally) 
 
 def seen_rows(hashes: Path, graph: Graph) -> SeenRows:
     """What leaves out rows of a graph whose ids are among those of a file."""
-    return SeenRows(hashes, TargetIds(graph), SeenKey.of(graph))
+    return SeenRows(hashes.absolute(), TargetIds(graph), SeenKey.of(graph))

@@ -25,12 +25,13 @@ class BlocksHere(BlockPropagator):
 
     @contextmanager
     def workers(self) -> Iterator[Workers]:
-        yield Workers(_one_after_the_other, 3)
+        yield Workers(one_after_the_other, 3)
 
 
-def _one_after_the_other(
+def one_after_the_other(
     work: Callable[[int], dict[str, Any]], numbers: Sequence[int], stage: str, progress: Progress, together: int = 1
 ) -> list[dict[str, Any]]:
+    """Every task sent and answered as Spark does it, the last first."""
     results = {}
     for number in sorted(numbers, key=lambda number: -number):
         results[number] = json.loads(json.dumps(pickle.loads(pickle.dumps(work))(number)))

@@ -176,3 +176,12 @@ def test_weights_that_differ_for_some_nodes_are_not_flat(source: tuple[HopRows, 
 def test_one_hop_alone_is_not_called_flat(source: tuple[HopRows, np.ndarray]) -> None:
     found = weights_by_degree(_Given(torch.ones(200, 1)), *source)
     assert found is not None and found.flat("features") is None
+
+
+@pytest.mark.parametrize("ranges", [1, 3, 6])
+def test_bounds_of_counted_degrees_are_numpys_quantiles(ranges: int) -> None:
+    random = np.random.default_rng(ranges)
+    for count in (1, 2, 7, 60, 999):
+        degrees = random.geometric(0.2, count)
+        expected = np.quantile(degrees, np.arange(1, ranges + 1) / ranges, method="inverted_cdf")
+        assert degree_bounds(degrees, ranges).tolist() == np.unique(expected).tolist()

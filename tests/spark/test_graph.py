@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
+from gamlp.graph import Graph, text_ids
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.nodes import NodeNames
 from gamlp.spark.ingest import nodes as spark_nodes
@@ -138,3 +138,16 @@ def test_a_quantity_is_refused_as_ingest_does(spark, tmp_path):
     with pytest.raises(GamlpError, match=r"50 different numbers such as .* a quantity, not classes"):
         spark_graph(spark, edges, nodes, tmp_path / "graph")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_many_ids_that_are_texts_lie_in_several_files(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(text_ids, "ID_SHARD", 7)
+    monkeypatch.setattr(spark_nodes, "IDS_PER_TASK", 8)  # no file of the graph begins where a task's ids do
+    tables = random_tables(12, "text", 31, 150)
+    edges, nodes = tables.write(tmp_path / "ordered", "parquet")
+    ingest(edges, nodes, tmp_path / "local", IngestOptions(name="g", columns={"*": "as-is"}))
+    spark_graph(spark, read_table(spark, edges), read_table(spark, nodes), tmp_path / "graph", AS_IS, blocks=3)
+    found, local = Graph.open(tmp_path / "graph"), Graph.open(tmp_path / "local")
+    assert_same(replace(found, name="g"), local)
+    for folder in ("graph", "local"):
+        assert len(list((tmp_path / folder / "nodes/node/ids").iterdir())) == 5

@@ -17,6 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Split
 from gamlp.models import Shape
 from gamlp.propagation import HopStore, LocalPropagator
+from gamlp.propagation.store import store as store_file
 from gamlp.recipe import Recipe
 from gamlp.run.decision import Decision
 from gamlp.run.prediction_table import batch_probabilities, choose_rows, write_predictions
@@ -24,8 +25,7 @@ from gamlp.run.resources import Resources
 from gamlp.run.source import open_source
 from gamlp.run.trained import predict
 from gamlp.run.training import train
-from gamlp.spark import prediction as spark_prediction
-from gamlp.spark.prediction import asked, predictions, ranges_of, write_spark_predictions
+from gamlp.spark.prediction import asked, predictions, write_spark_predictions
 from gamlp.training.bundle import Bundle, make_model
 from gamlp.training.rows import plan_of
 
@@ -66,7 +66,7 @@ def hops_of(graph: Graph, folder: Path, **propagation: Any) -> HopStore:
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tasks even here: 17 rows each."""
-    monkeypatch.setattr(spark_prediction, "RANGE_BYTES", 17 * 3 * 5 * 4)
+    monkeypatch.setattr(store_file, "RANGE_BYTES", 17 * 3 * 5 * 4)
 
 
 def same(found: pa.Table, expected: pa.Table) -> None:
@@ -163,8 +163,8 @@ def test_no_range_crosses_a_shard_and_none_is_large(tmp_path: Path) -> None:
     shards = store.signals["features"].entry.shards
     middle = shards[0].model_copy(update={"start": 0, "stop": 100}), shards[0].model_copy(update={"start": 100})
     store.signals["features"].entry.shards[:] = middle
-    bounds = ranges_of(store, spark_prediction.RANGE_BYTES // 40)
-    assert bounds == ((0, 40), (40, 80), (80, 100), (100, 140), (140, 150))
+    bounds = store.ranges(store_file.RANGE_BYTES // 40)
+    assert bounds == [(0, 40), (40, 80), (80, 100), (100, 140), (140, 150)]
 
 
 @pytest.mark.usefixtures("small_ranges")

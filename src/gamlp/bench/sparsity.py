@@ -79,7 +79,7 @@ def _with_fewer_labels(graph: Graph, count: float, seed: int) -> Graph:
         raise GamlpError(f"graph '{graph.name}' has no {'labels' if labels is None else 'split'} to make sparse")
     if labels.multi_label:
         raise GamlpError("nodes with many labels have no one class to count by", hint="choose another dataset")
-    train = split.train[labels.known()[split.train]]
+    train = split.train[labels.known_at(split.train)]
     drawn = np.random.default_rng([seed, _LABELS]).permutation(train)
     by_class = drawn[np.argsort(labels.values[drawn], kind="stable")]
     sizes = np.bincount(labels.values[drawn], minlength=len(labels.classes))

@@ -42,7 +42,7 @@ def _scores(model: NodeClassifier) -> list[list[object]]:
         rows.append(["validation", float(valid["score"]), model.bundle_.report.get("valid_rows")])
     own = model._own
     if own is not None and own.split is not None and own.labels is not None:
-        test = own.split.test[own.labels.known()[own.split.test]]
+        test = own.split.test[own.labels.known_at(own.split.test)]
         if 0 < len(test) <= _MOST_ROWS:
             rows.append(["test", model.score(rows=test), len(test)])
     return rows

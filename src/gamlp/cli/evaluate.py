@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gamlp.cli.options.engine import (
+    BlocksOption,
+    EngineOption,
+    ExecutorWaitOption,
+    MasterOption,
+    SparkConfOption,
+    engine_settings,
+)
 from gamlp.cli.options.recipe import (
     DataDirOption,
     DeviceOption,
@@ -51,6 +60,11 @@ def _evaluate(
     threads: ThreadsOption = None,
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
+    engine: EngineOption = "local",
+    master: MasterOption = None,
+    spark_conf: SparkConfOption = None,
+    blocks: BlocksOption = None,
+    executor_wait: ExecutorWaitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a run on test rows, or on another graph: mean and deviation over its seeds.
@@ -62,6 +76,10 @@ def _evaluate(
     On another graph; rows whose ids trained the model or chose it are left out:
 
       gamlp evaluate run --graph elsewhere
+
+    By tasks on Spark, which count ranges of rows:
+
+      gamlp evaluate run --engine spark --master spark://host:7077
     """
     from gamlp.graph.datasets import open_or_load
     from gamlp.run import evaluate
@@ -69,7 +87,8 @@ def _evaluate(
 
     if other_nodes and graph is None:
         raise GamlpError("--other-nodes is about another graph", hint="name it: --graph GRAPH")
-    resources = resources_of(device, memory, threads)
+    settings = engine_settings(master, spark_conf, blocks, executor_wait)
+    resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
     opened = RunFolder.open(run, trusted(trust))
     with display.progress(as_json) as progress:
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)

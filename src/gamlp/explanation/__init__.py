@@ -18,10 +18,15 @@ from gamlp.explanation.subsets import SubsetShares, shares_by_subset
 
 # Weights over hops: by degree, by class, of every row; and as columns that fit a page
 from gamlp.explanation.weights import (
+    MOST_ROWS,
     SIGNALS,
+    DegreeWeights,
     WeightsByClass,
     WeightsByDegree,
+    bounds_of_counts,
     degree_bounds,
+    degree_weights,
+    drawn,
     flat_weights,
     grouped_hops,
     weights_by_class,
@@ -30,7 +35,9 @@ from gamlp.explanation.weights import (
 )
 
 __all__ = [
+    "MOST_ROWS",
     "SIGNALS",
+    "DegreeWeights",
     "Explanation",
     "LabelBranch",
     "NodeExplanation",
@@ -38,8 +45,11 @@ __all__ = [
     "SubsetShares",
     "WeightsByClass",
     "WeightsByDegree",
+    "bounds_of_counts",
     "check_file",
     "degree_bounds",
+    "degree_weights",
+    "drawn",
     "explain_hops",
     "explain_model",
     "flat_weights",

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from gamlp.arrays import Array
+from gamlp.graph import DegreesByRow
+from gamlp.io import State, named_under, part_under
 from gamlp.models import HopWeights
 from gamlp.training import HopRows, read_batches
 
@@ -94,7 +96,7 @@ class WeightsByClass:
 def weights_by_degree(
     model: nn.Module,
     source: HopRows,
-    degrees: Array,
+    degrees: DegreesByRow,
     *,
     ranges: int = 4,
     most: int = MOST_ROWS,
@@ -103,22 +105,63 @@ def weights_by_degree(
 ) -> WeightsByDegree | None:
     """Mean weight of every hop in ranges of about equally many nodes; None for a model that weighs no hops.
 
-    `degrees[n]` are those of all nodes; of more than `most` rows as many are drawn.
+    `degrees[rows]` are those of any rows; of more than `most` rows as many are drawn.
     """
-    chosen = drawn(len(source), most, seed)
-    own = np.asarray(degrees)[source.rows[chosen]]
-    bounds = degree_bounds(own, ranges) if len(own) else own
-    of_range = np.searchsorted(bounds, own, side="left")
-    means = _Means(len(bounds))
-    for part, weights, _ in _weighed(model, source, chosen, device):
-        means.add(weights, *_one_group_each(of_range[part]))
-    if not means.sums:
-        return None
-    found = []
-    for index, high in enumerate(bounds):
-        low, rows = int(own[of_range == index].min()), int(means.counts[index])
-        found.append(DegreeRange(low, int(high), rows, means.of("features", index), means.of("labels", index)))
-    return WeightsByDegree(tuple(found), means.first_label_hop, len(source) > most, means.uneven())
+    chosen = source.rows[drawn(len(source), most, seed)]
+    return degree_weights(model, source, chosen, degrees, device).found(ranges, sampled=len(source) > most)
+
+
+def degree_weights(
+    model: nn.Module, source: HopRows, rows: Array, degrees: DegreesByRow, device: torch.device | None = None
+) -> DegreeWeights:
+    """Weights over hops of some rows, added up by degree."""
+    found = DegreeWeights()
+    for part, weights, _ in _weighed(model, source, rows, device):
+        found.add(weights, degrees[rows[part]])
+    return found
+
+
+class DegreeWeights:
+    """Sums of weights over hops by degree; ranges of degrees are made of them when all rows are there."""
+
+    def __init__(self) -> None:
+        self._degrees, self._means = np.zeros(0, np.int64), _Means(0)
+
+    def add(self, weights: HopWeights, degrees: Array) -> None:
+        """A batch's weights, and how many neighbours its nodes have."""
+        distinct, groups = np.unique(degrees, return_inverse=True)
+        means = _Means(len(distinct))
+        means.add(weights, *_one_group_each(groups))
+        self._absorb(distinct, means)
+
+    def state(self) -> State:
+        """What was added, for `merge` of another."""
+        return {"degrees": self._degrees, **self._means.state()}
+
+    def merge(self, state: State) -> None:
+        """Add what was added up of other rows."""
+        self._absorb(state["degrees"], _Means.of_state(state))
+
+    def _absorb(self, degrees: Array, means: _Means) -> None:
+        both = np.union1d(self._degrees, degrees)
+        joined = _Means(len(both))
+        for distinct, part in ((self._degrees, self._means), (degrees, means)):
+            joined.absorb(part, np.searchsorted(both, distinct))
+        self._degrees, self._means = both, joined
+
+    def found(self, ranges: int = 4, *, sampled: bool = False) -> WeightsByDegree | None:
+        """Ranges of about equally many nodes; None where nothing was weighed."""
+        if not self._means.sums:
+            return None
+        bounds = bounds_of_counts(self._degrees, self._means.counts, ranges)
+        of_range = np.searchsorted(bounds, self._degrees, side="left")
+        means = _Means(len(bounds))
+        means.absorb(self._means, of_range)
+        found = []
+        for index, high in enumerate(bounds):
+            low, rows = int(self._degrees[of_range == index].min()), int(means.counts[index])
+            found.append(DegreeRange(low, int(high), rows, means.of("features", index), means.of("labels", index)))
+        return WeightsByDegree(tuple(found), means.first_label_hop, sampled, means.uneven())
 
 
 def weights_by_class(
@@ -141,10 +184,11 @@ def weights_by_class(
     if by == "true":
         if source.store.labels is None:
             return None
-        chosen = chosen[source.store.labels.known()[source.rows[chosen]]]
+        chosen = chosen[source.store.labels.known_at(source.rows[chosen])]
         true_labels = source.targets[chosen]
     means = _Means(len(classes))
-    for part, weights, logits in _weighed(model, source, chosen, device, predict=true_labels is None):
+    rows = source.rows[chosen]
+    for part, weights, logits in _weighed(model, source, rows, device, predict=true_labels is None):
         if true_labels is None:
             assert logits is not None
             given = logits > 0 if multi_label else logits.argmax(1)  # sigmoid(0) = 1/2
@@ -183,6 +227,36 @@ class _Means:
                 self._uneven[name] = self._uneven.get(name, 0) + _uneven(own)
                 self._nodes[name] = self._nodes.get(name, 0) + len(own)
         self.counts += np.bincount(groups, minlength=len(self.counts))
+
+    def absorb(self, other: _Means, groups: Array) -> None:
+        """Add group i of another to `groups[i]`."""
+        if other.sums:
+            self.first_label_hop = other.first_label_hop
+        np.add.at(self.counts, groups, other.counts)
+        for name, sums in other.sums.items():
+            np.add.at(self.sums.setdefault(name, np.zeros((len(self.counts), sums.shape[1]))), groups, sums)
+            self._uneven[name] = self._uneven.get(name, 0) + other._uneven[name]
+            self._nodes[name] = self._nodes.get(name, 0) + other._nodes[name]
+
+    def state(self) -> State:
+        """Plain arrays, from which `of_state` makes the same."""
+        numbers = {name: np.array([self._uneven[name], self._nodes[name]]) for name in self.sums}
+        return {
+            "counts": self.counts,
+            "first_label_hop": np.array(self.first_label_hop),
+            **named_under("sums", self.sums),
+            **named_under("nodes", numbers),
+        }
+
+    @classmethod
+    def of_state(cls, state: State) -> _Means:
+        found = cls(len(state["counts"]))
+        found.counts, found.first_label_hop = state["counts"], int(state["first_label_hop"])
+        found.sums = part_under(state, "sums")
+        numbers = part_under(state, "nodes")
+        found._uneven = {name: int(values[0]) for name, values in numbers.items()}
+        found._nodes = {name: int(values[1]) for name, values in numbers.items()}
+        return found
 
     def uneven(self) -> dict[str, float]:
         """By signal: the share of nodes whose weights are not nearly equal."""
@@ -232,14 +306,14 @@ def drawn(count: int, most: int, seed: int) -> Array:
 
 @torch.no_grad()
 def _weighed(
-    model: nn.Module, source: HopRows, chosen: Array, device: torch.device | None, *, predict: bool = False
+    model: nn.Module, source: HopRows, rows: Array, device: torch.device | None, *, predict: bool = False
 ) -> Iterator[tuple[slice, HopWeights, Array | None]]:
-    """(part of `chosen`, its weights, its logits where `predict`), batch by batch."""
+    """(part of `rows`, its weights, its logits where `predict`), batch by batch."""
     weigh = getattr(model, "hop_weights", None)
     if weigh is None:
         return
     model.eval()
-    for part, x, y in read_batches(source, source.rows[chosen], device=device):
+    for part, x, y in read_batches(source, rows, device=device):
         yield part, weigh(x, y), model(x, y).cpu().numpy() if predict else None
 
 
@@ -268,8 +342,15 @@ def degree_bounds(degrees: Array, ranges: int) -> Array:
     >>> degree_bounds(np.array([1, 1, 1, 2, 3, 9]), 3).tolist()
     [1, 2, 9]
     """
-    wanted = np.quantile(degrees, np.arange(1, ranges + 1) / ranges, method="inverted_cdf")
-    return np.unique(wanted)
+    return bounds_of_counts(*np.unique(degrees, return_counts=True), ranges)
+
+
+def bounds_of_counts(values: Array, counts: Array, ranges: int) -> Array:
+    """The same of distinct degrees, ascending, and how many nodes have each."""
+    until = np.cumsum(counts)
+    # numpy's quantile with method inverted_cdf: place ⌈n·q − 1⌉ of the sorted degrees.
+    places = np.maximum(np.ceil(until[-1] * (np.arange(1, ranges + 1) / ranges) - 1), 0)
+    return np.unique(values[np.searchsorted(until, places, side="right")])
 
 
 def grouped_hops(weights: tuple[float, ...], first: int = 0, most: int = _MOST_COLUMNS) -> list[tuple[str, float]]:

@@ -22,7 +22,7 @@ from gamlp.graph.folder import check_name
 from gamlp.graph.graph import ROLES, UNKNOWN, Block, Features, Graph, Ids, Labels, Nodes, Relation, Split
 
 # Whether neighbours agree
-from gamlp.graph.homophily import Homophily, edge_homophily
+from gamlp.graph.homophily import AgreementCounts, Homophily, drawn_rows, drawn_share, edge_homophily
 
 # A keyed hash of original ids
 from gamlp.graph.id_hash import hash_key, id_hashes
@@ -49,7 +49,7 @@ from gamlp.graph.manifest import (
     nodes_folder,
     raw_file,
 )
-from gamlp.graph.opening import damaged_files, open_strings
+from gamlp.graph.opening import damaged_files
 
 # PyG's Data and HeteroData → Graph
 from gamlp.graph.pyg import as_graph
@@ -63,6 +63,9 @@ from gamlp.graph.relations import ONE_RELATION, ONE_TYPE, DeclaredRelation, Rela
 # Names and types of feature columns, and how those of another table are matched
 from gamlp.graph.schema import FeatureColumn, FeatureSchema, PickedColumns, match_columns, name_some, total_width
 
+# Parts of a graph as tasks elsewhere read them
+from gamlp.graph.sent_parts import DegreesByRow, RowDegrees, TargetIds, TargetRelations, relation_degrees
+
 # A folder that several tasks write
 from gamlp.graph.shared_folder import Building, building
 
@@ -71,6 +74,9 @@ from gamlp.graph.splits import check_fractions, random_split, roles_by_id
 
 # What a notebook shows
 from gamlp.graph.summary import columns_html
+
+# Ids that are texts, in one file or several
+from gamlp.graph.text_ids import IdShards, id_files, id_shards, shard_bounds
 
 # Several relations as one
 from gamlp.graph.union import union_by_tasks, union_graphs
@@ -98,11 +104,13 @@ __all__ = [
     "ONE_TYPE",
     "ROLES",
     "UNKNOWN",
+    "AgreementCounts",
     "Block",
     "BlockEntry",
     "Building",
     "ClassType",
     "DeclaredRelation",
+    "DegreesByRow",
     "Direction",
     "Directions",
     "FeatureColumn",
@@ -115,6 +123,7 @@ __all__ = [
     "Graph",
     "GraphManifest",
     "Homophily",
+    "IdShards",
     "Ids",
     "Labels",
     "LabelsEntry",
@@ -126,7 +135,10 @@ __all__ = [
     "Relation",
     "RelationEnds",
     "RelationEntry",
+    "RowDegrees",
     "Split",
+    "TargetIds",
+    "TargetRelations",
     "View",
     "arrow_classes",
     "as_graph",
@@ -145,23 +157,28 @@ __all__ = [
     "damaged_files",
     "digest",
     "directed_views",
+    "drawn_rows",
+    "drawn_share",
     "edge_homophily",
     "features_files",
     "fingerprint",
     "fits_type",
     "hash_key",
+    "id_files",
     "id_hashes",
+    "id_shards",
     "ids_in_file",
     "induce",
     "induced_by_tasks",
     "match_columns",
     "name_some",
     "nodes_folder",
-    "open_strings",
     "random_split",
     "raw_file",
+    "relation_degrees",
     "roles_by_id",
     "rows_by_id",
+    "shard_bounds",
     "split_ids",
     "stray_neighbour",
     "told_apart",

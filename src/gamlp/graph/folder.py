@@ -35,6 +35,7 @@ from gamlp.graph.manifest import (
 from gamlp.graph.opening import open_graph
 from gamlp.graph.raw import write_block
 from gamlp.graph.schema import FeatureSchema
+from gamlp.graph.text_ids import id_files, id_shards, shard_bounds
 from gamlp.io import GrowingArray, StreamedArray, atomic_folder, checksum, create_array, save_array, write_text
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 
@@ -151,8 +152,11 @@ class GraphWriter:
             self._nodes[node_type].ids = "integers"
             self._save(node_type, "ids", values.astype(np.int64, copy=False))
             return
-        self._nodes[node_type].ids = "strings"
-        write_ids(self.folder / nodes_folder(node_type) / "ids.arrow", values)
+        entry = self._nodes[node_type]
+        entry.ids, entry.id_shards = "strings", id_shards(len(values))
+        for name, (begin, end) in zip(id_files(node_type, entry.id_shards), shard_bounds(len(values), entry.id_shards)):
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            write_ids(self.folder / name, values[begin:end])
 
     def relation(
         self,

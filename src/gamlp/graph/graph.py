@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ROLES = ("", "train", "valid", "test")
 UNKNOWN = -1
+_AT_ONCE = 1 << 20  # roles that are looked at
 
 
 @reads_when_asked("roles")
@@ -44,8 +45,13 @@ class Split:
         return cls(roles)
 
     def rows(self, *names: str) -> Array:
-        """Row numbers, ascending, of the named parts: `split.rows("train", "valid")`."""
-        return np.flatnonzero(np.isin(self.roles, [ROLES.index(name) for name in names]))
+        """Row numbers, ascending, of the named parts: `split.rows("train", "valid")`; found some at a time."""
+        roles = [ROLES.index(name) for name in names]
+        parts = [
+            begin + np.flatnonzero(np.isin(self.roles[begin : begin + _AT_ONCE], roles))
+            for begin in range(0, len(self.roles), _AT_ONCE)
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     @property
     def train(self) -> Array:
@@ -76,6 +82,10 @@ class Labels:
     def known(self) -> Array:
         """Boolean mask of labelled nodes."""
         return np.asarray((self.values[:, 0] if self.multi_label else self.values) != UNKNOWN)
+
+    def known_at(self, rows: Array) -> Array:
+        """Which of some rows are labelled; no others are looked at."""
+        return np.asarray((self.values[rows, 0] if self.multi_label else self.values[rows]) != UNKNOWN)
 
     def hot(self, rows: Array) -> Array:
         """One-hot (multi-hot) float32 rows `[len(rows), c]`; an unknown label is a zero row."""
@@ -295,7 +305,7 @@ class Graph(MadeFrom):
     def trainable(self) -> bool:
         """Whether there are labelled training rows."""
         labels, split = self.nodes.labels, self.nodes.split
-        return labels is not None and split is not None and bool(labels.known()[split.train].any())
+        return labels is not None and split is not None and bool(labels.known_at(split.train).any())
 
     def with_targets(self, **targets: Labels | Split | None) -> Graph:
         """With other `labels` or another `split`; edges and features stay, and keep their fingerprints.

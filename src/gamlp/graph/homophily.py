@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.graph.graph import Graph, Labels, Relation
+from gamlp.graph.id_hash import hash_key, id_hashes
+from gamlp.graph.sent_parts import TargetRelations, relation_degrees
+from gamlp.io import State
 
-MOST_ENTRIES = 20_000_000  # of the rows that are asked about; of more, rows are drawn
+MOST_ENTRIES = 20_000_000  # of the rows that are asked about; of more, a share of the rows is
 _CHUNK = 1 << 20  # entries (with many labels a node: entries × classes) that are looked at at a time
 
 
@@ -49,34 +53,49 @@ def edge_homophily(
     labels = graph.nodes.labels if labels is None else labels
     if labels is None:
         return None
-    relations = [one for one in graph.relations.values() if one.source == one.target == graph.target and one.blocks]
+    relations = TargetRelations(graph).among_targets
     rows = np.asarray(rows, np.int64)
     wanted = np.zeros(graph.nodes.count, bool)
     wanted[rows] = True
     wanted &= labels.known()
     chosen = np.flatnonzero(wanted)
-    degrees = sum((relation.degrees()[chosen] for relation in relations), np.zeros(len(chosen), np.int64))
-    sampled = int(degrees.sum()) > most
-    if sampled:
-        order = np.random.default_rng(seed).permutation(len(chosen))
-        chosen = np.sort(chosen[order[: max(1, int(np.searchsorted(np.cumsum(degrees[order]), most)))]])
-    counts, size = _Counts(labels), max(1, _CHUNK // (len(labels.classes) if labels.multi_label else 1))
-    for relation in relations:
-        for ends, others in _entries(relation, chosen, size):
-            inside = wanted[others]
-            counts.add(ends[inside], others[inside])
-    return counts.found(sampled)
+    share = drawn_share(sum(int(relation_degrees(relation, chosen).sum()) for relation in relations), most)
+    counts = AgreementCounts(labels)
+    counts.add_rows(relations, drawn_rows(chosen, share, seed), lambda others: wanted[others])
+    return counts.found(share < 1)
 
 
-class _Counts:
-    """Labels at either end of edges, and how many both ends have."""
+def drawn_share(entries: int, most: int = MOST_ENTRIES) -> float:
+    """The share of rows that are looked at, so that about `most` entries are; 1: all."""
+    return 1.0 if entries <= most else most / entries
+
+
+def drawn_rows(rows: Array, share: float, seed: int = 0) -> Array:
+    """That share of rows, by a hash of their numbers: which of them does not depend on the others."""
+    if share >= 1:
+        return rows
+    hashes = id_hashes(pa.array(np.asarray(rows, np.int64)), hash_key(seed, "homophily"))
+    return np.asarray(rows[(hashes >> np.uint64(11)) * 2.0**-53 < share])
+
+
+class AgreementCounts:
+    """Labels at either end of edges, and how many both ends have; what was counted of other rows is merged."""
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
         self.here, self.there = np.zeros(len(labels.classes)), np.zeros(len(labels.classes))
         self.both, self.edges = 0.0, 0
 
+    def add_rows(self, relations: Sequence[Relation], rows: Array, inside: Callable[[Array], Array]) -> None:
+        """Edges of these rows; `inside` says which other ends count."""
+        size = max(1, _CHUNK // (len(self.labels.classes) if self.labels.multi_label else 1))
+        for relation in relations:
+            for ends, others in _entries(relation, rows, size):
+                chosen = inside(others)
+                self.add(ends[chosen], others[chosen])
+
     def add(self, ends: Array, others: Array) -> None:
+        """Edges whose both ends count."""
         if self.labels.multi_label:
             one, other = self.labels.hot(ends), self.labels.hot(others)
             here, there, both = one.sum(0), other.sum(0), float(np.einsum("ec,ec->", one, other))
@@ -88,6 +107,16 @@ class _Counts:
         self.there += there
         self.both += both
         self.edges += len(ends)
+
+    def state(self) -> State:
+        """What was counted, for `merge` of another."""
+        return {"here": self.here, "there": self.there, "both": np.array(self.both), "edges": np.array(self.edges)}
+
+    def merge(self, state: State) -> None:
+        """Add what was counted of other rows."""
+        self.here, self.there = self.here + state["here"], self.there + state["there"]
+        self.both += float(state["both"])
+        self.edges += int(state["edges"])
 
     def found(self, sampled: bool) -> Homophily | None:
         labels = self.here.sum()

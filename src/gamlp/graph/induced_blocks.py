@@ -29,6 +29,7 @@ from gamlp.graph.manifest import (
 )
 from gamlp.graph.opening import FolderFiles, open_edges, open_features, open_graph
 from gamlp.graph.shared_folder import building
+from gamlp.graph.text_ids import id_files, id_shards, shard_bounds
 from gamlp.io import Place, map_array, put_rows
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
@@ -98,7 +99,9 @@ def induced_by_tasks(graph: Graph, rows: Array, folder: Place, blocks: int, run:
         results = run(work.write, range(count), "training graph")
         files = {name: facts for result in results for name, facts in result["files"].items()}
         nodes, relation = graph.nodes, graph.relation
-        entry = NodesEntry(count=len(rows), ids="strings" if _are_strings(nodes.ids.values) else "integers")
+        strings = _are_strings(nodes.ids.values)
+        entry = NodesEntry(count=len(rows), ids="strings" if strings else "integers")
+        entry.id_shards = id_shards(len(rows)) if strings else None
         if nodes.features is not None:
             features = nodes.features
             columns = None if features.columns is None else list(features.columns)
@@ -166,10 +169,11 @@ def _put_ids(graph: Graph, rows: Array, out: Place) -> FileFacts:
     if not _are_strings(ids.values):
         values = rows if ids.values is None else _Picked(ids.values, rows)
         return {f"{folder}/ids.npy": put_rows(out / folder / "ids.npy", values)}
-    schema = pa.schema([("id", pa.large_string())])
-    place = out / folder / "ids.arrow"
-    with place.writing() as stream, pa.ipc.new_file(pa.PythonFile(stream, "w"), schema) as writer:
-        for begin in range(0, len(rows), _CHUNK):
-            some = ids.take(rows[begin : begin + _CHUNK]).cast(pa.large_string())
-            writer.write_batch(pa.record_batch([some], schema=schema))
-    return {f"{folder}/ids.arrow": stream.size_and_checksum()}
+    schema, files, shards = pa.schema([("id", pa.large_string())]), FileFacts(), id_shards(len(rows))
+    for name, (first, last) in zip(id_files(graph.target, shards), shard_bounds(len(rows), shards)):
+        with (out / name).writing() as stream, pa.ipc.new_file(pa.PythonFile(stream, "w"), schema) as writer:
+            for begin in range(first, last, _CHUNK):
+                some = ids.take(rows[begin : min(begin + _CHUNK, last)]).cast(pa.large_string())
+                writer.write_batch(pa.record_batch([some], schema=schema))
+        files[name] = stream.size_and_checksum()
+    return files

@@ -67,8 +67,11 @@ class RawEntry(_ManifestEntry):
 
 
 class NodesEntry(_ManifestEntry):
+    """Ids that are strings lie in one file; with `id_shards` in several, `id_shards[i]` the first row after file i."""
+
     count: NonNegativeInt
     ids: Literal["range", "integers", "strings"] = "range"
+    id_shards: list[NonNegativeInt] | None = None
     features: FeaturesEntry | None = None
     labels: LabelsEntry | None = None
     split: bool = False
@@ -118,14 +121,15 @@ class GraphManifest(_ManifestEntry):
         if self.target not in self.nodes:
             raise ValueError(f"no nodes of type '{self.target}'")
         for node_type, nodes in self.nodes.items():
-            if nodes.features is not None and nodes.features.shards is not None:
-                stops = [0, *nodes.features.shards]
-                if sorted(stops) != stops or stops[-1] != nodes.count:
-                    raise ValueError(f"shards of features of '{node_type}' do not hold {nodes.count} rows")
-            if nodes.raw is not None:
-                stops = [0, *nodes.raw.blocks]
-                if sorted(stops) != stops or stops[-1] != nodes.count:
-                    raise ValueError(f"raw columns of '{node_type}' do not hold {nodes.count} rows")
+            parts = {
+                f"shards of features of '{node_type}'": None if nodes.features is None else nodes.features.shards,
+                f"raw columns of '{node_type}'": None if nodes.raw is None else nodes.raw.blocks,
+                f"shards of ids of '{node_type}'": nodes.id_shards,
+            }
+            for name, ends in parts.items():
+                stops = [0] if ends is None else [0, *ends]
+                if ends is not None and (sorted(stops) != stops or stops[-1] != nodes.count):
+                    raise ValueError(f"{name} do not hold {nodes.count} rows")
         for relations in (self.relations, *self.earlier.values()):
             self._check_relations(relations)
         return self
@@ -150,7 +154,10 @@ class GraphManifest(_ManifestEntry):
         for entry in content["files"].values():
             if entry["at"] is None:
                 del entry["at"]  # as manifests were before graphs could grow
-        if not self.earlier:  # as older versions read it
+        for nodes in content["nodes"].values():
+            if nodes["id_shards"] is None:  # as older versions read it
+                del nodes["id_shards"]
+        if not self.earlier:
             del content["earlier"]
         return json.dumps(sealed(content), indent=1).encode()
 

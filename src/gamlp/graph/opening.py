@@ -27,6 +27,7 @@ from gamlp.graph.manifest import (
     read_manifest,
 )
 from gamlp.graph.raw import RawColumns
+from gamlp.graph.text_ids import IdShards, id_files, open_strings, shard_bounds
 from gamlp.graph.unread import Unread
 from gamlp.io import Place, RowShards, map_array, open_rows, verify
 from gamlp.kernel import NUMPY_DTYPES
@@ -106,14 +107,21 @@ class FolderFiles:
         self.entry(name)
         return Unread(tuple(values.shape), values.dtype, partial(self._verified, name, values, check))
 
-    def strings(self, name: str, count: int) -> Any:
-        """Ids, verified when they are first asked for."""
-        self.entry(name)
-        return Unread((count,), None, partial(self._strings, name, count))
+    def strings(self, names: Sequence[str], bounds: Sequence[tuple[int, int]]) -> Any:
+        """Ids in files with these rows, verified when they are first asked for."""
+        for name in names:
+            self.entry(name)
+        return Unread((bounds[-1][1],), None, partial(self._strings, names, bounds))
 
-    def _strings(self, name: str, count: int) -> Any:
-        self.verify(name)
-        return open_strings(self.at(name).local_copy(), count)
+    def _strings(self, names: Sequence[str], bounds: Sequence[tuple[int, int]]) -> Any:
+        found = []
+        for name, (begin, end) in zip(names, bounds):
+            self.verify(name)
+            found.append(open_strings(self.at(name).local_copy(), end - begin))
+        if len(found) == 1:
+            return found[0]
+        chunks = [chunk for part in found for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+        return pa.chunked_array([chunk.cast(pa.large_string()) for chunk in chunks])
 
     def _verified(self, name: str, values: Array, check: Check | None) -> Array:
         self.verify(name)
@@ -132,7 +140,7 @@ class FolderFiles:
 
 
 def _open_nodes(files: FolderFiles, node_type: str, entry: NodesEntry) -> Nodes:
-    folder, labels, split, ids = nodes_folder(node_type), None, None, None
+    folder, labels, split = nodes_folder(node_type), None, None
     features = None if entry.features is None else open_features(files, node_type, entry.count, entry.features)
     if entry.labels is not None:
         classes = tuple(entry.labels.classes)
@@ -141,12 +149,26 @@ def _open_nodes(files: FolderFiles, node_type: str, entry: NodesEntry) -> Nodes:
         labels = Labels(files.array(f"{folder}/labels.npy", shape, check), classes, entry.labels.class_type)
     if entry.split:
         split = Split(files.array(f"{folder}/split.npy", (entry.count,), check_roles))
+    raw = None if entry.raw is None else open_raw(files, node_type, entry.raw.blocks)
+    return Nodes(node_type, entry.count, open_ids(files, node_type, entry), features, labels, split, raw)
+
+
+def open_ids(files: FolderFiles, node_type: str, entry: NodesEntry) -> Ids:
+    """Original ids of a node type, read when they are first asked for."""
+    folder, ids = nodes_folder(node_type), None
     if entry.ids == "integers":
         ids = files.array(f"{folder}/ids.npy", (entry.count,))
     elif entry.ids == "strings":
-        ids = files.strings(f"{folder}/ids.arrow", entry.count)
-    raw = None if entry.raw is None else open_raw(files, node_type, entry.raw.blocks)
-    return Nodes(node_type, entry.count, Ids(entry.count, ids), features, labels, split, raw)
+        bounds = shard_bounds(entry.count, entry.id_shards)
+        ids = files.strings(id_files(node_type, entry.id_shards), bounds)
+    return Ids(entry.count, ids)
+
+
+def open_id_shards(files: FolderFiles, node_type: str, entry: NodesEntry) -> IdShards:
+    """Ids that are strings, of which files are opened one by one as their rows are asked for."""
+    bounds = shard_bounds(entry.count, entry.id_shards)
+    names = id_files(node_type, entry.id_shards)
+    return IdShards(tuple((files.at(name), files.entry(name).crc32, end) for name, (_, end) in zip(names, bounds)))
 
 
 def open_raw(files: FolderFiles, node_type: str, blocks: Sequence[int]) -> RawColumns:
@@ -173,22 +195,6 @@ def open_features(files: FolderFiles, node_type: str, count: int, entry: Feature
     if values.dtype != dtype:
         raise GamlpError(f"features are {values.dtype}, not {entry.dtype}", file=places[0])
     return Features(files.later(names[0], values), entry.dtype, columns)
-
-
-def open_strings(path: Path, count: int) -> Any:
-    """Ids that are strings, mapped; all are looked at, since one that leads out of the file would end the process."""
-    try:
-        ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id")
-        ids.validate(full=True)
-        ids = ids.chunk(0) if ids.num_chunks == 1 else ids  # Spark writes a batch for each block of rows
-    except (pa.ArrowException, OSError, KeyError) as error:
-        message = " ".join(str(error).split())[:200]
-        raise GamlpError(f"ids cannot be read ({message})", file=path, hint="build the graph again") from error
-    if len(ids) != count:
-        raise GamlpError(f"{len(ids)} ids for {count} nodes", file=path, hint="build the graph again")
-    if ids.null_count or not (pa.types.is_large_string(ids.type) or pa.types.is_string(ids.type)):
-        raise GamlpError(f"ids are {ids.type}, not strings", file=path, hint="build the graph again")
-    return ids
 
 
 def open_edges(files: FolderFiles, name: str, entry: RelationEntry, count: int, as_of: str | None = None) -> Relation:

@@ -81,6 +81,19 @@ from gamlp.io.streamed import StreamedArray
 # Rows of files that no cache holds
 from gamlp.io.streamed_rows import StreamedRows, StreamedShards, stream_rows, streamable
 
+# Counts over ranges of rows that add up
+from gamlp.io.tallies import (
+    Ranges,
+    RangeWork,
+    State,
+    TakeTally,
+    named_under,
+    part_under,
+    row_ranges,
+    tally_by_tasks,
+    tally_here,
+)
+
 # Code and addresses that a file names, and a person must name too
 from gamlp.io.trust import Trust, Untrusted, check_trusted, names_of
 
@@ -99,12 +112,16 @@ __all__ = [
     "GrowingArray",
     "PeakMemory",
     "Place",
+    "RangeWork",
+    "Ranges",
     "RemoteRows",
     "RowShards",
     "RowSource",
+    "State",
     "StreamedArray",
     "StreamedRows",
     "StreamedShards",
+    "TakeTally",
     "Tasks",
     "Trust",
     "Untrusted",
@@ -128,6 +145,7 @@ __all__ = [
     "locked",
     "map_array",
     "memory_ended",
+    "named_under",
     "names_of",
     "npy_buffer",
     "npy_header",
@@ -137,12 +155,14 @@ __all__ = [
     "ordered_map",
     "parallel_map",
     "parse_size",
+    "part_under",
     "put_rows",
     "read_ahead",
     "read_scattered",
     "refuse_taken",
     "remove_empty",
     "remove_partial",
+    "row_ranges",
     "run_here",
     "save_array",
     "scratch_folder",
@@ -151,6 +171,8 @@ __all__ = [
     "sole_writer",
     "stream_rows",
     "streamable",
+    "tally_by_tasks",
+    "tally_here",
     "temporary_folder",
     "unsealed",
     "usable_cores",

@@ -96,7 +96,7 @@ def _tasks(
 def training_rows(graph: Graph) -> Array:
     """Labelled rows of the split's training part: the only labels that are spread."""
     labels, split = graph.nodes.labels, graph.nodes.split
-    if labels is None or split is None or not len(rows := split.train[labels.known()[split.train]]):
+    if labels is None or split is None or not len(rows := split.train[labels.known_at(split.train)]):
         raise GamlpError(f"graph '{graph.name}' has no labelled training rows", hint="mark labelled rows 'train'")
     return rows
 

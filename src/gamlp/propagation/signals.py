@@ -9,12 +9,10 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Split, View, digest, fingerprint, whole_view
+from gamlp.graph import Graph, View, digest, fingerprint, whole_view
 from gamlp.propagation.first_values import NO_FEATURES_HINT, First, FirstValues, Fold, features_of, given_statistics
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
-
-_ROLES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -143,12 +141,6 @@ def feature_signal(
     return Signal(called, key, settings, plan.hops, width, operator, plan.dtype, rows, (part,), view, node_types)
 
 
-def training_rows(split: Split) -> Array:
-    """Row numbers of training rows, found a part at a time."""
-    parts = (np.flatnonzero(split.roles[at : at + _ROLES] == 1) + at for at in range(0, len(split.roles), _ROLES))
-    return np.concatenate([np.zeros(0, np.int64), *parts])
-
-
 def _labels(
     graph: Graph,
     plan: LabelSignal,
@@ -159,7 +151,7 @@ def _labels(
     first: FirstValues,
 ) -> list[Signal]:
     labels, split = graph.nodes.labels, graph.nodes.split
-    train = np.zeros(0, np.int64) if split is None else training_rows(split)
+    train = np.zeros(0, np.int64) if split is None else split.train
     if labels is None or split is None or len(train) == 0:
         lacks = "labels" if labels is None else "split" if split is None else "training rows"
         raise GamlpError(

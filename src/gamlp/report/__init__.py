@@ -6,19 +6,25 @@ from gamlp.report.card import card_of
 # What a page says, as plain numbers and texts
 from gamlp.report.content import SeedScores, Timings, content_of_probabilities, content_of_run
 
-# Who looks on while rows are scored; weights over hops by degree
-from gamlp.report.observed import Observed, listening
+# What is counted of scored rows beside their scores; weights over hops by degree
+from gamlp.report.observed import Frame, Observed, Tally, listening
 
 # The page itself
 from gamlp.report.page import WrittenReport, render, write_page, write_report
+
+# What is known of rows before they are scored
+from gamlp.report.survey import RowSurvey
 
 # Sentences that say whether to trust a result
 from gamlp.report.words import Facts, Words, words_of
 
 __all__ = [
     "Facts",
+    "Frame",
     "Observed",
+    "RowSurvey",
     "SeedScores",
+    "Tally",
     "Timings",
     "Words",
     "WrittenReport",

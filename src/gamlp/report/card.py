@@ -109,7 +109,7 @@ class _Card:
         store = self.store
         if store is None or store.split is None or store.labels is None:
             return "not counted"
-        return f"{np.count_nonzero(store.labels.known()[store.split.test]):,}, not scored"
+        return f"{np.count_nonzero(store.labels.known_at(store.split.test)):,}, not scored"
 
     def _unlabelled(self) -> str:
         store = self.store

@@ -14,9 +14,11 @@ import torch
 from gamlp.arrays import Array
 from gamlp.explanation import WeightsByDegree, weights_of_rows
 from gamlp.graph import Graph, Homophily, edge_homophily, total_width
+from gamlp.io import TakeTally, tally_here
 from gamlp.propagation import HopStore, structural_schema, structural_words
 from gamlp.recipe import Recipe
-from gamlp.report.judgement import Judged, agreement_of, counts_of_rows, facts_of_run, training_counts
+from gamlp.report.agreement import agreement_of
+from gamlp.report.judgement import Judged, counts_of_rows, facts_of_run, training_counts
 from gamlp.report.leaderboard import read_leaderboard
 from gamlp.report.observed import Frame, Observed, Tally, degrees_of
 from gamlp.report.parts import (
@@ -83,10 +85,11 @@ def content_of_run(
     weights: WeightsByDegree | None = None,
     own: bool = True,
     device: torch.device | None = None,
+    take: TakeTally = tally_here,
 ) -> Content:
     """A trained run. `evaluation` are the scores of the rows that `observed` looked at, None where there are none.
 
-    Without `own` they are rows of another graph than the run's.
+    Without `own` they are rows of another graph than the run's. `take` has what all rows tell counted.
     """
     recipe, lines, kept = run.recipe(), run.metrics(), run.timings()
     seeds = []
@@ -120,16 +123,15 @@ def content_of_run(
     if (blend := blend_words(bundles[best].report)) is not None:
         notes.append(f"The model is {blend}.")
     bundle, given = bundles[best], evaluation or {}
-    train = np.zeros(0, np.int64) if store.split is None else store.split.train
     judged = None
     if observed.frame is not None:
         judged = Judged(
             observed.frame, observed.tallies, best, observed.tallies[best].ranking.curves(), part,
-            training_counts(bundle, store.labels, train), (given.get("base") or {}).get("score"),
+            training_counts(bundle, store), (given.get("base") or {}).get("score"),
         )  # fmt: skip
     board = read_leaderboard(run.path) if own else None
-    unlabelled = unlabelled_of(run.path / _PREDICTIONS, bundle, store, graph) if own else None
-    agreement = agreement_of(observed, store) if own else None
+    unlabelled = unlabelled_of(run.path / _PREDICTIONS, bundle, store, graph, take) if own else None
+    agreement = agreement_of(graph, store, take) if own else None
     facts = facts_of_run(
         run, bundles, best, store, judged,
         weights=weights, unlabelled=unlabelled, board=board, agreement=agreement, device=device,
@@ -169,7 +171,7 @@ def content_of_probabilities(
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None
     if rows is None:
-        rows = np.zeros(0, np.int64) if split is None else split.test[labels.known()[split.test]]
+        rows = np.zeros(0, np.int64) if split is None else split.test[labels.known_at(split.test)]
     degrees = degrees_of(graph)
     frame = Frame.of(labels.classes, labels.values[rows], rows, degrees) if len(rows) and probabilities else None
     valid = {one.seed: one.valid.get("score", 0.0) for one in seeds}
@@ -187,7 +189,7 @@ def content_of_probabilities(
     judged, base = None, {}
     if frame is not None:
         counts = counts_of_rows(labels, train)
-        base = {} if counts is None else trivial_scores(counts, int(labels.known()[train].sum()), labels.values[rows])
+        base = {} if counts is None else trivial_scores(counts, int(labels.known_at(train).sum()), labels.values[rows])
         judged = Judged(frame, tallies, best, tallies[best].ranking.curves(), part, counts, base.get("score"))
     lines = list(lines)
     facts = Facts(

@@ -15,10 +15,9 @@ import torch
 from gamlp.arrays import Array
 from gamlp.errors import printable
 from gamlp.explanation import SIGNALS, WeightsByDegree, label_branch
-from gamlp.graph import Graph, Homophily, Labels, edge_homophily
-from gamlp.io import Place
+from gamlp.graph import Homophily, Labels
 from gamlp.propagation import HopStore
-from gamlp.report.observed import Frame, Observed, Tally
+from gamlp.report.observed import Frame, Tally
 from gamlp.report.parts import clipped
 from gamlp.report.ranking import Curve
 from gamlp.report.unlabelled import LEVELS
@@ -150,31 +149,20 @@ def _predicted(unlabelled: Mapping[str, Any] | None) -> dict[str, Any]:
     return found
 
 
-def agreement_of(observed: Observed, store: HopStore) -> Homophily | None:
-    """Of the neighbours of training rows; a graph behind a URL is not fetched for it."""
-    graph, split = observed.graph, store.split
-    if graph is None or split is None or store.labels is None or not _near(graph):
-        return None
-    return edge_homophily(graph, split.train, labels=store.labels)
-
-
-def _near(graph: Graph) -> bool:
-    return graph.folder is None or Place.of(graph.folder).local is not None
-
-
-def training_counts(bundle: Bundle, labels: Labels | None, train: Array) -> Array | None:
+def training_counts(bundle: Bundle, store: HopStore) -> Array | None:
     """How many training rows have each class: as the bundle says, or counted; None where nobody knows."""
     known = bundle.report.get("class_counts")
     if known is not None and len(known) == len(bundle.classes):
         return np.asarray(known, np.int64)
-    if labels is None or labels.classes != bundle.classes:
+    labels, split = store.labels, store.split
+    if labels is None or labels.classes != bundle.classes or split is None:
         return None
-    return counts_of_rows(labels, train)
+    return counts_of_rows(labels, split.train)
 
 
 def counts_of_rows(labels: Labels, rows: Array) -> Array | None:
     """How many of these rows have each class; None where none has a label."""
-    counts = class_counts(labels.values[rows[labels.known()[rows]]], len(labels.classes))
+    counts = class_counts(labels.values[rows[labels.known_at(rows)]], len(labels.classes))
     return counts if counts.any() else None
 
 

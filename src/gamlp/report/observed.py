@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.explanation import WeightsByDegree, degree_bounds, weights_by_degree
-from gamlp.graph import Graph
+from gamlp.explanation import (
+    MOST_ROWS,
+    DegreeWeights,
+    WeightsByDegree,
+    bounds_of_counts,
+    degree_weights,
+    drawn,
+)
+from gamlp.graph import DegreesByRow, Graph, RowDegrees
+from gamlp.io import Ranges, State, TakeTally, named_under, part_under, tally_here
 from gamlp.propagation import HopStore
 from gamlp.report.ranking import Ranking
-from gamlp.training import Bundle, ScoreCounts, best_seed, rows_of
+from gamlp.report.survey import RowSurvey
+from gamlp.training import Bundle, ScoreCounts, SentBundles, best_seed, rows_of
 
 MOST_DRAWN = 2000  # nodes on the page, drawn at random
 MOST_MISTAKES = 200  # and the most confident mistakes beside them
 MOST_CLASSES = 24  # of a confusion matrix; the rest is one row and one column
 DEGREE_RANGES = 6
+_COUNTED = ("degree_right", "degree_error", "degree_rows", "confusion", "mistakes", "sure")
 _NAMED = 5  # wrong labels that are named for a node with many
 
 
@@ -28,8 +38,9 @@ class Frame:
     """What rows are counted by, the same for every seed.
 
     `place[c]` is a class's row in the confusion matrix: the largest classes have their own, the others share the last.
-    `highs` are the largest degrees of the ranges, and `drawn` the rows that are listed whatever their answers are.
-    `ranked` are the classes that have curves: of two the positive one, of more those that are named.
+    `highs` are the largest degrees of the ranges, `drawn` the rows that are listed whatever their answers are, and
+    `places` their places among all rows. `ranked` are the classes that have curves: of two the positive one, of more
+    those that are named.
     """
 
     classes: tuple[str, ...]
@@ -37,11 +48,12 @@ class Frame:
     rows: int
     named: tuple[int, ...]
     place: Array
-    drawn: Array
-    degrees: Array | None
+    places: Array
+    degrees: DegreesByRow | None
     lows: Array
     highs: Array
     ranked: tuple[int, ...] = ()
+    drawn: Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def of(
@@ -49,39 +61,59 @@ class Frame:
         classes: tuple[str, ...],
         targets: Array,
         rows: Array,
-        degrees: Array | None = None,
+        degrees: DegreesByRow | None = None,
+        *,
+        most_classes: int = MOST_CLASSES,
+        most_drawn: int = MOST_DRAWN,
+    ) -> Frame:
+        """From the labels of the rows that will be scored, all of which are at hand."""
+        survey = RowSurvey(len(classes))
+        survey.add(targets, None if degrees is None else degrees[rows])
+        found = cls.of_survey(
+            classes, targets.ndim == 2, survey, degrees, most_classes=most_classes, most_drawn=most_drawn
+        )
+        return found.for_rows(rows, 0)
+
+    @classmethod
+    def of_survey(
+        cls,
+        classes: tuple[str, ...],
+        multi_label: bool,
+        survey: RowSurvey,
+        degrees: DegreesByRow | None = None,
         *,
         most_classes: int = MOST_CLASSES,
         most_drawn: int = MOST_DRAWN,
         seed: int = 0,
         positive: int | None = None,
     ) -> Frame:
-        """From the labels of the rows that will be scored, and the degrees of all nodes.
+        """From what was counted of the rows that will be scored.
 
         `positive` of two classes is, unless it is given, the rarer one of these rows.
         """
-        multi_label = targets.ndim == 2
-        sizes = (targets > 0).sum(0) if multi_label else np.bincount(targets, minlength=len(classes))
+        sizes = survey.sizes
         # One class too many is shown rather than called 'others'.
         some = len(classes) if len(classes) <= most_classes + 1 else most_classes
         largest = np.argsort(-sizes, kind="stable")[:some]
         named = np.sort(largest)
         place = np.full(len(classes), len(named))
         place[named] = np.arange(len(named))
-        drawn = rows
-        if len(rows) > most_drawn:
-            drawn = np.random.default_rng(seed).choice(rows, most_drawn, replace=False)
         lows = highs = np.zeros(0, np.int64)
-        if degrees is not None and len(rows):
-            own = np.sort(degrees[rows])
-            highs = degree_bounds(own, DEGREE_RANGES)
-            begins = np.searchsorted(own, np.concatenate([[-1], highs[:-1]]), side="right")
-            lows = own[begins]
+        if degrees is not None and survey.rows:
+            highs = bounds_of_counts(survey.degrees, survey.nodes, DEGREE_RANGES)
+            begins = np.searchsorted(survey.degrees, np.concatenate([[-1], highs[:-1]]), side="right")
+            lows = survey.degrees[begins]
         named_classes = tuple(int(one) for one in named)
         ranked = named_classes
         if len(classes) == 2 and not multi_label:
             ranked = ((0 if sizes[0] < sizes[1] else 1) if positive is None else positive,)
-        return cls(classes, multi_label, len(rows), named_classes, place, np.sort(drawn), degrees, lows, highs, ranked)
+        places = drawn(survey.rows, most_drawn, seed)
+        return cls(classes, multi_label, survey.rows, named_classes, place, places, degrees, lows, highs, ranked)
+
+    def for_rows(self, rows: Array, begin: int) -> Frame:
+        """The same for some of the rows, the first of which is at place `begin` among all."""
+        own = self.places[(self.places >= begin) & (self.places < begin + len(rows))]
+        return replace(self, drawn=rows[own - begin])
 
     @property
     def others(self) -> int:
@@ -126,6 +158,29 @@ class Tally:
             self.ranking.add(probabilities, target)
             self._list(rows, probabilities, target, mistaken)
 
+    def state(self) -> State:
+        """What was counted and listed, for `merge` of another."""
+        plain = {name: getattr(self, name) for name in _COUNTED}
+        lists = {"drawn": _joined(self._drawn), "worst": self._worst or {}} if self.listed else {}
+        return {
+            **{name: np.asarray(value) for name, value in plain.items()},
+            "ranking": self.ranking.counts,
+            **named_under("counts", self.counts.state()),
+            **{name: values for part, one in lists.items() for name, values in named_under(part, one).items()},
+        }
+
+    def merge(self, state: State) -> None:
+        """Add what was counted and listed of other rows."""
+        self.counts.merge(part_under(state, "counts"))
+        for name in _COUNTED:
+            setattr(self, name, getattr(self, name) + state[name])
+        self.mistakes, self.sure = int(self.mistakes), float(self.sure)
+        self.ranking.merge(state["ranking"])
+        if drawn_rows := part_under(state, "drawn"):
+            self._drawn.append(drawn_rows)
+        if worst := part_under(state, "worst"):
+            self._keep_worst(worst)
+
     def class_scores(self) -> Array:
         """Accuracy of the rows of each class; with many labels its F1, 2·right / (2·right + wrong + missed)."""
         right, wrong, missed = self.counts.right, self.counts.wrong, self.counts.missed
@@ -144,19 +199,22 @@ class Tally:
         parts = [worst, *self._drawn] if worst else self._drawn
         if not parts:
             return {}
-        found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        found = _joined(parts)
         rank = np.full(len(found["row"]), -1)
         rank[: len(worst.get("row", ()))] = np.arange(len(worst.get("row", ())))
         _, first = np.unique(found["row"], return_index=True)  # a mistake that was drawn too is listed once
         return {**{name: values[first] for name, values in found.items()}, "worst": rank[first]}
 
     def _list(self, rows: Array, probabilities: Array, target: Array, mistaken: Array) -> None:
-        drawn = np.isin(rows, self.frame.drawn, assume_unique=True)
-        if drawn.any():
-            self._drawn.append(self._seen(rows[drawn], probabilities[drawn], target[drawn]))
+        listed = np.isin(rows, self.frame.drawn, assume_unique=True)
+        if listed.any():
+            self._drawn.append(self._seen(rows[listed], probabilities[listed], target[listed]))
         if not mistaken.any():
             return
-        seen = self._seen(rows[mistaken], probabilities[mistaken], target[mistaken])
+        self._keep_worst(self._seen(rows[mistaken], probabilities[mistaken], target[mistaken]))
+
+    def _keep_worst(self, seen: dict[str, Array]) -> None:
+        """Of these mistakes and those before, the most confident."""
         before = self._worst or {name: values[:0] for name, values in seen.items()}
         both = {name: np.concatenate([before[name], seen[name]]) for name in seen}
         order = np.lexsort((both["row"], -both["chance"]))[: self.most_mistakes]
@@ -196,45 +254,75 @@ class Observed:
         self.frame: Frame | None = None
         self.tallies: dict[int, Tally] = {}
 
-    def watch(
-        self, bundles: dict[int, Bundle], store: HopStore, rows: Array
-    ) -> dict[int, Callable[[Array, Array, Array], None]]:
-        """For every seed a function that is given its batches."""
-        first = next(iter(bundles.values()))
-        labels = store.labels
-        assert labels is not None
-        best = best_seed(bundles)
-        positive = None if first.positive is None else first.classes.index(first.positive)
-        self.frame = Frame.of(first.classes, labels.values[rows], rows, self.degrees, positive=positive)
+    def begin(self, bundles: Mapping[int, Bundle], survey: RowSurvey) -> Frame:
+        """A tally for every seed of the rows that were surveyed."""
+        first, best = next(iter(bundles.values())), best_seed(dict(bundles))
+        self.frame = Frame.of_survey(
+            first.classes, first.multi_label, survey, self.degrees, positive=first.positive_number
+        )
         self.tallies = {seed: Tally(self.frame, listed=seed == best) for seed in bundles}
-        return {seed: tally.add for seed, tally in self.tallies.items()}
+        return self.frame
 
     def nodes(self) -> dict[str, Array]:
         """Those that are listed, if any."""
         return next((tally.nodes() for tally in self.tallies.values() if tally.listed), {})
 
 
-def degrees_of(graph: Graph | None) -> Array | None:
-    """Of all nodes; None where the graph is not at hand or has several relations."""
+def degrees_of(graph: Graph | None) -> RowDegrees | None:
+    """Of any rows; None where the graph is not at hand, or its edges cannot be read."""
     if graph is None:
         return None
+    found = RowDegrees.of(graph)
     try:
-        return graph.degrees()
+        found[np.array([block.start for one in found.edges.relations for block in one.blocks], np.int64)]
     except GamlpError:
         return None
+    return found
+
+
+@dataclass(frozen=True)
+class ListeningWork:
+    """Weights over hops of drawn rows, those of some ranges of stored rows. `places`: where they lie among these."""
+
+    bundles: SentBundles
+    store: HopStore
+    degrees: DegreesByRow
+    places: Array
+
+    def __call__(self, ranges: Ranges) -> State:
+        kept = self.store.kept
+        begins = [np.searchsorted(self.places, bounds) for bounds in ranges]
+        places = np.concatenate([self.places[first:last] for first, last in begins])
+        rows = places if kept is None else np.asarray(kept[places])
+        with self.bundles.opened() as (bundles, device):
+            (bundle,) = bundles.values()
+            source = rows_of(self.store, bundle.recipe, np.zeros(0, np.int64))
+            return degree_weights(bundle.model().to(device), source, rows, self.degrees, device).state()
 
 
 def listening(
-    bundle: Bundle, graph: Graph | None, store: HopStore, device: torch.device | None = None
+    bundle: Bundle,
+    graph: Graph | None,
+    store: HopStore,
+    device: torch.device | None = None,
+    take: TakeTally = tally_here,
 ) -> WeightsByDegree | None:
     """Weights over hops by degree, of all stored rows or many of them; None where the graph is not at hand."""
     degrees = degrees_of(graph)
     if degrees is None:
         return None
-    kept = store.kept
-    rows = np.arange(store.manifest.nodes) if kept is None else np.asarray(kept)
-    model = bundle.model().to(device or torch.device("cpu"))
-    return weights_by_degree(model, rows_of(store, bundle.recipe, rows), degrees, device=device)
+    source, stored = rows_of(store, bundle.recipe, np.zeros(0, np.int64)), store.stored_rows
+    places = drawn(stored, MOST_ROWS, 0)
+    sent = SentBundles({0: bundle}, device or torch.device("cpu"))
+    ranges = [one for one in store.ranges(source.row_bytes) if np.diff(np.searchsorted(places, one))[0]]
+    found = DegreeWeights()
+    for state in take(ListeningWork(sent, store, degrees, places), ranges, "weights over hops"):
+        found.merge(state)
+    return found.found(sampled=stored > MOST_ROWS)
+
+
+def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
 def _surest(values: Array) -> Array:

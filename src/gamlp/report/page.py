@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from gamlp.explanation import WeightsByDegree
-from gamlp.io import write_text
+from gamlp.io import TakeTally, tally_here, write_text
 from gamlp.propagation import HopStore
 from gamlp.report.content import content_of_run
 from gamlp.report.observed import Observed, listening
@@ -98,6 +98,7 @@ def write_report(
     weights: WeightsByDegree | None = None,
     elsewhere: str | None = None,
     device: torch.device | None = None,
+    take: TakeTally = tally_here,
 ) -> WrittenReport:
     """Write the page into the run; that of another graph, named `elsewhere`, has its own file beside.
 
@@ -105,10 +106,10 @@ def write_report(
     """
     if weights is None:
         best = best_seed(bundles)
-        weights = listening(bundles[best], observed.graph, store, device)
+        weights = listening(bundles[best], observed.graph, store, device, take)
     content = content_of_run(
         run, bundles, store, observed, evaluation,
-        part=part, weights=weights, own=elsewhere is None, device=device,
+        part=part, weights=weights, own=elsewhere is None, device=device, take=take,
     )  # fmt: skip
     words = [*content["words"]["said"], *content["words"]["doubts"]]
     if elsewhere is None:

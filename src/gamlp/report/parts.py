@@ -9,7 +9,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.explanation import SIGNALS, WeightsByDegree, grouped_hops
-from gamlp.graph import Graph
+from gamlp.graph import DegreesByRow, Graph
 from gamlp.models import HopWeights
 from gamlp.report.observed import Frame, Tally
 
@@ -117,7 +117,7 @@ def clipped(text: str) -> str:
 def listed_nodes(
     nodes: dict[str, Array],
     graph: Graph | None,
-    degrees: Array | None,
+    degrees: DegreesByRow | None,
     own: HopWeights | None = None,
 ) -> dict[str, Any] | None:
     """A tally's nodes with their names and their `own` weights over hops, which are told in thousandths."""

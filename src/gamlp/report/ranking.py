@@ -56,6 +56,10 @@ class Ranking:
         places = (true * len(self.classes) + np.arange(len(self.classes))) * BINS + bins
         self.counts += np.bincount(places.ravel(), minlength=self.counts.size).reshape(self.counts.shape)
 
+    def merge(self, counts: Array) -> None:
+        """Add the counts of other rows."""
+        self.counts = self.counts + counts
+
     def curves(self) -> dict[int, Curve]:
         """By class; of those that some rows have and some have not."""
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gamlp.arrays import Array
-from gamlp.graph import Graph, Labels, arrow_classes
+from gamlp.graph import ClassType, Graph, TargetIds, arrow_classes
+from gamlp.io import Ranges, State, TakeTally, row_ranges, tally_here
 from gamlp.propagation import HopStore
 from gamlp.training import Bundle
 
@@ -19,53 +21,94 @@ LEVELS = (0.5, 0.7, 0.9, 0.99)  # probabilities that part the answers: below, be
 _BATCH = 1 << 16
 
 
-def unlabelled_of(predictions: Path, bundle: Bundle, store: HopStore, graph: Graph | None) -> dict[str, Any] | None:
+def unlabelled_of(
+    predictions: Path, bundle: Bundle, store: HopStore, graph: Graph | None, take: TakeTally = tally_here
+) -> dict[str, Any] | None:
     """From a run's table of predictions, read batch by batch; None where it is not that of the store's rows.
 
     {"nodes": rows of the table, "rows": those without a known label, "nothing": of them without an answer,
     "classes": [{class, rows, mean, levels}]}, where `levels[i]` counts answers between LEVELS[i - 1] and LEVELS[i].
     """
     try:
-        return _counted(predictions, bundle, store, graph)
+        files = _files(predictions, bundle.multi_label)
     except (OSError, pa.ArrowException):
-        return None  # damaged, or another table that happens to have these columns
-
-
-def _counted(predictions: Path, bundle: Bundle, store: HopStore, graph: Graph | None) -> dict[str, Any] | None:
-    kept, labels = store.kept, store.labels
-    count = store.manifest.nodes if kept is None else len(kept)
-    tally = _UnlabelledCounts(bundle)
-    at = 0
-    for batch in _batches(predictions, bundle.multi_label):
-        end = min(at + len(batch), count)
-        some = np.arange(at, end) if kept is None else np.asarray(kept[at:end])
-        at += len(batch)
-        if len(some) < len(batch) or not _are_of(batch, some, graph):
+        return None  # damaged
+    if files is None or not files[-1][1] or files[-1][1] != store.stored_rows:
+        return None
+    ids = None if graph is None else TargetIds(graph)
+    work = UnlabelledWork(tuple(files), store, ids, bundle.classes, bundle.class_type, bundle.multi_label)
+    tally = UnlabelledCounts(bundle.classes, bundle.class_type, bundle.multi_label)
+    for state in take(work, row_ranges(len(files), 1), "predictions of unlabelled rows"):
+        if not state["whole"]:
             return None
-        unknown = _unknown(labels, some)
-        if unknown.any():
-            tally.add(batch.filter(pa.array(unknown)))
-    return tally.content(at) if at and at == count else None
+        tally.merge(state)
+    return tally.content(files[-1][1])
 
 
-def _batches(path: Path, multi_label: bool) -> Iterator[pa.RecordBatch]:
-    """Of a file, or of the parts of a folder in their order; nothing where it is no such table."""
+@dataclass(frozen=True)
+class UnlabelledWork:
+    """Counts of some files of a table; `files` are their places, and how many rows there are until the end of each."""
+
+    files: tuple[tuple[Path, int], ...]
+    store: HopStore
+    ids: TargetIds | None
+    classes: tuple[str, ...]
+    class_type: ClassType
+    multi_label: bool
+
+    def __call__(self, ranges: Ranges) -> State:
+        tally = UnlabelledCounts(self.classes, self.class_type, self.multi_label)
+        try:
+            whole = all(self._count(number, tally) for begin, end in ranges for number in range(begin, end))
+        except (OSError, pa.ArrowException):
+            whole = False  # damaged, or another table that happens to have these columns
+        return {**tally.state(), "whole": np.array(whole)}
+
+    def _count(self, number: int, tally: UnlabelledCounts) -> bool:
+        """Whether the file's rows are those of the store, which are counted."""
+        kept, at = self.store.kept, self.files[number - 1][1] if number else 0
+        for batch in _batches(self.files[number][0], self.multi_label):
+            end = at + len(batch)
+            some = np.arange(at, end) if kept is None else np.asarray(kept[at:end])
+            at = end
+            if not _are_of(batch, some, self.ids):
+                return False
+            unknown = _unknown(self.store, some)
+            if unknown.any():
+                tally.add(batch.filter(pa.array(unknown)))
+        return at == self.files[number][1]
+
+
+def _files(path: Path, multi_label: bool) -> list[tuple[Path, int]] | None:
+    """A file, or the parts of a folder in their order, each with the rows until its end; None: it is no such table."""
     from pyarrow.parquet import ParquetFile
 
-    names = ["id", "label"] if multi_label else ["id", "label", "probability"]
-    files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path] if path.exists() else []
-    for file in files:
+    found, rows = [], 0
+    for file in sorted(path.glob("part-*.parquet")) if path.is_dir() else [path] if path.exists() else []:
         with ParquetFile(file) as opened:
-            if not set(names) <= set(opened.schema_arrow.names):
-                return
-            yield from opened.iter_batches(_BATCH, columns=names)
+            if not set(_names(multi_label)) <= set(opened.schema_arrow.names):
+                return None
+            rows += opened.metadata.num_rows
+        found.append((file.resolve(), rows))
+    return found or None
 
 
-def _are_of(batch: pa.RecordBatch, rows: Array, graph: Graph | None) -> bool:
+def _names(multi_label: bool) -> list[str]:
+    return ["id", "label"] if multi_label else ["id", "label", "probability"]
+
+
+def _batches(file: Path, multi_label: bool) -> Iterator[pa.RecordBatch]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(file) as opened:
+        yield from opened.iter_batches(_BATCH, columns=_names(multi_label))
+
+
+def _are_of(batch: pa.RecordBatch, rows: Array, named: TargetIds | None) -> bool:
     """Whether the batch is of these rows: somebody may have written other predictions over them."""
-    if graph is None:
+    if named is None:
         return True
-    ids = graph.nodes.ids.take(rows)
+    ids = named.take(rows)
     return (
         bool(batch.column("id").cast(ids.type, safe=False).equals(ids))
         if batch.column("id").type == ids.type
@@ -73,27 +116,25 @@ def _are_of(batch: pa.RecordBatch, rows: Array, graph: Graph | None) -> bool:
     )
 
 
-def _unknown(labels: Labels | None, rows: Array) -> Array:
-    if labels is None:
+def _unknown(store: HopStore, rows: Array) -> Array:
+    if not store.labelled:
         return np.ones(len(rows), bool)
-    values = labels.values[rows]
-    return np.asarray((values[:, 0] if labels.multi_label else values) < 0)
+    values = store.labels_at(rows)
+    return np.asarray((values[:, 0] if values.ndim == 2 else values) < 0)
 
 
-class _UnlabelledCounts:
-    """Answers by class, and by how probable they are."""
+class UnlabelledCounts:
+    """Answers by class, and by how probable they are; those of other rows are merged."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        self.bundle = bundle
-        self.names = arrow_classes(bundle.classes, bundle.class_type)
-        count = len(bundle.classes)
+    def __init__(self, classes: tuple[str, ...], class_type: ClassType, multi_label: bool) -> None:
+        self.multi_label, self.names, count = multi_label, arrow_classes(classes, class_type), len(classes)
         self.counts, self.sums = np.zeros((count, len(LEVELS) + 1), np.int64), np.zeros(count)
         self.rows = self.nothing = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         self.rows += len(batch)
         label = batch.column("label")
-        if self.bundle.multi_label:
+        if self.multi_label:
             self.nothing += pc.sum(pc.equal(pc.list_value_length(label), 0)).as_py() or 0
             given = self._numbers(label.flatten())
             self.counts[:, 0] += np.bincount(given[given >= 0], minlength=len(self.counts))
@@ -110,8 +151,17 @@ class _UnlabelledCounts:
         found = pc.index_in(labels.cast(self.names.type), value_set=self.names)
         return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
 
+    def state(self) -> State:
+        """What was counted, for `merge` of another."""
+        return {name: np.asarray(getattr(self, name)) for name in ("counts", "sums", "rows", "nothing")}
+
+    def merge(self, state: State) -> None:
+        """Add what was counted of other rows."""
+        self.counts, self.sums = self.counts + state["counts"], self.sums + state["sums"]
+        self.rows, self.nothing = self.rows + int(state["rows"]), self.nothing + int(state["nothing"])
+
     def content(self, nodes: int) -> dict[str, Any]:
-        many, rows = self.bundle.multi_label, self.counts.sum(1)
+        many, rows = self.multi_label, self.counts.sum(1)
         classes = [
             {"class": int(number), "rows": int(rows[number])}
             | ({} if many else {"mean": self.sums[number] / rows[number], "levels": self.counts[number].tolist()})

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     # Tables of predictions
     from gamlp.run.prediction_table import SUFFIXES as SUFFIXES
     from gamlp.run.prediction_table import Written as Written
-    from gamlp.run.prediction_table import asked_for as asked_for
+    from gamlp.run.prediction_table import asked_among as asked_among
     from gamlp.run.prediction_table import batch_probabilities as batch_probabilities
     from gamlp.run.prediction_table import no_rows as no_rows
     from gamlp.run.prediction_table import not_kept as not_kept
@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 
     # Types and states of columns, of a file, a graph or a run
     from gamlp.run.schemas import schema_of as schema_of
+
+    # Which rows are scored
+    from gamlp.run.scoring import RowsOfPart as RowsOfPart
 
     # What training starts from
     from gamlp.run.source import Source as Source
@@ -91,7 +94,7 @@ _PLACES = {
     "newcomers": ("Newcomers",),
     "path": ("Outcome", "run_path"),
     "prediction_table": (
-        "SUFFIXES", "Written", "asked_for", "batch_probabilities", "no_rows", "not_kept", "row_sets", "table_columns",
+        "SUFFIXES", "Written", "asked_among", "batch_probabilities", "no_rows", "not_kept", "row_sets", "table_columns",
         "table_schema", "write_probabilities", "write_predictions",
     ),
     "preparation": ("as_model_reads", "hops_for", "prepare", "prepare_split", "propagate"),
@@ -101,6 +104,7 @@ _PLACES = {
         "published_default", "resolve_recipe",
     ),
     "schemas": ("schema_of",),
+    "scoring": ("RowsOfPart",),
     "tables": ("Tables", "from_tables"),
     "trained": ("explain", "graph_if_found", "graph_of", "open_trained", "predict"),
     "training": ("Trained", "adopt_trained", "check_start", "train", "train_run", "train_stages"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport, TablePlaces, ingest
-from gamlp.io import Place
+from gamlp.io import Place, Ranges, RangeWork, State, tally_here
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, LocalPropagator, Plan
 from gamlp.run.decision import LIKELIEST, Decision
@@ -91,6 +91,16 @@ class Engine(Protocol):
         progress: Progress = silent,
     ) -> Written | None:
         """Write a table of predictions. With `keep_finished` one that was written before may stay (None)."""
+
+    def tally(
+        self,
+        beside: str | Path | Place,
+        work: RangeWork,
+        ranges: Ranges,
+        stage: str = "",
+        progress: Progress = silent,
+    ) -> Iterator[State]:
+        """Have ranges of rows counted: answers in their order, to be added up. `beside`: a folder that all see."""
 
     def close(self) -> None:
         """Let go of what the engine holds."""
@@ -194,6 +204,16 @@ class LocalEngine:
                 rows=choose_rows(read.store, rows) if read.rows is None else read.rows, each_class=each_class,
                 batch_size=batch_size, decision=decision, device=device, progress=progress,
             )  # fmt: skip
+
+    def tally(
+        self,
+        beside: str | Path | Place,
+        work: RangeWork,
+        ranges: Ranges,
+        stage: str = "",
+        progress: Progress = silent,
+    ) -> Iterator[State]:
+        return tally_here(work, ranges, stage, progress)
 
     def close(self) -> None:
         pass

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gamlp.explanation import WeightsByDegree
+from gamlp.io import TakeTally
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
@@ -14,6 +17,7 @@ from gamlp.report import Observed, listening, write_report
 from gamlp.run.evaluation import evaluate, evaluate_rows
 from gamlp.run.prediction_table import Written
 from gamlp.run.resources import LOCAL, Resources
+from gamlp.run.scoring import RowsOfPart
 from gamlp.run.source import Source
 from gamlp.run.trained import predict
 from gamlp.run.training import Trained, train
@@ -53,8 +57,10 @@ def run_path(
         rows=_rows_kept(store, trained.recipe),
         keep_finished=True, trust=trained.run.trust, resources=resources, progress=progress,
     )  # fmt: skip
-    weights = listening(bundle, source.graph, store, choose_device(resources.device))
-    test = _test(trained, source, store, weights, resources)
+    with closing(resources.open_engine()) as engine:
+        take = partial(engine.tally, out)
+        weights = listening(bundle, source.graph, store, choose_device(resources.device), take)
+        test = _test(trained, source, store, weights, resources, take)
     return Outcome(trained, test, weights, written, trained.run.report_path, trained.run.words())
 
 
@@ -64,22 +70,26 @@ def _rows_kept(store: HopStore, recipe: Recipe) -> str:
 
 
 def _test(
-    trained: Trained, source: Source, store: HopStore, weights: WeightsByDegree | None, resources: Resources
+    trained: Trained,
+    source: Source,
+    store: HopStore,
+    weights: WeightsByDegree | None,
+    resources: Resources,
+    take: TakeTally,
 ) -> dict[str, Any] | None:
     """Scores of test rows, those of a run that was evaluated before as they are written there; and the report."""
     run = trained.run
-    split, labels = store.split, store.labels
-    known = None if split is None or labels is None else labels.known()
-    if split is not None and known is not None and known[split.test].any():
+    if RowsOfPart("test").count(store, take):
         found = run.evaluation()
         if found is not None and run.report_path.exists():
             return found
         return evaluate(run, own=source.graph, weights=weights, resources=resources)
     if not run.report_path.exists():
         observed, scores = Observed(source.graph), None
-        if split is not None and known is not None and known[split.valid].any():
-            rows = split.valid[known[split.valid]]
-            scores = evaluate_rows(trained.bundles, store, rows, resources, observed.watch)
-        device = choose_device(resources.device)
-        write_report(run, trained.bundles, store, observed, scores, part="valid", weights=weights, device=device)
+        if RowsOfPart("valid").count(store, take):
+            scores = evaluate_rows(trained.bundles, store, RowsOfPart("valid"), resources, observed, take)
+        write_report(
+            run, trained.bundles, store, observed, scores,
+            part="valid", weights=weights, device=choose_device(resources.device), take=take,
+        )  # fmt: skip
     return None

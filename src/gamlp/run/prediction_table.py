@@ -105,6 +105,19 @@ def asked_for(chosen: list[str], count: int, labels: Labels | None, split: Split
     return keep
 
 
+def asked_among(store: HopStore, chosen: tuple[str, ...], rows: slice | Array) -> Array:
+    """Mask of a store's rows that are in one of the named sets; only their labels and roles are read."""
+    count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+    if "all" in chosen:
+        return np.ones(count, bool)
+    labels = split = None
+    if {"labelled", "unlabelled"} & set(chosen) and store.manifest.targets.classes is not None:
+        labels = Labels(np.asarray(store.targets_file("labels.npy")[rows]), tuple(store.manifest.targets.classes))
+    if "split.npy" in {file.name for file in store.manifest.targets.files}:
+        split = Split(np.asarray(store.targets_file("split.npy")[rows]))
+    return asked_for(list(chosen), count, labels, split)
+
+
 def no_rows(names: str) -> GamlpError:
     """What is said where no row has the name."""
     return GamlpError(f"no rows are '{names}'", hint="use --rows all")

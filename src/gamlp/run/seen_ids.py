@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Labels, Split, fingerprint, hash_key, id_hashes
+from gamlp.graph import Graph, Ids, Labels, Split, TargetIds, fingerprint, hash_key, id_hashes
 from gamlp.io import Place, map_array, put_rows
 
 _CHUNK = 1 << 20  # ids hashed at a time
@@ -21,11 +22,25 @@ def has_ids(graph: Graph) -> bool:
     return graph.nodes.ids.values is not None or graph.source.get("made_by") == "ingest"
 
 
+@dataclass(frozen=True)
+class SeenKey:
+    """What hashes of a graph's nodes are made with: for ids, or for row numbers in a graph of these very edges."""
+
+    key: tuple[int, int]
+
+    @classmethod
+    def of(cls, graph: Graph) -> SeenKey:
+        return cls(hash_key(0, _IDS if has_ids(graph) else f"{_ROWS} {fingerprint.structure(graph)}"))
+
+    def hashes(self, ids: Ids | TargetIds, rows: Array) -> Array:
+        """uint64 of every row."""
+        parts = (id_hashes(ids.take(rows[at : at + _CHUNK]), self.key) for at in range(0, len(rows), _CHUNK))
+        return np.concatenate([np.zeros(0, np.uint64), *parts])
+
+
 def seen_hashes(graph: Graph, rows: Array) -> Array:
     """uint64 of every row: of its id, or, where nodes have none, of its number in a graph of these very edges."""
-    key = hash_key(0, _IDS if has_ids(graph) else f"{_ROWS} {fingerprint.structure(graph)}")
-    parts = (id_hashes(graph.nodes.ids.take(rows[at : at + _CHUNK]), key) for at in range(0, len(rows), _CHUNK))
-    return np.concatenate([np.zeros(0, np.uint64), *parts])
+    return SeenKey.of(graph).hashes(graph.nodes.ids, rows)
 
 
 def rows_with_role(labels: Labels | None, split: Split | None, *roles: str) -> Array:
@@ -33,7 +48,7 @@ def rows_with_role(labels: Labels | None, split: Split | None, *roles: str) -> A
     if labels is None or split is None:
         return np.zeros(0, np.int64)
     rows = split.rows(*roles)
-    return np.asarray(rows[labels.known()[rows]])
+    return np.asarray(rows[labels.known_at(rows)])
 
 
 def write_seen(path: Path, hashes: Sequence[Array]) -> None:

@@ -344,7 +344,7 @@ def _check_makes(source: Source, recipe: Recipe) -> None:
     check_trainable(graph, recipe)
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None and split is not None
-    train = split.train[labels.known()[split.train]]
+    train = split.train[labels.known_at(split.train)]
     if not len(train):
         raise GamlpError(f"no training row of graph '{graph.name}' has a label", hint="mark labelled rows 'train'")
     if not labels.multi_label and len(present := np.unique(labels.values[train])) < 2:

@@ -12,7 +12,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport, TablePlaces
-from gamlp.io import Place, Workers
+from gamlp.io import Place, Ranges, RangeWork, State, Workers, tally_by_tasks
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
 from gamlp.propagation.blocks import BlockPropagator
@@ -138,6 +138,20 @@ class SparkEngine:
                 spark, read.bundle, read.store, read.graph, target, rows=rows, each_class=each_class, decision=decision,
                 progress=progress,
             )  # fmt: skip
+
+    def tally(
+        self,
+        beside: str | Path | Place,
+        work: RangeWork,
+        ranges: Ranges,
+        stage: str = "",
+        progress: Progress = silent,
+    ) -> Iterator[State]:
+        """By tasks, whose answers are files in a folder `beside`."""
+        with session(self._settings) as spark:
+            yield from tally_by_tasks(
+                partial(run_tasks, spark), Place.of(beside).resolved(), work, ranges, stage, progress
+            )
 
     def close(self) -> None:
         self._open.close()

@@ -21,13 +21,13 @@ from gamlp.recipe import Recipe
 from gamlp.spark.answers import AnswerColumns
 from gamlp.spark.fit import Home, SharedGraphs, build, fitted, hops_of
 from gamlp.spark.frames import GraphFrames, fit_frames, is_params, known_labels, transform_frames, unpacked_graph
-from gamlp.spark.prediction import bytes_of, predictions
+from gamlp.spark.prediction import predictions
 from gamlp.spark.saving import SavedParams
 from gamlp.spark.summaries import EvaluationSummary, FitSummary
 from gamlp.spark.tasks import spark_failure_as_error
 from gamlp.spark.watch import FOR_EXECUTORS
 from gamlp.spark.work_places import kept_after_exit, work_place
-from gamlp.training import Bundle
+from gamlp.training import Bundle, bytes_of
 
 
 class GAMLPClassifier(SavedParams, Estimator["GAMLPClassificationModel"]):

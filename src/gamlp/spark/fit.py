@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, fingerprint
 from gamlp.graph.ingest import states_schema
@@ -20,11 +18,18 @@ from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
-from gamlp.run import Resources, check_one_model, check_one_stage, evaluate_rows, hops_for, prepare, propagate
+from gamlp.run import (
+    Resources,
+    RowsOfPart,
+    check_one_model,
+    check_one_stage,
+    evaluate_rows,
+    hops_for,
+    prepare,
+    propagate,
+)
 from gamlp.spark.ingest import spark_graph
 from gamlp.spark.params import GAMLPParams
-from gamlp.spark.prediction import bytes_of, loaded
-from gamlp.spark.tasks import run_tasks
 from gamlp.spark.work_places import work_place
 from gamlp.training import (
     Bundle,
@@ -38,9 +43,7 @@ from gamlp.training import (
     matched,
     plan_of,
     prepare_graph,
-    sources_of,
     train_seeds,
-    unpacked,
     with_classes,
 )
 
@@ -158,7 +161,7 @@ def fitted(
         bundles, best = train_seeds(prepared, engine.fit, TaskFolder(place), progress=progress)
     bundle = bundles[best]
     home = Home(place.resolved().url, fingerprint.inputs(graph), fingerprint.training_labels(graph))
-    return Fit(bundle, home, _test_scores(spark, bundle, prepared.store))
+    return Fit(bundle, home, _test_scores(bundle, prepared.store, resources))
 
 
 def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, progress: Progress) -> Prepared:
@@ -188,25 +191,10 @@ class TaskFolder(NoFolder):
         checkpoint.remove()
 
 
-def _test_scores(spark: Any, bundle: Bundle, store: HopStore) -> dict[str, float]:
-    """Of labelled test rows, read by one task; none where there are no such rows."""
-    data, name, place = bytes_of(bundle), bundle.recipe.model.name, store.place
-    sources = sources_of(name)
-
-    def score(_: int) -> dict[str, Any]:
-        with unpacked(sources):
-            opened = HopStore.open(place, copies=False)
-            labels, split = opened.labels, opened.split
-            assert labels is not None and split is not None
-            rows = split.test[labels.known()[split.test]]
-            if (kept := opened.kept) is not None:
-                rows = np.intersect1d(rows, kept)
-            if not len(rows):
-                return {}
-            scores = evaluate_rows({0: loaded(data, name)}, opened, rows, Resources(device="cpu"))
-            return dict(scores["seeds"][0])
-
-    return run_tasks(spark, score, [0], "test")[0]
+def _test_scores(bundle: Bundle, store: HopStore, resources: Resources) -> dict[str, float]:
+    """Of labelled test rows whose hops were kept; none where there are no such rows."""
+    found = evaluate_rows({0: bundle}, store, RowsOfPart("test", kept_alone=True), resources)
+    return dict(found["seeds"][0]) if found["rows"] else {}
 
 
 def hops_of(

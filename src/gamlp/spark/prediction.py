@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Ids, Labels, Split, arrow_classes, fingerprint, nodes_folder, open_strings
-from gamlp.io import Place, Trust, open_rows, verify
+from gamlp.graph import Graph, Ids, TargetIds, arrow_classes, fingerprint, nodes_folder
+from gamlp.io import Place, Trust
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, StoreManifest
 from gamlp.run import (
@@ -24,7 +23,7 @@ from gamlp.run import (
     Decided,
     Decision,
     Written,
-    asked_for,
+    asked_among,
     batch_probabilities,
     no_rows,
     not_kept,
@@ -33,59 +32,51 @@ from gamlp.run import (
     table_schema,
 )
 from gamlp.spark.tasks import spark_failure_as_error, status
-from gamlp.training import Bundle, Sources, check_store, plan_of, rows_of, sources_of, unpacked, without_folds
+from gamlp.training import (
+    Bundle,
+    Sources,
+    bytes_of,
+    check_store,
+    loaded,
+    plan_of,
+    rows_of,
+    sources_of,
+    unpacked,
+    without_folds,
+)
 
-RANGE_BYTES = 32 << 20  # of hops that a task reads at a time
 _RANGES_OF_TASK = 16  # where there are many: a task opens the model once
 _TASKS = 64  # before a task gets more than one range
 _ROWS = 1 << 20  # labels and roles looked at at a time
 _PIECE = 8 << 20
-_BUILD_AGAIN = "build the graph again"
 
 
 @dataclass(frozen=True)
-class IdsFile:
-    """Where tasks find the original ids of rows."""
+class SharedIds:
+    """Original ids of rows as tasks read them; `texts`: they are strings."""
 
-    count: int
-    kind: Literal["rows", "integers", "strings"] = "rows"
-    place: str = ""
-    crc32: int = 0
+    ids: TargetIds
+    texts: bool
 
     @classmethod
-    def of(cls, graph: Graph) -> IdsFile:
-        ids, nodes = graph.nodes.ids, graph.nodes
-        if ids.values is None:
-            return cls(nodes.count)
-        kind: Literal["integers", "strings"] = "integers" if isinstance(ids.values, np.ndarray) else "strings"
-        name = f"{nodes_folder(graph.target)}/ids.{'npy' if kind == 'integers' else 'arrow'}"
-        if graph.folder is None or name not in graph.checksums:
+    def of(cls, graph: Graph) -> SharedIds:
+        values = graph.nodes.ids.values
+        in_folder = any(name.startswith(f"{nodes_folder(graph.target)}/ids") for name in graph.checksums)
+        if values is not None and (graph.folder is None or not in_folder):
             raise GamlpError(
                 f"graph '{graph.name}' is in this process's memory, where no executor sees its ids",
                 hint="save it to a folder that all of them see: graph.save(FOLDER)",
             )
-        return cls(nodes.count, kind, graph.file(name).resolved().url, graph.checksums[name][1])
+        return cls(TargetIds(graph), values is not None and not isinstance(values, np.ndarray))
 
     @property
     def typed(self) -> Ids:
         """No ids, of the right type."""
-        return Ids(0, pa.array([], pa.string()) if self.kind == "strings" else None)
+        return Ids(0, pa.array([], pa.string()) if self.texts else None)
 
-    def reader(self) -> Callable[[Array], pa.Array]:
-        """Rows → ids: mapped, or behind a URL read in ranges; strings there are fetched once for each worker."""
-        place = Place.of(self.place)
-        if self.kind == "rows":
-            return lambda rows: pa.array(rows, pa.int64())
-        if self.kind == "integers":
-            numbers = open_rows(place)
-            if place.local is not None:
-                verify(place, self.crc32, hint=_BUILD_AGAIN)
-            return lambda rows: pa.array(numbers[rows])
-        # By its content: another file may be behind the same URL later, and workers live long.
-        copy = place.local_copy(f"-{self.crc32:08x}")
-        verify(place, self.crc32, hint=_BUILD_AGAIN, copy=copy)
-        strings = Ids(self.count, open_strings(copy, self.count))
-        return lambda rows: strings.take(rows).cast(pa.string())
+    def take(self, rows: Array) -> pa.Array:
+        """Ids of rows, as int64 or string."""
+        return self.ids.take(rows).cast(pa.string() if self.texts else pa.int64())
 
 
 @dataclass(frozen=True)
@@ -97,7 +88,7 @@ class PredictionTask:
     sources: Sources
     store: str
     manifest: str
-    ids: IdsFile
+    ids: SharedIds
     rows: tuple[str, ...]
     bounds: tuple[tuple[int, int], ...]
     each_class: bool
@@ -108,7 +99,7 @@ class PredictionTask:
         with unpacked(self.sources):
             bundle = loaded(self.bundle, self.model)  # whoever asked has named it on the driver
             store = self.opened()
-            schema, take = self.schema(bundle), self.ids.reader()
+            schema, take = self.schema(bundle), self.ids.take
             for batch in batches:
                 ranges = [self.range_rows(store, number) for number in batch.column(0).to_pylist()]
                 rows = np.concatenate([np.zeros(0, np.int64), *ranges])
@@ -190,14 +181,14 @@ def asked(
     if fingerprint.structure(graph) != store.manifest.structure:
         raise GamlpError("the hops are of another graph", file=store.folder, hint=f"propagate '{graph.name}' first")
     chosen = tuple(row_sets(rows))
-    bounds = ranges_of(store, rows_of(store, bundle.recipe, np.zeros(0, np.int64)).row_bytes)
+    bounds = tuple(store.ranges(rows_of(store, bundle.recipe, np.zeros(0, np.int64)).row_bytes))
     task = PredictionTask(
         bundle=bytes_of(bundle),
         model=bundle.recipe.model.name,
         sources=sources_of(bundle.recipe.model.name),
         store=store.place.resolved().url,
         manifest=store.manifest.model_dump_json(),
-        ids=IdsFile.of(graph),
+        ids=SharedIds.of(graph),
         rows=chosen,
         bounds=bounds,
         each_class=each_class,
@@ -207,28 +198,6 @@ def asked(
     tasks = min(len(bounds), max(_TASKS, -(-len(bounds) // _RANGES_OF_TASK)))
     numbers = spark.range(0, len(bounds), 1, tasks)
     return Asked(numbers.mapInArrow(task.run, ddl(task.schema(bundle))), count, tasks)
-
-
-def ranges_of(store: HopStore, row_bytes: int) -> tuple[tuple[int, int], ...]:
-    """Stored rows in ranges of about RANGE_BYTES, none of which crosses from one shard to the next."""
-    size = max(1, RANGE_BYTES // max(1, row_bytes))
-    shards = store.signals[store.channels()[0].signal].entry.shards
-    return tuple(
-        (begin, min(begin + size, shard.stop)) for shard in shards for begin in range(shard.start, shard.stop, size)
-    )
-
-
-def asked_among(store: HopStore, chosen: tuple[str, ...], rows: slice | Array) -> Array:
-    """Mask of the rows that are in one of the named sets; only their labels and roles are read."""
-    count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-    if "all" in chosen:
-        return np.ones(count, bool)
-    labels = split = None
-    if {"labelled", "unlabelled"} & set(chosen) and store.manifest.targets.classes is not None:
-        labels = Labels(np.asarray(store.targets_file("labels.npy")[rows]), tuple(store.manifest.targets.classes))
-    if "split.npy" in {file.name for file in store.manifest.targets.files}:
-        split = Split(np.asarray(store.targets_file("split.npy")[rows]))
-    return asked_for(list(chosen), count, labels, split)
 
 
 def _count(store: HopStore, chosen: tuple[str, ...], names: str) -> int:
@@ -254,20 +223,6 @@ def ddl(schema: pa.Schema) -> str:
         return f"array<{kind(of.value_type)}>" if pa.types.is_list(of) else kinds[of]
 
     return ", ".join(f"`{field.name.replace('`', '``')}` {kind(field.type)}" for field in schema)
-
-
-def bytes_of(bundle: Bundle) -> bytes:
-    """The bundle as its file holds it."""
-    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
-        return bundle.save(Path(folder) / "bundle.safetensors").read_bytes()
-
-
-def loaded(data: bytes, trust: Trust) -> Bundle:
-    """The bundle of these bytes."""
-    with tempfile.TemporaryDirectory(prefix="gamlp-") as folder:
-        path = Path(folder) / "bundle.safetensors"
-        path.write_bytes(data)
-        return Bundle.load(path, trust)
 
 
 _LIST_MARK = "|"  # between the labels of a node in a CSV, as gamlp predict writes them

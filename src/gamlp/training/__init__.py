@@ -51,6 +51,9 @@ from gamlp.training.columns import matched, with_columns
 from gamlp.training.counts import ScoreCounts, score_of
 from gamlp.training.device import choose_device
 
+# Scores as counts of every distinct one, which are merged
+from gamlp.training.levels import RankedScores, levels_for, merge_ranked, state_of_ranked
+
 # The loop
 from gamlp.training.loop import Fitted, Machine, Observe, fit
 
@@ -77,7 +80,13 @@ from gamlp.training.ranks.sources import Sources, sources_of, unpacked
 from gamlp.training.ranks.world import ALONE, LOOPBACK, Meeting, World
 
 # What was said and what came true
-from gamlp.training.reliability import Reliability, calibration_error, reliability_of, said_and_true
+from gamlp.training.reliability import (
+    Reliability,
+    calibration_error,
+    reliability_of,
+    reliability_of_levels,
+    said_and_true,
+)
 
 # What a recipe reads of a store
 from gamlp.training.rows import (
@@ -98,6 +107,7 @@ from gamlp.training.rows import (
 from gamlp.training.run_folder import METHOD_RUN, STAGES, About, Origin, RunFolder, writing_run
 from gamlp.training.scores import (
     MOST_KEPT,
+    RowScores,
     Watch,
     full_report,
     logits_of,
@@ -118,6 +128,9 @@ from gamlp.training.seeds import (
     train_seeds,
 )
 
+# Bundles in other processes
+from gamlp.training.sent_bundles import SentBundles, bytes_of, loaded
+
 # Stages, each taught by the one before
 from gamlp.training.stages import HOPS, StageEnd, Stages, StageStart, in_stage, mean_valid, run_stages, teach
 from gamlp.training.teacher import with_said
@@ -126,7 +139,7 @@ from gamlp.training.teacher import with_said
 from gamlp.training.trackers import tracked_run, trackers_for
 
 # The same answer for every node
-from gamlp.training.trivial import class_counts, trivial_scores
+from gamlp.training.trivial import class_counts, trivial_scores, trivial_scores_of
 from gamlp.training.typed import expected_shape, prepare_graph, reduced_from, resolve_relations, with_features
 
 # Weights to start from
@@ -160,13 +173,16 @@ __all__ = [
     "Observe",
     "Origin",
     "Prepared",
+    "RankedScores",
     "Reliability",
     "Result",
+    "RowScores",
     "RunFolder",
     "Said",
     "ScoreCounts",
     "SeedFiles",
     "SeedFolder",
+    "SentBundles",
     "Sources",
     "StageEnd",
     "StageStart",
@@ -184,6 +200,7 @@ __all__ = [
     "blended",
     "bundle_of",
     "by_time",
+    "bytes_of",
     "calibrate",
     "calibration_error",
     "check_fits",
@@ -211,11 +228,14 @@ __all__ = [
     "kept_columns",
     "kept_statistics",
     "launch_processes",
+    "levels_for",
+    "loaded",
     "logits_of",
     "make_model",
     "matched",
     "mean_valid",
     "measure_of",
+    "merge_ranked",
     "metric_of",
     "metric_value",
     "metric_words",
@@ -230,6 +250,7 @@ __all__ = [
     "read_result",
     "reduced_from",
     "reliability_of",
+    "reliability_of_levels",
     "report_of",
     "resolve_as_of",
     "resolve_metric",
@@ -246,6 +267,7 @@ __all__ = [
     "shared_job",
     "some_rows",
     "sources_of",
+    "state_of_ranked",
     "summary",
     "target_tensor",
     "teach",
@@ -256,6 +278,7 @@ __all__ = [
     "trackers_for",
     "train_seeds",
     "trivial_scores",
+    "trivial_scores_of",
     "unpacked",
     "valid_rows",
     "warm_bundle",

@@ -133,10 +133,7 @@ class HopRows:
     @property
     def targets(self) -> Array:
         """Labels of these rows."""
-        labels = self.store.labels
-        if labels is None:
-            raise GamlpError("the store has no labels", file=self.store.folder, hint="propagate a graph with labels")
-        return labels.values[self.rows]
+        return self.store.labels_at(self.rows)
 
     @property
     def classes(self) -> int:

@@ -58,7 +58,7 @@ def resolve_unlabelled(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]
     if not recipe.reads_unlabelled or labels is None or split is None:
         return recipe, []
     inductive = recipe.training.setting == "inductive"
-    trained = np.count_nonzero(labels.known()[split.train])
+    trained = np.count_nonzero(labels.known_at(split.train))
     if (len(split.train) if inductive else graph.nodes.count) <= trained:
         said = "consistency and stages read rows without labels, and the training graph has none: they are left out"
         return recipe.changed({"consistency": None, "training.stages": 1}), [said]

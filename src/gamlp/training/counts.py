@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.arrays import Array
+from gamlp.io import State
 
 
 def score_of(right: float, wrong: float, rows: float, multi_label: bool) -> float:
@@ -42,9 +43,25 @@ class ScoreCounts:
             own = probabilities[np.arange(len(target)), target][:, None]
             of_rows = good.astype(np.int64), bad.astype(np.int64)
         self.right, self.wrong, self.missed = map(np.add, (self.right, self.wrong, self.missed), by_class)
-        self._lost -= float(np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean(1).sum())
+        self._lost -= float(np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean(1).sum(dtype=np.float64))
         self.rows += len(target)
         return of_rows
+
+    def state(self) -> State:
+        """What was counted, for `merge` of another."""
+        return {
+            **{name: getattr(self, name) for name in ("right", "wrong", "missed")},
+            "rows": np.array(self.rows),
+            "lost": np.array(self._lost),
+        }
+
+    def merge(self, state: State) -> None:
+        """Add what was counted of other rows."""
+        self.right, self.wrong, self.missed = (
+            getattr(self, name) + state[name] for name in ("right", "wrong", "missed")
+        )
+        self.rows += int(state["rows"])
+        self._lost += float(state["lost"])
 
     @property
     def score(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.recipe import TrainingSettings
 from gamlp.training.counts import ScoreCounts
+from gamlp.training.levels import Levels
 
 Measure = Callable[[Array, Array], float]  # of probabilities and labels
 
@@ -61,21 +62,12 @@ def metric_value(name: str, probabilities: Array, targets: Array, positive: int 
 
 def roc_auc(scores: Array, true: Array) -> float:
     """P(score of a positive > score of a negative), a tie counts half; NaN without both."""
-    positives = int(true.sum())
-    negatives = len(true) - positives
-    if not positives or not negatives:
-        return math.nan
-    hits, falls = _by_threshold(scores, true)
-    return float(np.trapezoid(np.r_[0, hits] / positives, np.r_[0, falls] / negatives))
+    return Levels.of(scores, true, ~true).roc_auc
 
 
 def average_precision(scores: Array, true: Array) -> float:
     """Σ (recall_k - recall_(k-1)) precision_k over thresholds; NaN without both."""
-    positives = int(true.sum())
-    if not positives or positives == len(true):
-        return math.nan
-    hits, falls = _by_threshold(scores, true)
-    return float(np.sum(np.diff(hits, prepend=0) / positives * (hits / (hits + falls))))
+    return Levels.of(scores, true, ~true).average_precision
 
 
 def best_threshold(scores: Array, true: Array) -> float:
@@ -86,9 +78,9 @@ def best_threshold(scores: Array, true: Array) -> float:
     >>> best_threshold(np.array([0.1, 0.2, 0.3, 0.5]), np.array([False, False, True, True]))
     0.25
     """
-    hits, falls = _by_threshold(scores, true)
-    right = np.r_[0, hits - falls]  # beside all negatives, at cut k: the k highest scores are said
-    levels = np.r_[1, np.unique(scores)[::-1], 0].astype(scores.dtype)
+    found = Levels.of(scores, true, ~true)
+    right = np.r_[0, found.hits - found.falls]  # beside all negatives, at cut k: the k highest scores are said
+    levels = np.r_[1, found.values, 0].astype(scores.dtype)
     above, below = levels[:-1], levels[1:]
     middle = (above + below) / 2
     cuts = np.where(middle > below, middle, above)  # between neighbouring floats there is nothing
@@ -103,7 +95,12 @@ def mean_over_classes(measure: Measure, probabilities: Array, targets: Array) ->
     columns = probabilities.shape[1]
     true = targets > 0.5 if targets.ndim == 2 else targets[:, None] == np.arange(columns)
     found = [measure(probabilities[:, column], true[:, column]) for column in range(columns)]
-    known = [value for value in found if not math.isnan(value)]
+    return mean_of_known(found)
+
+
+def mean_of_known(values: Sequence[float]) -> float:
+    """Of those that are defined; NaN without any."""
+    known = [value for value in values if not math.isnan(value)]
     return float(np.mean(known)) if known else math.nan
 
 
@@ -191,11 +188,3 @@ def _ranking(name: str, probabilities: Array, targets: Array, positive: int | No
     elif positive is None:
         positive = rarer_class(targets)
     return measure(probabilities[:, positive], targets == positive)
-
-
-def _by_threshold(scores: Array, true: Array) -> tuple[Array, Array]:
-    """Positives and negatives whose score is at least a threshold, for each distinct score, from the highest down."""
-    order = np.argsort(-scores, kind="stable")
-    ends = np.r_[np.flatnonzero(np.diff(scores[order])), len(scores) - 1]
-    hits = np.cumsum(true[order])[ends]
-    return hits, ends + 1 - hits

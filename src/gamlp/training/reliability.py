@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.arrays import Array
+from gamlp.training.levels import Levels
 
 BINS = 15
 
@@ -40,13 +41,19 @@ def said_and_true(probabilities: Array, target: Array, positive: int = 1) -> tup
 
 def reliability_of(said: Array, true: Array, bins: int = BINS) -> Reliability:
     """Bins of equal mass; equal probabilities are in one bin, so that the order of rows changes nothing."""
-    said = said.astype(np.float64)
-    order = np.sort(said)
-    middle = (np.searchsorted(order, said, "left") + np.searchsorted(order, said, "right")) / 2
-    place = np.minimum((bins * middle / max(1, len(said))).astype(np.int64), bins - 1)
-    rows = np.bincount(place, minlength=bins)
-    sums = [np.bincount(place, weights=values, minlength=bins) / np.maximum(rows, 1) for values in (said, true)]
-    return Reliability(rows, *sums)
+    return reliability_of_levels(Levels.of(said, true, ~true), bins)
+
+
+def reliability_of_levels(found: Levels, bins: int = BINS) -> Reliability:
+    """The same of rows that were counted by their probabilities."""
+    hits, falls = (part[::-1] for part in found.each)
+    rows, said = hits + falls, found.values[::-1].astype(np.float64)
+    until = np.cumsum(rows)
+    middle = (until - rows + until) / 2
+    place = np.minimum((bins * middle / max(1, rows.sum())).astype(np.int64), bins - 1)
+    counts = np.bincount(place, weights=rows, minlength=bins).astype(np.int64)
+    sums = [np.bincount(place, weights=part, minlength=bins) / np.maximum(counts, 1) for part in (said * rows, hits)]
+    return Reliability(counts, *sums)
 
 
 def calibration_error(found: Reliability) -> float:

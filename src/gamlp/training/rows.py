@@ -117,7 +117,7 @@ def label_factor(store: HopStore, recipe: Recipe) -> float:
     if labelled is None:
         labels, split = store.labels, store.split
         assert labels is not None and split is not None
-        labelled = np.count_nonzero(labels.known()[split.train])
+        labelled = np.count_nonzero(labels.known_at(split.train))
     return store.manifest.nodes / max(1, labelled)
 
 
@@ -158,7 +158,7 @@ def role_rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
     labels, split = store.labels, store.split
     assert labels is not None and split is not None
     rows = split.rows(role)
-    rows = rows[labels.known()[rows]]
+    rows = rows[labels.known_at(rows)]
     found = rows_of(store, recipe, rows)
     return to_train_on(found, recipe) if role == "train" else found
 

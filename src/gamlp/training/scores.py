@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gamlp.arrays import Array
-from gamlp.io import keep_freed_memory
+from gamlp.io import State, keep_freed_memory, named_under, part_under
 from gamlp.models import class_weights
 from gamlp.training.batches import Batch, Passes, target_tensor
 from gamlp.training.counts import ScoreCounts, score_of
-from gamlp.training.metrics import Measure, average_precision, mean_over_classes, rarer_class, roc_auc
+from gamlp.training.levels import RankedScores, levels_for, merge_ranked, state_of_ranked
+from gamlp.training.metrics import Measure, mean_of_known
 from gamlp.training.ranks.world import ALONE, World
-from gamlp.training.reliability import calibration_error, reliability_of, said_and_true
+from gamlp.training.reliability import calibration_error, reliability_of_levels, said_and_true
 
 
 class Loss(Protocol):
@@ -116,7 +117,7 @@ def _measured(measure: Measure, kept: list[Tensor], batches: Passes, world: Worl
     return float(value)
 
 
-MOST_KEPT = 10_000_000  # probabilities; ROC-AUC ranks them, so it must hold them
+MOST_KEPT = 10_000_000  # probabilities that are held at once where somebody needs all of them
 
 
 Watch = Callable[[Array, Array, Array], None]  # rows, probabilities, labels of a batch
@@ -128,8 +129,8 @@ def full_report(
     """Score, loss and every other metric that validation may go by, calibration error; `watch` sees batches.
 
     ROC-AUC and average precision are means over classes; of two classes, ROC-AUC is of the second, average precision of
-    `positive`, by default the rarer. With more than MOST_KEPT probabilities they are left out, since they need all of
-    them at once; of so many rows the expected calibration error too.
+    `positive`, by default the rarer. They and the expected calibration error need every probability: of more than
+    MOST_EXACT, each is taken for the middle of a fine bin of log-odds.
     """
     target = batches.target.cpu().numpy()
 
@@ -143,34 +144,87 @@ def full_report(
                 watch(batch.rows, probabilities, true_labels)
             yield probabilities, true_labels
 
-    return _report(parts(), target, positive)
+    found = RowScores(len(target), target.ndim == 2, positive)
+    for probabilities, true_labels in parts():
+        found.add(probabilities, true_labels)
+    return found.report()
 
 
 def report_of(probabilities: Array, target: Array) -> dict[str, float]:
     """The same of probabilities `[b, c]` that are at hand."""
-    return _report([(probabilities, target)], target)
+    found = RowScores(len(target), target.ndim == 2)
+    found.add(probabilities, target)
+    return found.report()
 
 
-def _report(parts: Iterable[tuple[Array, Array]], target: Array, positive: int | None = None) -> dict[str, float]:
-    counts = ScoreCounts(target.ndim == 2)
-    kept: list[Array] = []
-    said: list[tuple[Array, Array]] = []
-    for probabilities, true_labels in parts:
-        counts.add(probabilities, true_labels)
-        if target.size <= MOST_KEPT:
-            said.append(said_and_true(probabilities, true_labels))
-        own = probabilities[:, 1:] if probabilities.shape[1] == 2 and not counts.multi_label else probabilities
-        if len(target) * own.shape[1] <= MOST_KEPT:
-            kept.append(own)
-    report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
-    report["balanced_accuracy"] = counts.balanced_accuracy
-    if kept:
-        report |= _rankings(np.concatenate(kept), target, positive)
-    report = {name: value for name, value in report.items() if not math.isnan(value)}
-    if said:
-        given, true = (np.concatenate(part) for part in zip(*said))
-        report["ece"] = calibration_error(reliability_of(given, true))
-    return report
+class RowScores:
+    """What `full_report` tells, of `rows` that come batch by batch, or counted apart, part by part."""
+
+    def __init__(self, rows: int, multi_label: bool, positive: int | None = None) -> None:
+        self.rows, self.positive = rows, positive
+        self.counts = ScoreCounts(multi_label)
+        self._said, self._ranked = RankedScores(), list[RankedScores]()
+
+    def add(self, probabilities: Array, target: Array) -> None:
+        """A batch: probabilities `[b, c]`, labels `[b]` or `[b, c]`."""
+        self.counts.add(probabilities, target)
+        first = 1 if probabilities.shape[1] == 2 and target.ndim == 1 else 0  # of two classes the second tells all
+        columns = range(first, probabilities.shape[1])
+        self._begin(len(columns))
+        self._said.add(*said_and_true(probabilities, target))
+        for one, column in zip(self._ranked, columns):
+            true = target[:, column] > 0.5 if target.ndim == 2 else target == column
+            one.add(probabilities[:, column], true)
+
+    def _begin(self, columns: int) -> None:
+        """Room for so many classes that rows are ranked by, unless it is there."""
+        if not self._ranked:
+            self._said = RankedScores(levels_for(self.rows * (columns if self.counts.multi_label else 1)))
+            self._ranked = [RankedScores(levels_for(self.rows * columns, columns)) for _ in range(columns)]
+
+    def state(self) -> State:
+        """What was counted, for `merge` of another."""
+        return {
+            **named_under("counts", self.counts.state()),
+            **named_under("said", state_of_ranked([self._said])),
+            **named_under("ranked", state_of_ranked(self._ranked)),
+        }
+
+    def merge(self, state: State) -> None:
+        """Add what was counted of other rows."""
+        self.counts.merge(part_under(state, "counts"))
+        ranked = part_under(state, "ranked")
+        if len(ranked["ends"]):  # there were rows
+            self._begin(len(ranked["ends"]))
+            merge_ranked([self._said], part_under(state, "said"))
+            merge_ranked(self._ranked, ranked)
+
+    def report(self) -> dict[str, float]:
+        """Every metric by its name; those that these rows leave undefined are left out."""
+        counts = self.counts
+        report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
+        report["balanced_accuracy"] = counts.balanced_accuracy
+        if self._ranked:
+            report |= self._rankings()
+        report = {name: value for name, value in report.items() if not math.isnan(value)}
+        if len(self._said):
+            report["ece"] = calibration_error(reliability_of_levels(self._said.levels()))
+        return report
+
+    def _rankings(self) -> dict[str, float]:
+        """Means over classes; where the second of two classes' column stands alone, its own. NaN: no class has both."""
+        found = [one.levels() for one in self._ranked]
+        if self.counts.multi_label or len(found) > 1:
+            return {
+                "roc_auc": mean_of_known([one.roc_auc for one in found]),
+                "average_precision": mean_of_known([one.average_precision for one in found]),
+            }
+        occurs, positive = self.counts.right + self.counts.missed, self.positive
+        if positive is None:
+            positive = 0 if occurs[0] < occurs[-1] else 1
+        second = found[0]
+        precision = (second if positive else second.turned()).average_precision
+        return {"roc_auc": second.roc_auc, "average_precision": precision}
 
 
 def summary(reports: Sequence[Mapping[str, float]]) -> dict[str, Any]:
@@ -181,14 +235,3 @@ def summary(reports: Sequence[Mapping[str, float]]) -> dict[str, Any]:
         "mean": {name: statistics.fmean(values) for name, values in columns.items()},
         "deviation": {name: statistics.stdev(values) if len(values) > 1 else 0.0 for name, values in columns.items()},
     }
-
-
-def _rankings(probabilities: Array, target: Array, positive: int | None) -> dict[str, float]:
-    """ROC-AUC and average precision, also where the second class's column stands alone; NaN where no class has both."""
-    if target.ndim == 2 or probabilities.shape[1] > 1:
-        measures = {"roc_auc": roc_auc, "average_precision": average_precision}
-        return {name: mean_over_classes(measure, probabilities, target) for name, measure in measures.items()}
-    second = probabilities[:, 0]
-    positive = rarer_class(target) if positive is None else positive
-    precision = average_precision(second if positive else -second, target == positive)
-    return {"roc_auc": roc_auc(second, target == 1), "average_precision": precision}

@@ -19,26 +19,30 @@ def trivial_scores(counts: Array, rows: int, target: Array) -> dict[str, float]:
     One label a node: the most frequent class, with every class's share as its probability. Many: the most frequent
     labels, as many as have the best micro-F1 on training rows.
     """
-    if not len(target):
+    return trivial_scores_of(counts, rows, class_counts(target, len(counts)), len(target), target.ndim == 2)
+
+
+def trivial_scores_of(counts: Array, rows: int, occurs: Array, scored: int, multi_label: bool) -> dict[str, float]:
+    """The same of `scored` rows that were counted: `occurs` of them have each class."""
+    if not scored:
         return {}
-    occurs = class_counts(target, len(counts))
-    if target.ndim == 1:
-        return _one_label(counts, occurs, len(target))
+    if not multi_label:
+        return _one_label(counts, occurs, scored)
     shares = counts / max(1, rows)
     order = np.argsort(-counts, kind="stable")
     right = np.cumsum(counts[order])
     chosen = order[: 1 + int((2 * right / np.maximum(np.arange(1, len(order) + 1) * rows + right[-1], 1)).argmax())]
     true = occurs[chosen]
     by_class = np.zeros(len(counts))
-    by_class[chosen] = 2 * true / np.maximum(len(target) + true, 1)
-    without = len(target) - occurs
+    by_class[chosen] = 2 * true / np.maximum(scored + true, 1)
+    without = scored - occurs
     lost = -(occurs * np.log(np.maximum(shares, _LEAST)) + without * np.log(np.maximum(1 - shares, _LEAST))).mean()
     return {
-        "score": float(2 * true.sum() / max(1, len(chosen) * len(target) + occurs.sum())),
-        "loss": float(lost / len(target)),
+        "score": float(2 * true.sum() / max(1, len(chosen) * scored + occurs.sum())),
+        "loss": float(lost / scored),
         "macro_f1": float(by_class.mean()),
         "balanced_accuracy": 0.5,
-        **_ranked(occurs, len(target)),
+        **_ranked(occurs, scored),
     }
 
 

@@ -134,7 +134,7 @@ def _alone(source: Source, valid: Source | None, resources: Resources) -> str:
     if valid is None:
         nodes = source.opened.nodes
         labels, split = nodes.labels, nodes.split
-        if labels is not None and split is not None and not labels.known()[split.valid].any():
+        if labels is not None and split is not None and not labels.known_at(split.valid).any():
             return "one model is trained: without validation rows nothing can be chosen"
     return ""
 
@@ -208,7 +208,7 @@ def _with_test(board: Leaderboard, out: Path, resources: Resources) -> Leaderboa
     """The test score of every candidate that came to its end: the choice was made before, and stays."""
     store, device = HopStore.open(out / "hops"), choose_device(resources.device)
     labels, split = store.labels, store.split
-    rows = np.zeros(0, np.int64) if labels is None or split is None else split.test[labels.known()[split.test]]
+    rows = np.zeros(0, np.int64) if labels is None or split is None else split.test[labels.known_at(split.test)]
     notes, scored = list(board.notes), []
     if len(rows) > MOST_HELD_ROWS:
         notes.append(

@@ -29,4 +29,4 @@ def pace_for(graph: Graph) -> dict[str, Any]:
 def training_rows(graph: Graph) -> int:
     """How many have a label."""
     labels, split = graph.nodes.labels, graph.nodes.split
-    return 0 if labels is None or split is None else int(np.count_nonzero(labels.known()[split.train]))
+    return 0 if labels is None or split is None else int(np.count_nonzero(labels.known_at(split.train)))

@@ -39,6 +39,7 @@ from gamlp.graph.manifest import (
     read_manifest,
 )
 from gamlp.graph.opening import open_graph
+from gamlp.graph.text_ids import id_files, id_shards, shard_bounds
 from gamlp.graph.union import joined_blocks
 from gamlp.io import Place, checksum, digest, disk_full_as_error, save_array, sole_writer, work_folder, write_text
 
@@ -113,13 +114,17 @@ class _Folder:
         nodes, old = growth.graph.node_types[node_type], self.before.nodes[node_type]
         place = nodes_folder(node_type)
         entry = NodesEntry(count=nodes.count)
-        for name in (f"{place}/{part}" for part in ("ids.npy", "ids.arrow", "labels.npy", "split.npy")):
+        gone = [f"{place}/{part}" for part in ("ids.npy", "labels.npy", "split.npy")]
+        for name in (*gone, *id_files(node_type, old.id_shards)):
             self.files.pop(name, None)
         if nodes.ids.values is not None:
             integers = isinstance(nodes.ids.values, np.ndarray)
             entry.ids = "integers" if integers else "strings"
             values = nodes.ids.values
-            self._write(f"{place}/ids.{'npy' if integers else 'arrow'}", lambda path: write_ids(path, values))
+            entry.id_shards = None if integers else id_shards(nodes.count)
+            names = [f"{place}/ids.npy"] if integers else id_files(node_type, entry.id_shards)
+            for name, (begin, end) in zip(names, shard_bounds(nodes.count, entry.id_shards)):
+                self._write(name, partial(write_ids, values=values[begin:end]))
         if nodes.labels is not None:
             labels = nodes.labels
             entry.labels = LabelsEntry(

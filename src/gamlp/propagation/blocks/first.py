@@ -24,7 +24,7 @@ from gamlp.propagation.first_values import (
 )
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.plan import Plan, Statistics
-from gamlp.propagation.signals import Signal, folds_of, training_rows
+from gamlp.propagation.signals import Signal, folds_of
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
 
@@ -121,7 +121,7 @@ class SharedFirstValues:
             values, roles = self._put("labels", nodes.labels.values), self._put("split", nodes.split.roles)
             types[graph.target] = replace(nodes, labels=Labels(values, nodes.labels.classes), split=Split(roles))
             if labels.folds > 1:
-                train = training_rows(nodes.split)
+                train = nodes.split.train
                 folds = folds_of(train, labels).astype(np.int16)
                 self._folds = self._put("train", train), self._put("folds", folds)
         return replace(graph, node_types=types)

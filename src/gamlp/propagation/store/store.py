@@ -18,6 +18,7 @@ from gamlp.io import FileRows, Place, map_array, open_rows, parallel_map, read_s
 from gamlp.kernel import NUMPY_DTYPES
 from gamlp.propagation.store.manifest import SignalEntry, StoredFile, StoreManifest, files_of, read_manifest
 
+RANGE_BYTES = 32 << 20  # of hops that a task reads at a time
 _AGAIN = "remove the store and propagate again"
 
 
@@ -173,6 +174,7 @@ class HopStore:
         self.folder: Path | Place = place.local or place
         self.manifest = manifest
         self._copies = copies
+        self._targets: dict[str, Any] = {}
         self.signals = {
             name: StoredSignal(place, name, entry, manifest.nodes, copies=copies)
             for name, entry in manifest.signals.items()
@@ -208,11 +210,58 @@ class HopStore:
 
     def targets_file(self, name: str) -> Any:
         """Labels or roles; behind a URL and without copies, ranges of them are read as they are."""
-        file = self._targets_entry(name)
-        assert file is not None
-        if self.place.local is None and not self._copies:
-            return open_rows(self.place / name)
-        return verified_array(self.place, file, self.manifest.nodes, len(self.manifest.targets.classes or ()))
+        if name not in self._targets:
+            file = self._targets_entry(name)
+            assert file is not None
+            columns = len(self.manifest.targets.classes or ())
+            if self.place.local is None and not self._copies:
+                self._targets[name] = open_rows(self.place / name)
+            else:
+                self._targets[name] = verified_array(self.place, file, self.manifest.nodes, columns)
+        return self._targets[name]
+
+    def labels_at(self, rows: Array) -> Array:
+        """Labels of some rows, as they were when the store was written; without `copies` no others are looked at."""
+        if self._copies:
+            if self.labels is None:
+                raise self._no_labels()
+            return self.labels.values[rows]
+        if not self.labelled:
+            raise self._no_labels()
+        values = np.asarray(self.targets_file("labels.npy")[rows])
+        check_label_numbers(values, self.place / "labels.npy", classes=len(self.manifest.targets.classes or ()))
+        return values
+
+    def _no_labels(self) -> GamlpError:
+        return GamlpError("the store has no labels", file=self.folder, hint="propagate a graph with labels")
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether a node may have many labels."""
+        return self.labelled and len(self.targets_file("labels.npy").shape) == 2
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it holds labels."""
+        return self.manifest.targets.classes is not None and self._targets_entry("labels.npy") is not None
+
+    @property
+    def has_split(self) -> bool:
+        """Whether it holds roles of rows."""
+        return self._targets_entry("split.npy") is not None
+
+    def ranges(self, row_bytes: int) -> list[tuple[int, int]]:
+        """Places of stored rows in ranges of about RANGE_BYTES, none of which crosses from a shard to the next."""
+        size = max(1, RANGE_BYTES // max(1, row_bytes))
+        return [
+            (begin, min(begin + size, shard.stop))
+            for shard in self.signals[self.channels()[0].signal].entry.shards
+            for begin in range(shard.start, shard.stop, size)
+        ]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the same store, though another one may lie there by then; it reads ranges of files."""
+        return _sent, (self.place.resolved(), self.manifest.model_dump_json())
 
     def _targets_entry(self, name: str) -> StoredFile | None:
         return next((file for file in self.manifest.targets.files if file.name == name), None)
@@ -221,6 +270,11 @@ class HopStore:
     def kept(self) -> Array | None:
         """Node numbers whose hops of features are kept; None: all."""
         return self.signals[self.channels()[0].signal].rows
+
+    @property
+    def stored_rows(self) -> int:
+        """How many nodes' hops of features are kept."""
+        return self.signals[self.channels()[0].signal].entry.count
 
     def channels(
         self, views: Sequence[str] | None = None, signal: str = "features", separate_types: bool | None = None
@@ -270,6 +324,10 @@ class HopStore:
             usable_cores() + 2, lambda pair: (pair[0], pair[0].checksum() != pair[1].crc32), self.files()
         )
         return sorted(place.url[len(self.place.url) + 1 :] for place, damaged in wrong if damaged)
+
+
+def _sent(place: Place, manifest: str) -> HopStore:
+    return HopStore(place, StoreManifest.model_validate_json(manifest), copies=False)
 
 
 def verified_array(folder: Place, file: StoredFile, rows: int, columns: int | None = None) -> Array:

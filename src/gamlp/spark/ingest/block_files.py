@@ -241,25 +241,17 @@ class TargetFiles:
         self, ids: Callable[[], Iterator[Any]], fractions: Sequence[float], seed: int
     ) -> dict[str, Any]:
         """The split that `gamlp ingest` makes of the same labels and ids; `ids` gives batches in the order of rows."""
-        roles: Array = np.zeros(self.rows.count, np.int8)
-        at = 0
-        for batch in ids():
-            roles[at : at + batch.num_rows] = roles_by_id(batch.column(0), fractions, seed)
-            at += batch.num_rows
-        found = _Roles(self.classes)
-        for begin, values in self._all():
-            part = roles[begin : begin + len(values)]
-            part[~Labels(values, ()).known()] = 0
-            found.add(part, values)
-        name = f"{nodes_folder(self.node_type)}/split.npy"
-        return {"files": {name: put_rows(self.graph / name, roles)}, **found.facts()}
+        found, name = _Roles(self.classes), f"{nodes_folder(self.node_type)}/split.npy"
+        drawn = (roles_by_id(batch.column(0), fractions, seed) for batch in ids())
+        with (self.graph / name).writing() as stream:
+            stream.write(npy_header((self.rows.count,), np.int8))
+            for values, roles in _side_by_side(self._all(), drawn):
+                known = np.where(Labels(values, ()).known(), roles, 0).astype(np.int8)
+                stream.write(np.ascontiguousarray(found.add(known, values)).data)
+        return {"files": {name: stream.size_and_checksum()}, **found.facts()}
 
-    def _all(self) -> Iterator[tuple[int, Array]]:
-        at = 0
-        for block in range(self.rows.blocks):
-            for values in self._labels(block):
-                yield at, values
-                at += len(values)
+    def _all(self) -> Iterator[Array]:
+        return (values for block in range(self.rows.blocks) for values in self._labels(block))
 
     def _labels(self, block: int) -> Iterator[Array]:
         codes = staged(self.staging / f"codes/{block:05d}.npy")
@@ -277,6 +269,21 @@ class TargetFiles:
             values[some < 0] = UNKNOWN
             values[owners[numbers >= 0], numbers[numbers >= 0]] = 1
             yield values
+
+
+def _side_by_side(first: Iterator[Array], second: Iterator[Array]) -> Iterator[tuple[Array, Array]]:
+    """Rows of two streams of equally many rows, cut where either of them is."""
+    one = other = np.zeros(0, np.int8)
+    while True:
+        while not len(one):
+            if (found := next(first, None)) is None:
+                return
+            one = found
+        while not len(other):
+            other = next(second)
+        count = min(len(one), len(other))
+        yield one[:count], other[:count]
+        one, other = one[count:], other[count:]
 
 
 class _Roles:

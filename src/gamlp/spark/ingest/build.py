@@ -27,6 +27,9 @@ from gamlp.graph import (
     building,
     check_fractions,
     class_type_of,
+    id_files,
+    id_shards,
+    shard_bounds,
 )
 from gamlp.graph.features.encoders import SCHEMA, FittedColumn, Unseen, schema_text
 from gamlp.graph.ingest import (
@@ -143,7 +146,7 @@ class NodeBuild:
         works: list[Callable[[], dict[str, Any]]] = []
         if not ids.is_range:
             entry.ids = "integers" if ids.integers else "strings"
-            works.append(partial(ids.write, graph, node_type))
+            works += self._ids(entry, node_type, ids)
         if nodes.checks.label is not None:
             where = {"file": nodes.checks.table, "column": nodes.checks.label}
             known = sum(result["labelled"] for result in results)
@@ -167,6 +170,15 @@ class NodeBuild:
                 report.untrained([classes[number] for number in result["absent"]])
                 report.empty_parts(self.draw.fractions)
         return entry, files
+
+    def _ids(self, entry: NodesEntry, node_type: str, ids: SortedIds) -> list[Callable[[], dict[str, Any]]]:
+        """Work that writes them: of strings a file a task."""
+        graph = self.folder.graph
+        if ids.integers:
+            return [partial(ids.write, graph, node_type)]
+        entry.id_shards = id_shards(ids.count)
+        names, bounds = id_files(node_type, entry.id_shards), shard_bounds(ids.count, entry.id_shards)
+        return [partial(ids.write_shard, graph, name, *rows) for name, rows in zip(names, bounds)]
 
 
 BLOCK_BYTES = 256 << 20

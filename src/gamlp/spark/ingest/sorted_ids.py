@@ -62,25 +62,35 @@ class SortedIds:
         return any(pc.any(pc.equal(some, text)).as_py() for some in texts)
 
     def write(self, graph: Place, kind_of_nodes: str = ONE_TYPE) -> dict[str, Any]:
-        """All ids as one file, in batches: .npy of integers or Arrow of strings."""
-        kind = pa.int64() if self.integers else pa.large_string()
-        name = f"{nodes_folder(kind_of_nodes)}/ids.{'npy' if self.integers else 'arrow'}"
+        """Integers as one .npy file, in batches."""
+        name = f"{nodes_folder(kind_of_nodes)}/ids.npy"
         with (graph / name).writing() as stream:
-            if self.integers:
-                stream.write(npy_header((self.count,), np.int64))
-                for batch in self.batches():
-                    stream.write(np.ascontiguousarray(batch.column(0).to_numpy()).data)
-            else:
-                sink = pa.PythonFile(stream, mode="w")
-                with pa.ipc.new_file(sink, pa.schema([("id", kind)])) as writer:
-                    for batch in self.batches():
-                        writer.write_batch(pa.RecordBatch.from_arrays([batch.column(0).cast(kind)], names=["id"]))
+            stream.write(npy_header((self.count,), np.int64))
+            for batch in self.batches():
+                stream.write(np.ascontiguousarray(batch.column(0).to_numpy()).data)
         return {"files": {name: stream.size_and_checksum()}}
 
-    def batches(self) -> Iterator[Any]:
-        """Ids in the order of rows, each batch a column."""
-        for name in self.names:
-            yield from _read(self.folder / name)
+    def write_shard(self, graph: Place, name: str, begin: int, end: int) -> dict[str, Any]:
+        """Strings of the rows begin..end as an Arrow file, in batches."""
+        kind = pa.large_string()
+        with (graph / name).writing() as stream:
+            sink = pa.PythonFile(stream, mode="w")
+            with pa.ipc.new_file(sink, pa.schema([("id", kind)])) as writer:
+                for batch in self.batches(begin, end):
+                    writer.write_batch(pa.RecordBatch.from_arrays([batch.column(0).cast(kind)], names=["id"]))
+        return {"files": {name: stream.size_and_checksum()}}
+
+    def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Any]:
+        """Ids of rows begin..end in their order, each batch a column; files of others are not opened."""
+        end = self.count if end is None else end
+        for name, row, after in zip(self.names, self.starts, [*self.starts[1:], self.count]):
+            if row >= end or after <= begin:
+                continue
+            for batch in _read(self.folder / name):
+                first, last = max(begin - row, 0), min(end - row, batch.num_rows)
+                if first < last:
+                    yield batch.slice(first, last - first)
+                row += batch.num_rows
 
 
 def _read(place: Place) -> Iterator[Any]:

@@ -1,0 +1,57 @@
+"""Scores and the report of a graph that grows eightfold: what the driver holds stays as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gamlp.graph import Graph, Labels, Split
+from gamlp.recipe import Recipe
+from gamlp.run import train
+from tests.training.small import ONE_THREAD
+
+pytestmark = pytest.mark.long
+
+FEW = 200_000
+TRAIN, VALID = 2000, 1000
+RECIPE = Recipe.of(
+    {
+        "propagation": {"hops": 1, "label_hops": 0},
+        "model": {"hidden": 4, "layers": 1, "beta": 0.0},
+        "training": {"epochs": 1, "batch_size": 50_000, "patience": 0},
+    }
+)
+
+
+def graph_of(nodes: int) -> Graph:
+    random = np.random.default_rng(0)
+    classes = random.integers(0, 3, nodes).astype(np.int32)
+    roles = np.full(nodes, 3, np.int8)
+    roles[:TRAIN], roles[TRAIN : TRAIN + VALID] = 1, 2
+    features = (np.eye(3)[classes] + random.normal(size=(nodes, 3))).astype(np.float32)
+    edges = random.integers(0, nodes, (2, 2 * nodes))
+    return Graph.from_arrays(edges, features, Labels(classes, ("a", "b", "c")), split=Split(roles), name="grown")
+
+
+def driven(nodes: int, folder: Path) -> dict[str, Any]:
+    graph = graph_of(nodes).save(folder / f"graph-{nodes}")
+    run = train(graph, RECIPE, folder / f"run-{nodes}", resources=ONE_THREAD).run
+    asked = [sys.executable, "-m", "tests.run.driver", str(graph.folder), str(run.path)]
+    ended = subprocess.run(
+        asked, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2], env=os.environ, timeout=300
+    )
+    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def test_what_the_driver_holds_does_not_grow_with_the_graph(tmp_path: Path) -> None:
+    few, many = (driven(nodes, tmp_path) for nodes in (FEW, 8 * FEW))
+    assert (few["rows"], many["rows"]) == (FEW - TRAIN - VALID, 8 * FEW - TRAIN - VALID)
+    assert many["most"] < 1.1 * few["most"], (few, many)

@@ -96,7 +96,7 @@ READERS: dict[str, Callable[[Conversion], None]] = {
 }
 BUNDLED: dict[str, Callable[[], Graph]] = {"digits": digits, "karate": karate}
 # Raised when a reader's or generator's result changes, so that what was cached before is not used; 1 for all others.
-_READINGS = {"ogb-types": 2, "hgb": 2, "communities": 2}
+_READINGS = {"ogb-types": 2, "hgb": 2, "communities": 2, "short-video": 2}
 
 
 @dataclass(frozen=True)

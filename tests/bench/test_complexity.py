@@ -7,12 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import linregress
 
 from gamlp.bench import complexity
-from gamlp.bench.complexity import exponent
+from gamlp.bench.complexity import PowerLaw, exponent
 from gamlp.bench.figures import write_figures
 from gamlp.bench.results import Growth
 from gamlp.bench.tables import PaperTable, read_table, table_of
@@ -56,6 +58,30 @@ def test_the_slope_of_a_power_law_is_its_exponent(power: float, factor: float) -
     sizes = (10.0, 20.0, 40.0, 80.0, 160.0)
     growth = Growth("a", "nodes", "seconds.training", sizes, tuple(factor * size**power for size in sizes))
     assert growth.slope == pytest.approx(power, abs=1e-9)
+
+
+def test_a_power_laws_error_and_r2_are_those_of_the_regression() -> None:
+    """Against scipy's, of values that stray from the line; two sizes have no error, equal values no variance."""
+    random = np.random.default_rng(0)
+    sizes = 100.0 * 2 ** np.arange(6)
+    values = 3e-6 * sizes**1.3 * np.exp(0.2 * random.standard_normal(6))
+    law, oracle = PowerLaw.of(sizes, values), linregress(np.log(sizes), np.log(values))
+    assert law is not None
+    assert law.slope == pytest.approx(oracle.slope) and law.error == pytest.approx(oracle.stderr)
+    assert law.r2 == pytest.approx(oracle.rvalue**2) and law.r2 < 1
+    exact, flat = PowerLaw.of(sizes[:2], sizes[:2] ** 2), PowerLaw.of(sizes, np.ones(6))
+    assert exact is not None and (exact.slope, exact.error) == (pytest.approx(2), None)
+    assert flat is not None and (flat.slope, flat.r2) == (pytest.approx(0, abs=1e-12), None)
+    assert PowerLaw.of([5.0, 5.0], [1.0, 2.0]) is None and PowerLaw.of([1.0, 2.0], [0.0, 1.0]) is None
+
+
+def test_sizes_of_the_shipped_table_double_from_where_they_are_large() -> None:
+    options = table_of("complexity").options
+    for quantity, sizes in options["growth"].items():
+        steps = np.diff(sizes) if quantity == "layers" else np.divide(sizes[1:], sizes[:-1])
+        assert len(sizes) >= 4 and set(np.asarray(steps).tolist()) == {1 if quantity == "layers" else 2}
+        assert options["base"][quantity] in sizes
+    assert min(options["growth"]["nodes"]) >= 100_000 and min(options["growth"]["edges"]) >= 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -198,5 +224,5 @@ def test_pages_and_figure(measured: tuple[Path, dict[str, Any]], tmp_path: Path)
     assert all(len(row) == len(header) == 5 for _, header, rows in pages for row in rows)
     assert pages[1][2][0][3].endswith("; 2")  # training: features squared
     results = complexity.as_results(table(), measured[1])
-    assert [one.slope for one in results.growth] == [line["slope"] for line in measured[1]["growth"]]
+    assert [one.slope for one in results.growth] == pytest.approx([line["slope"] for line in measured[1]["growth"]])
     assert [path.suffix for path in write_figures(results, tmp_path)] == [".png", ".svg"]

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gamlp.graph import Features, Graph, Labels, Split
+from gamlp.graph import Features, Graph, Split
 from gamlp.training.checkpoint import Weights
 from tests.training.small import (
     CLASSES,
-    NODES,
-    WIDTH,
     make_graph,
+    others_redrawn,
     prepared_in,
     relabelled,
     rows_of_role,
@@ -46,24 +45,6 @@ TRANSDUCTIVE: dict[str, dict[str, Any]] = {
 def weights(graph: Graph, **changes: Any) -> Weights:
     with tempfile.TemporaryDirectory() as folder:
         return trained(prepared_in(Path(folder), graph, training__epochs=4, **changes)).weights
-
-
-def others_redrawn(graph: Graph, seed: int) -> Graph:
-    """Everything about nodes that do not train is new: features, labels, and each edge that touches one of them."""
-    random = np.random.default_rng(seed)
-    nodes = graph.nodes
-    assert nodes.split is not None and nodes.labels is not None and nodes.features is not None
-    train = nodes.split.roles == 1
-    rows, neighbours, _ = next(iter(graph.relation.edges()))
-    inside = train[rows] & train[neighbours]
-    new = random.integers(0, NODES, (2, int(random.integers(0, 200))))
-    new = new[:, ~(train[new[0]] & train[new[1]])]
-    features, labels = np.array(nodes.features.values), nodes.labels.values.copy()
-    features[~train] = random.normal(size=(int((~train).sum()), WIDTH)) * 100
-    labels[~train] = random.integers(-1, CLASSES, int((~train).sum()))
-    labels[np.flatnonzero(nodes.split.roles == 2)[0]] = 0  # one validation label stays known
-    edges = np.concatenate([np.stack([rows[inside], neighbours[inside]]), new], 1)
-    return Graph.from_arrays(edges, features, Labels(labels, nodes.labels.classes), split=nodes.split, name=graph.name)
 
 
 @pytest.mark.parametrize("kind", [*SETTINGS, *TRANSDUCTIVE])

@@ -6,10 +6,12 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gamlp.bench.one_point import measure_in_process
 from gamlp.bench.results import Growth, Results, Shown
@@ -31,12 +33,12 @@ PARTS = {  # metric → what the paper's table calls it; it says nothing of infe
     "peak_memory": "memory",
 }
 SYMBOLS = {"nodes": {"n"}, "edges": {"m"}, "features": {"f"}, "hops": {"K", "L"}}
-BASE = {"nodes": 20_000, "edges": 200_000, "features": 64, "hops": 4, "layers": 2}
+BASE = {"nodes": 100_000, "edges": 1_000_000, "features": 64, "hops": 4, "layers": 2}
 GROWTH: dict[str, list[int]] = {
-    "nodes": [10_000, 20_000, 40_000, 80_000, 160_000],
-    "edges": [200_000, 400_000, 800_000, 1_600_000, 3_200_000],
-    "features": [16, 32, 64, 128, 256],
-    "hops": [1, 2, 4, 8, 16],
+    "nodes": [100_000, 200_000, 400_000, 800_000],
+    "edges": [1_000_000, 2_000_000, 4_000_000, 8_000_000],
+    "features": [64, 128, 256, 512],
+    "hops": [4, 8, 16, 32],
     "layers": [1, 2, 3, 4],
 }
 TITLES = {
@@ -103,6 +105,31 @@ def _factor(tokens: list[str]) -> tuple[Term, list[str]]:
 def _braced(tokens: list[str]) -> tuple[list[Term], list[str]]:
     terms, rest = _sum(tokens[1:])
     return terms, rest[1:]
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """value ≈ factor · size^slope by least squares of logarithms. `error` is the slope's standard error.
+
+    `r2` is the share of the variance of log value that the line explains; both are None where nothing says so: two
+    sizes have no error, and values that are all the same have no variance.
+    """
+
+    slope: float
+    error: float | None
+    r2: float | None
+
+    @classmethod
+    def of(cls, sizes: Sequence[float], values: Sequence[float]) -> PowerLaw | None:
+        """None where there are not two sizes with values above zero."""
+        points = np.array([(size, value) for size, value in zip(sizes, values) if value > 0], np.float64).reshape(-1, 2)
+        if len(np.unique(points[:, 0])) < 2:
+            return None
+        x, y = (np.log(points) - np.log(points).mean(0)).T
+        slope = float(x @ y / (x @ x))
+        left, all_of_it, spare = float(((y - slope * x) ** 2).sum()), float(y @ y), len(points) - 2
+        error = math.sqrt(left / spare / float(x @ x)) if spare else None
+        return cls(slope, error, 1 - left / all_of_it if all_of_it > 1e-12 else None)
 
 
 @dataclass(frozen=True)
@@ -256,11 +283,11 @@ def _line(
     if not points:
         return None
     sizes, values = zip(*points)
-    own = Growth(method, quantity, metric, sizes, values)
-    last = Growth(method, quantity, metric, sizes[-2:], values[-2:])
+    law, last = PowerLaw.of(sizes, values), PowerLaw.of(sizes[-2:], values[-2:])
     return {
         "method": method, "quantity": quantity, "metric": metric, "sizes": list(sizes), "values": list(values),
-        "slope": own.slope, "last": last.slope, "published": _published(table, plan, method, quantity, metric),
+        "slope": law and law.slope, "error": law and law.error, "r2": law and law.r2, "last": last and last.slope,
+        "published": _published(table, plan, method, quantity, metric),
     }  # fmt: skip
 
 
@@ -287,7 +314,7 @@ def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
 
 
 def render(table: PaperTable, result: dict[str, Any]) -> list[Shown]:
-    """For every metric: slope (that of the last doubling) and the published exponent, by method and quantity."""
+    """For every metric: slope, its error, R², that of the two greatest sizes and the published exponent."""
     pages: list[Shown] = []
     for metric in PARTS:
         lines = [line for line in result["growth"] if line["metric"] == metric]
@@ -297,7 +324,7 @@ def render(table: PaperTable, result: dict[str, Any]) -> list[Shown]:
             rows.append([method, *(_told(own.get(quantity)) for quantity in SYMBOLS)])
         if not rows:
             continue
-        title = f"Growth of {TITLES[metric]}: exponent (of the two greatest sizes alone); the formula's"
+        title = f"Growth of {TITLES[metric]}: exponent ± its error (R², of the two greatest sizes alone); the formula's"
         pages.append((title, ["method", *(f"with {quantity}" for quantity in SYMBOLS)], rows))
     return pages
 
@@ -307,4 +334,6 @@ def _told(line: dict[str, Any] | None) -> str:
         return "–"
     published = line["published"]
     tail = "" if published is None else f"; {published if isinstance(published, str) else format(published, 'g')}"
-    return f"{line['slope']:.2f} ({line['last']:.2f}){tail}"
+    error = "" if line.get("error") is None else f" ± {line['error']:.2f}"
+    fits = "" if line.get("r2") is None else f"R² {line['r2']:.3f}, "
+    return f"{line['slope']:.2f}{error} ({fits}{line['last']:.2f}){tail}"

@@ -13,9 +13,9 @@ from gamlp.recipe import load_yaml
 
 Kind = Literal["grid", "curve", "efficiency", "cost", "complexity", "hop-weights", "sgc-steps"]
 NAMES = (
-    "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "ogbn-mag", "heterogeneous",
-    "ablation-labels", "ablation-reference", "ablation-alpha", "efficiency", "edge-sparsity", "label-sparsity",
-    "depth", "complexity", "hop-weights", "sgc-steps", "beyond",
+    "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "inductive-nodes", "ogbn-mag",
+    "heterogeneous", "ablation-labels", "ablation-reference", "ablation-alpha", "efficiency", "efficiency-epochs",
+    "edge-sparsity", "label-sparsity", "depth", "complexity", "hop-weights", "sgc-steps", "beyond",
 )  # fmt: skip
 
 

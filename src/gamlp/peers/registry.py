@@ -61,8 +61,8 @@ def _messages(name: str, title: str, paper: str, model: str, masked: float | Non
     return Peer(name, title, "message passing", paper, message_passing(_pyg(model), masked=masked))
 
 
-def _types(name: str, title: str, paper: str, model: str) -> Peer:
-    return Peer(name, title, "types", paper, typed_message_passing(_pyg(model)))
+def _types(name: str, title: str, paper: str, model: str, taught: bool = False) -> Peer:
+    return Peer(name, title, "types", paper, typed_message_passing(_pyg(model), taught=taught))
 
 
 _SAGE = message_passing(SampledSAGE, sampler=neighbour_sampler)
@@ -101,6 +101,7 @@ METHODS: dict[str, Peer] = {
         _types("hgt", "HGT", "Hu et al., WWW 2020", "HGT"),
         _types("hgconv", "HGConv", "Yu et al., 2020", "HGConv"),
         _types("r-hgnn", "R-HGNN", "Yu et al., TKDE 2022", "RHGNN"),
+        _types("r-gsn", "R-GSN", "Wu et al., 2021", "RGSN", taught=True),
         Peer("graphsage-sampled", "GraphSAGE, sampled", "sampled", "Hamilton et al., NIPS 2017", _SAGE),
         Peer("cluster-gcn", "Cluster-GCN", "sampled", "Chiang et al., KDD 2019", _CLUSTERS),
         Peer("graphsaint", "GraphSAINT", "sampled", "Zeng et al., ICLR 2020", _SAINT),

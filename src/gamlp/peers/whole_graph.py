@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
@@ -88,17 +88,19 @@ def message_passing(make: MakeModel, *, sampler: MakeSampler | None = None, mask
     return run
 
 
-def typed_message_passing(make: MakeTyped) -> Run:
-    """The contract for a torch module of several node types: `forward(typed tensors) → logits of tensors.rows`.
+def typed_message_passing(make: MakeTyped, *, taught: bool = False) -> Run:
+    """The contract for a torch module of several node types: `forward(typed tensors, known) → logits of tensors.rows`.
 
     Nodes of a type without features learn a row of their own; features that were completed before are read as such.
+    `taught`: the model takes losses of its own in training, and is given the labels of training rows for it.
     """
 
     def run(task: Task, recipe: Recipe, seed: int, workspace: Workspace) -> Report:
         with PeakMemory() as peak, temporary_folder() as folder:
             begun = time.monotonic()
             _check_typed(task.graph, recipe)
-            sides = _sides(task, recipe, folder, partial(_typed_side, recipe.propagation.scaling), workspace)
+            reader = partial(_typed_side, recipe.propagation.scaling, taught)
+            sides = _sides(task, recipe, folder, reader, workspace)
             shape = sides.train.tensors.shape
             for name, rows in {"valid": sides.valid, **sides.tests}.items():
                 if rows is not None:
@@ -205,16 +207,28 @@ def _plain_side(scaling: str, masked: float | None, of: Graph | None) -> Read[Gr
     return lambda graph, part: _rows(graph, graph_tensors(graph, scaling, statistics), part, masked)
 
 
-def _typed_side(scaling: str, of: Graph | None) -> Read[TypedTensors]:
+def _typed_side(scaling: str, taught: bool, of: Graph | None) -> Read[TypedTensors]:
     statistics = None if of is None else typed_statistics(of)
 
     def side(graph: Graph, part: str | None) -> GraphRows[TypedTensors]:
         labels = graph.nodes.labels
         assert labels is not None
         rows = labelled(graph, *([] if part is None else [part]))
-        return GraphRows(typed_tensors(graph, scaling, statistics), labels.values, rows, len(labels.classes))
+        known = _training_labels(graph) if taught and part == "train" else None
+        tensors = typed_tensors(graph, scaling, statistics)
+        return GraphRows(tensors, labels.values, rows, len(labels.classes), known=known)
 
     return side
+
+
+def _training_labels(graph: Graph) -> Tensor:
+    """Labels of all nodes, those that do not train unknown (-1, in every class where a node has many labels)."""
+    labels = graph.nodes.labels
+    assert labels is not None
+    known = torch.full(labels.values.shape, UNKNOWN)
+    train = labelled(graph, "train")
+    known[torch.from_numpy(train)] = torch.from_numpy(labels.values[train].astype("int64"))
+    return known
 
 
 def _check_typed(graph: Graph, recipe: Recipe) -> None:
@@ -237,8 +251,6 @@ def _rows(graph: Graph, tensors: GraphTensors, part: str | None, masked: float |
     rows = labelled(graph, *([] if part is None else [part]))
     known = None
     if masked is not None and not labels.multi_label:
-        known = torch.full((graph.nodes.count,), UNKNOWN)
-        if graph.nodes.split is not None:
-            train = torch.from_numpy(labelled(graph, "train"))
-            known[train] = torch.from_numpy(labels.values[train.numpy()].astype("int64"))
+        unsplit = graph.nodes.split is None
+        known = torch.full((graph.nodes.count,), UNKNOWN) if unsplit else _training_labels(graph)
     return GraphRows(tensors, labels.values, rows, len(labels.classes), known=known, masked=masked or 0.0)

@@ -238,8 +238,8 @@ def test_short_videos_of_many_blocks_are_whole_and_any_block_can_be_made_alone(
     assert len(made.relation.blocks) == 10
     rows, columns = edges_of(made)
     assert set(zip(rows.tolist(), columns.tolist())) == set(zip(columns.tolist(), rows.tolist()))
-    groups = [Group(6_000, steep=4), Group(4_000, steep=2)]
-    alone = Planted(groups, 14_344, 253, 0.7, 0, between=True).block(4)
+    groups = [Group(6_000, steep=2, hot=0.2), Group(4_000, steep=2)]
+    alone = Planted(groups, 14_344, 11, 0.5, 0, between=True).block(4)
     assert np.array_equal(alone.neighbours, made.relation.blocks[4].neighbours)
     assert np.array_equal(alone.offsets, made.relation.blocks[4].offsets)
 
@@ -248,7 +248,7 @@ def test_short_video_has_the_papers_shape_times_the_scale(tmp_path: Path) -> Non
     made = short_video(tmp_path / "graph", scale=0.05)
     nodes, split, labels = made.nodes, made.nodes.split, made.nodes.labels
     assert split is not None and labels is not None and nodes.features is not None
-    assert (nodes.count, nodes.features.width, len(labels.classes)) == (50_000, 64, 253)
+    assert (nodes.count, nodes.features.width, len(labels.classes)) == (50_000, 64, 11)
     assert made.relation.entries == pytest.approx(2 * 71_719, rel=0.03)
     assert [len(rows) for rows in (split.train, split.valid, split.test)] == [250, 500, 1500]
     assert np.array_equal(np.flatnonzero(labels.known()), split.rows("train", "valid", "test"))
@@ -256,6 +256,19 @@ def test_short_video_has_the_papers_shape_times_the_scale(tmp_path: Path) -> Non
     assert ((rows < 30_000) != (columns < 30_000)).all()  # users watch videos, nothing else
     watched = made.relation.degrees()[:30_000]
     assert watched.max() > 30 * watched.mean() and np.mean(watched <= 1) > 0.4  # popular ones, and many cold ones
+
+
+def test_anybody_watches_hot_videos_and_the_others_are_watched_by_their_own_taste() -> None:
+    plan = Planted([Group(6_000, 2, 0.2), Group(4_000, 2)], 14_000, 11, 0.5, 0, between=True)
+    labels, hot = plan.labels(), plan.hot()
+    assert not hot[6_000:].any()
+    block = plan.block(0, 1)
+    rows = np.repeat(np.arange(6_000), np.diff(block.offsets))
+    alike = labels[rows] == labels[block.neighbours]
+    assert hot[:6_000].mean() == pytest.approx(0.2, abs=0.01)
+    assert alike[~hot[rows]].all()
+    assert alike[hot[rows]].mean() == pytest.approx(1 / 11, abs=0.02)
+    assert hot[rows].mean() == pytest.approx(0.5, abs=0.03)  # half of the views, by which each has four times as many
 
 
 @pytest.mark.parametrize(

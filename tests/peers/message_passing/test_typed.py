@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu
+from torch.nn.functional import cross_entropy, gelu, layer_norm
 
 pytest.importorskip("torch_geometric")
 
@@ -32,9 +32,10 @@ from tests.peers.typed_hand import (
     stacked,
 )
 
-ALL = {"r-gcn": peers.RGCN, "hgt": peers.HGT, "hgconv": peers.HGConv, "r-hgnn": peers.RHGNN}
+ALL = {"r-gcn": peers.RGCN, "hgt": peers.HGT, "hgconv": peers.HGConv, "r-hgnn": peers.RHGNN, "r-gsn": peers.RGSN}
 OPTIONS: dict[str, dict[str, int]] = {
     "r-gcn": {}, "hgt": {"heads": 2}, "hgconv": {"heads": 2}, "r-hgnn": {"heads": 2, "relation_width": 3},
+    "r-gsn": {},
 }  # fmt: skip
 HIDDEN, HEADS = 6, 2
 
@@ -246,6 +247,83 @@ def aware(layer: Any, graph: Small, states: dict[str, Tensor], relations: dict[s
     return crossed, later
 
 
+def unit(value: Tensor) -> Tensor:
+    return value / value.norm() if value.norm() > 0 else value
+
+
+def test_r_gsn() -> None:
+    graph = small()
+    model = made("r-gsn", graph)
+    hidden = {
+        node_type: layer_norm(values, (HIDDEN,), model.norm.weight, model.norm.bias)
+        for node_type, values in first_states(model, graph).items()
+    }
+    for index, layer in enumerate(model.layers):
+        hidden = similar(layer, graph, hidden)
+        if index == 0:
+            hidden = {node_type: values.clamp(min=0) for node_type, values in hidden.items()}
+    same(model(graph.view()), hidden["paper"])
+
+
+def similar(layer: Any, graph: Small, hidden: dict[str, Tensor]) -> dict[str, Tensor]:
+    found = {}
+    for place, node_type in enumerate(layer.heard.node_types):
+        names = into(graph, node_type, layer.heard.relations)
+        said = {name: [one_relation(layer, graph, hidden, name, i) for i in range(COUNTS[node_type])] for name in names}
+        means = [sum(rows, torch.zeros(())) / len(rows) for rows in said.values()]
+        middle = sum(means, torch.zeros(())) / max(1, len(means))
+        weights = softmaxed([one @ middle / (one.norm() + 1e-5) / (middle.norm() + 1e-5) for one in means])
+        own, norm, rows = layer.own[place], layer.norms[place], []
+        for i in range(COUNTS[node_type]):
+            mapped = hidden[node_type][i] @ own.weight.T + own.bias
+            heard = sum((beta * said[name][i] for beta, name in zip(weights, names)), torch.zeros_like(mapped))
+            mixed = mapped + layer.scale[place] * mapped.norm() * unit(heard)
+            rows.append(layer_norm(mixed, mixed.shape, norm.weight, norm.bias))
+        found[node_type] = stacked(rows, len(own.bias))
+    return found
+
+
+def one_relation(layer: Any, graph: Small, hidden: dict[str, Tensor], name: str, node: int) -> Tensor:
+    place, near = layer.heard.relations.index(name), neighbours(graph, name, node)
+    values = hidden[graph.shape.relations[name].source]
+    alpha = softmaxed([unit(values[j]) @ layer.attention[place][0] for j in near])
+    return unit(sum((a * layer.near[place].weight @ values[j] for a, j in zip(alpha, near)), torch.zeros(())))
+
+
+def test_r_gsn_in_training_takes_the_mean_of_losses_at_features_that_are_made_harder() -> None:
+    """FLAG written out: δ within ±step, then up the sign of the gradient; all three losses weigh the same."""
+    graph, rows, step = small(), torch.tensor([0, 1, 3, 5]), 0.05
+    labels = torch.tensor([0, 1, -1, 2, -1, 1])
+    model = made("r-gsn", graph, dropout=0.0, options={"ascents": 3, "step": step}).train()
+    torch.manual_seed(3)
+    logits = model(graph.view(rows), labels)
+    (cross_entropy(logits, labels[rows]) + model.penalty()).backward()
+    found = [None if value.grad is None else value.grad.clone() for value in model.parameters()]
+    model.zero_grad()
+    torch.manual_seed(3)
+    moved = torch.empty(COUNTS["paper"], HIDDEN).uniform_(-step, step).requires_grad_()
+    losses = []
+    for _ in range(3):
+        loss = cross_entropy(model._logits(graph.view(rows), moved), labels[rows])
+        losses.append(loss.item())
+        (loss / 3).backward()
+        moved = (moved + step * moved.grad.sign()).detach().requires_grad_()  # type: ignore[union-attr]
+    assert losses[0] < losses[1] < losses[2]  # harder each time
+    for one, value in zip(found, model.parameters()):
+        assert (one is None) == (value.grad is None)
+        if one is not None:
+            same(one, value.grad)
+    model.eval()
+    same(model(graph.view(rows), labels), model(graph.view(rows)))  # labels are read in training alone
+
+
+def test_r_gsn_refuses_weights_of_classes_that_its_own_losses_do_not_have() -> None:
+    recipe = Recipe.of({"model": {"name": "r-gsn"}, "training": {"class_weights": "balanced"}})
+    with pytest.raises(GamlpError, match="all classes weigh the same"):
+        peers.RGSN(small().shape, recipe)
+    peers.RGSN(small().shape, recipe.changed({"model.options.ascents": 1}))
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_permuting_nodes_of_every_type_permutes_logits(name: str) -> None:
     graph = small()
@@ -289,6 +367,7 @@ def test_who_hears_nothing_knows_itself_alone_and_who_hears_does_not(name: str) 
         ("hgt", r"layers.1.(out_lin.lins|skip).type[12]"),  # what the last layer would give of other types
         ("hgconv", r"layers.0.centre.2"),  # a type that hears one relation has nothing to weigh
         ("r-hgnn", r"layers.0.cross.5"),
+        ("r-gsn", r"norm"),
     ],
 )
 def test_every_parameter_of_what_is_heard_learns(name: str, still: str) -> None:

@@ -19,7 +19,7 @@ from gamlp.peers.tensors import typed_tensors
 from gamlp.recipe import Recipe
 from tests.training.small import ONE_THREAD
 
-ALL = ("r-gcn", "hgt", "hgconv", "r-hgnn")
+ALL = ("r-gcn", "hgt", "hgconv", "r-hgnn", "r-gsn")
 
 
 def planted(multi_label: bool = False, seed: int = 0, features: bool = True) -> Graph:

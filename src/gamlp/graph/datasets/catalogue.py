@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ class Dataset:
     """One name. `reader` is a key of `gamlp.graph.datasets.loading.READERS`; folders are below the data folder.
 
     `split_file`, where it lies, stands for those of `files` that are in its folder or below.
+    Of what the files leave to chance: `per_class` rows train and validate; or a share `test_share` of the labelled rows
+    tests; and of the rows that train, a share `valid_share` validates.
     `plugin` names what another package brings, `load(data_dir, seed) → Graph`; its counts are not known before.
     """
 
@@ -56,6 +58,7 @@ class Dataset:
     target: str = "node"
     per_class: tuple[int, int] | None = None
     valid_share: float | None = None
+    test_share: float | None = None
     download: Download | None = None
     plugin: EntryPoint | None = None
 
@@ -77,6 +80,7 @@ class Dataset:
 
 PUBLIC = "public"
 PER_CLASS = "largest component; 20 / 30 / rest a class by seed"
+BY_NODES = "largest component; 50 / 25 / 25 % of all rows by seed"
 
 
 def _planetoid(name: str, folder: str, counts: Counts) -> Dataset:
@@ -107,6 +111,11 @@ def _npz(name: str, kind: str, folder: str, file: str, counts: Counts) -> Datase
         per_class=(20, 30),
         download=Download("torch_geometric", kind, kind, {"name": folder}),
     )
+
+
+def _by_nodes(dataset: Dataset, name: str) -> Dataset:
+    """The same graph, split as Flickr is: half of the rows train, the graph of which is large enough to learn from."""
+    return replace(dataset, name=name, split=BY_NODES, per_class=None, test_share=0.25, valid_share=1 / 3)
 
 
 _OGB_ARCHIVES = {
@@ -178,6 +187,11 @@ def _tables(split: str) -> list[str]:
     return [f"raw/{table}.csv.gz" for table in _TABLES] + [f"split/{split}/{part}.csv.gz" for part in _PARTS]
 
 
+_COMPUTERS = _npz(
+    "amazon-computers", "Amazon", "Computers", "amazon_electronics_computers.npz", Counts(13381, 245_778, 767, 10)
+)
+_COAUTHOR_CS = _npz("coauthor-cs", "Coauthor", "CS", "ms_academic_cs.npz", Counts(18333, 81_894, 6805, 15))
+
 DATASETS: dict[str, Dataset] = {
     dataset.name: dataset
     for dataset in (
@@ -192,16 +206,12 @@ DATASETS: dict[str, Dataset] = {
         _planetoid("cora", "Cora", Counts(2708, 5278, 1433, 7)),
         _planetoid("citeseer", "CiteSeer", Counts(3327, 4552, 3703, 6)),
         _planetoid("pubmed", "PubMed", Counts(19717, 44324, 500, 3)),
-        _npz(
-            "amazon-computers",
-            "Amazon",
-            "Computers",
-            "amazon_electronics_computers.npz",
-            Counts(13381, 245_778, 767, 10),
-        ),
+        _COMPUTERS,
         _npz("amazon-photo", "Amazon", "Photo", "amazon_electronics_photo.npz", Counts(7487, 119_043, 745, 8)),
-        _npz("coauthor-cs", "Coauthor", "CS", "ms_academic_cs.npz", Counts(18333, 81_894, 6805, 15)),
+        _COAUTHOR_CS,
         _npz("coauthor-physics", "Coauthor", "Physics", "ms_academic_phy.npz", Counts(34493, 247_962, 8415, 5)),
+        _by_nodes(_COMPUTERS, "amazon-inductive"),
+        _by_nodes(_COAUTHOR_CS, "cs-inductive"),
         Dataset(
             "ppi",
             "PyG",

@@ -96,7 +96,7 @@ READERS: dict[str, Callable[[Conversion], None]] = {
 }
 BUNDLED: dict[str, Callable[[], Graph]] = {"digits": digits, "karate": karate}
 # Raised when a reader's or generator's result changes, so that what was cached before is not used; 1 for all others.
-_READINGS = {"ogb-types": 2, "hgb": 2, "communities": 2}
+_READINGS = {"ogb-types": 2, "hgb": 2, "communities": 2, "short-video": 2}
 
 
 @dataclass(frozen=True)
@@ -294,14 +294,23 @@ def _with_split(graph: Graph, dataset: Dataset, seed: int) -> Graph:
     assert labels is not None
     if dataset.per_class is not None:
         split = per_class_split(labels, *dataset.per_class, seed)
-    elif dataset.valid_share is not None and split is not None:
-        roles = np.array(split.roles)
-        count = round(dataset.valid_share * len(split.train))
-        roles[np.random.default_rng(seed).permutation(split.train)[:count]] = ROLES.index("valid")
-        split = Split(roles)
+    elif dataset.valid_share is not None and (split is not None or dataset.test_share is not None):
+        split = _split_by_shares(labels, split, dataset.test_share or 0.0, dataset.valid_share, seed)
     else:
         return graph
     return dataclasses.replace(graph.with_targets(split=split), source={**graph.source, "seed": seed})
+
+
+def _split_by_shares(labels: Labels, split: Split | None, test: float, valid: float, seed: int) -> Split:
+    """Of rows that train (where there is no split yet, all labelled ones) a share tests; of the rest one validates."""
+    generator = np.random.default_rng(seed)
+    begin = np.where(labels.known(), ROLES.index("train"), 0) if split is None else split.roles
+    roles = np.array(begin, np.int8)
+    for role, share in (("test", test), ("valid", valid)):
+        if share:
+            train = np.flatnonzero(roles == ROLES.index("train"))
+            roles[generator.permutation(train)[: round(share * len(train))]] = ROLES.index(role)
+    return Split(roles)
 
 
 def _generated(dataset: Dataset, seed: int, progress: Progress) -> Graph:

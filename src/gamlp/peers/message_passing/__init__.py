@@ -5,8 +5,9 @@ from gamlp.peers.message_passing.convolution import GCN, SAGE, DeeperGCN, JKNet,
 from gamlp.peers.message_passing.propagation import APGCN, APPNP
 
 # Of several node types and relations
-from gamlp.peers.message_passing.typed import HGT, RGCN, RHGNN, HGConv
+from gamlp.peers.message_passing.typed import HGT, RGCN, RGSN, RHGNN, HGConv
 
 __all__ = [
-    "APGCN", "APPNP", "GAT", "GCN", "HGT", "RGCN", "RHGNN", "SAGE", "DeeperGCN", "HGConv", "JKNet", "ResGCN", "UniMP",
+    "APGCN", "APPNP", "GAT", "GCN", "HGT", "RGCN", "RGSN", "RHGNN", "SAGE", "DeeperGCN", "HGConv", "JKNet", "ResGCN",
+    "UniMP",
 ]  # fmt: skip

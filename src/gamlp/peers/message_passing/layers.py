@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch_geometric.nn import GATConv, GCNConv, GENConv, SAGEConv, TransformerConv
 from torch_geometric.nn.dense.linear import Linear
 
-from gamlp.peers.message_passing.sparse import Matrix, Pattern, dropped, scores, softmax, weighted
+from gamlp.peers.message_passing.sparse import Matrix, Pattern, attention, dropped, scores, softmax, weighted
 
 Features = Tensor | Matrix
 
@@ -68,8 +68,7 @@ class Attention(GATConv):  # type: ignore[misc]
     def edge_updater(self, pattern: Pattern, *, alpha: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
         """α `[entries, heads]`, after dropout."""
         source, target = alpha
-        raw = pattern.sources.times(source) + pattern.targets.times(target)
-        found = softmax(pattern, functional.leaky_relu(raw, self.negative_slope))
+        found = attention(pattern, source, target, self.negative_slope)
         return dropped(found, self.dropout, self.training)
 
     def propagate(self, pattern: Pattern, *, x: Any, alpha: Tensor, size: Any = None) -> Tensor:

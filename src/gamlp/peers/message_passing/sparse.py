@@ -15,8 +15,13 @@ import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from gamlp.arrays import Array
+from gamlp.kernel import LANES, HopTask, hop, instructions
 from gamlp.peers.tensors import GraphTensors
+
+_WIDE, _FEW_THREADS = 32, 2  # columns from which on, and threads up to which, gamlp's loop is no slower than torch's
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,19 @@ class Pattern:
         return Pattern((self.shape[1], self.shape[0]), offsets, columns), torch.from_numpy(other.data)
 
     @cached_property
+    def lengths(self) -> Tensor:
+        """Entries of every row, int64."""
+        return self.offsets.diff().long()
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """Row of every entry, int32."""
+        return torch.repeat_interleave(torch.arange(self.shape[0], dtype=torch.int32), self.lengths)
+
+    @cached_property
     def targets(self) -> Matrix:
         """[entries, rows]: T a gives every entry its row's value, and Tᵀ e adds up the entries of every row."""
-        rows = torch.repeat_interleave(torch.arange(self.shape[0], dtype=torch.int32), self.offsets.diff().long())
-        return self._incidence(rows, self.shape[0])
+        return self._incidence(self.rows, self.shape[0])
 
     @cached_property
     def sources(self) -> Matrix:
@@ -53,6 +67,28 @@ class Pattern:
     def _incidence(self, ends: Tensor, nodes: int) -> Matrix:
         offsets = torch.arange(self.entries + 1, dtype=torch.int32)
         return Matrix(Pattern((self.entries, nodes), offsets, ends), torch.ones(self.entries))
+
+    @cached_property
+    def _csr(self) -> tuple[Array, Array]:
+        """Offsets and columns as gamlp's kernel reads them."""
+        return self.offsets.numpy().astype(np.int64), self.columns.numpy()
+
+    def product(self, values: Tensor, dense: Tensor) -> Tensor:
+        """The matrix of these values times dense `[columns, d]`.
+
+        gamlp's own loop takes half the time of torch's where rows are wide (500,000 entries, width 64, one thread);
+        it has one thread, so that it is no match for many of torch's.
+        """
+        width = dense.shape[1]
+        suits = width >= _WIDE and width % LANES == 0 and self.entries and torch.get_num_threads() <= _FEW_THREADS
+        if not suits or {dense.dtype, values.dtype} != {torch.float32} or instructions() == "torch":
+            return self.filled(values) @ dense.contiguous()
+        offsets, columns = self._csr
+        found = np.empty((self.shape[0], width), np.float32)
+        source = dense.detach().contiguous().numpy()
+        task = HopTask(offsets, columns, values.detach().contiguous().numpy(), None, 0, False, source, found)
+        hop(task, 0, self.shape[0])
+        return torch.from_numpy(found)
 
     def filled(self, values: Tensor) -> Tensor:
         """As torch's CSR."""
@@ -101,13 +137,13 @@ class _Times(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, dense: Tensor, matrix: Matrix) -> Tensor:
         context.matrix = matrix
-        return matrix.pattern.filled(matrix.values) @ dense.contiguous()
+        return matrix.pattern.product(matrix.values, dense)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> Any:
         matrix: Matrix = context.matrix
         other, _ = matrix.pattern.transposed
-        return other.filled(matrix.turned) @ gradient.contiguous(), None
+        return other.product(matrix.turned, gradient), None
 
 
 class _Weighted(torch.autograd.Function):
@@ -169,25 +205,102 @@ def entries_of_product(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
     return found
 
 
+class _Softmax(torch.autograd.Function):
+    """α = exp(v - most of its row) / the row's sum; backwards v' = α (α' - Σ of the row of α α')."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor, pattern: Pattern) -> Tensor:
+        found = _softmax(pattern, values)
+        context.save_for_backward(found)
+        context.pattern = pattern
+        return found
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Any:
+        (alpha,) = context.saved_tensors
+        return _softmax_gradient(context.pattern, alpha, gradient), None
+
+
+class _Attention(torch.autograd.Function):
+    """The same of LeakyReLU(near[column] + own[row])."""
+
+    @staticmethod
+    def forward(context: Any, near: Tensor, own: Tensor, slope: float, pattern: Pattern) -> Tensor:
+        raw = near.index_select(0, pattern.columns)
+        raw += own.index_select(0, pattern.rows)
+        context.above = raw > 0
+        found = _softmax(pattern, functional.leaky_relu_(raw, slope))
+        context.save_for_backward(found)
+        context.pattern, context.slope = pattern, slope
+        return found
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Any:
+        (alpha,) = context.saved_tensors
+        pattern: Pattern = context.pattern
+        found = _softmax_gradient(pattern, alpha, gradient)
+        steep = np.where(context.above.numpy(), np.float32(1), np.float32(context.slope))
+        found *= torch.from_numpy(steep).to(found.dtype)
+        return pattern.sources.transposed.times(found), pattern.targets.transposed.times(found), None, None
+
+
+def _softmax(pattern: Pattern, values: Tensor) -> Tensor:
+    most = torch.segment_reduce(values, "max", lengths=pattern.lengths, unsafe=True, initial=-torch.inf)
+    found = values - torch.where(most.isfinite(), most, 0.0).index_select(0, pattern.rows)
+    found.exp_()
+    return found.div_(pattern.targets.transposed.times(found).index_select(0, pattern.rows))
+
+
+def _softmax_gradient(pattern: Pattern, alpha: Tensor, gradient: Tensor) -> Tensor:
+    found = alpha * gradient
+    sums = pattern.targets.transposed.times(found).index_select(0, pattern.rows)
+    return found.addcmul_(alpha, sums, value=-1)
+
+
 def softmax(pattern: Pattern, values: Tensor) -> Tensor:
     """Over the entries of every row: values `[entries, h]`; the same shape."""
-    with torch.no_grad():
-        lengths = pattern.offsets.diff().long()
-        most = torch.segment_reduce(values.detach(), "max", lengths=lengths, unsafe=True, initial=-torch.inf)
-        most = pattern.targets.times(torch.where(most.isfinite(), most, 0.0))
-    raised = torch.exp(values - most)
-    return raised / pattern.targets.times(pattern.targets.transposed.times(raised))
+    found: Tensor = _Softmax.apply(values, pattern)  # type: ignore[no-untyped-call]
+    return found
+
+
+def attention(pattern: Pattern, near: Tensor, own: Tensor, slope: float) -> Tensor:
+    """softmax over the entries of a row of LeakyReLU(near[column] + own[row]): `[columns, h]`, `[rows, h]`."""
+    found: Tensor = _Attention.apply(near, own, slope, pattern)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Dropped(torch.autograd.Function):
+    """values · kept / (1 - share): a product with bytes forwards and back.
+
+    numpy's takes a tenth of the time of torch's choice by entry and of its product with a mask (10 million entries).
+    """
+
+    @staticmethod
+    def forward(context: Any, values: Tensor, share: float) -> Tensor:
+        count, cut = values.numel(), round(share * 65536)
+        bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:count]
+        context.kept = bits.view(values.shape).numpy() >= cut - 32768
+        context.scale = 65536 / (65536 - cut)
+        return _kept(values, context.kept, context.scale)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Any:
+        return _kept(gradient, context.kept, context.scale), None
+
+
+def _kept(values: Tensor, kept: Array, scale: float) -> Tensor:
+    given = values.detach().numpy()
+    found = np.multiply(given, kept)
+    found *= given.dtype.type(scale)
+    return torch.from_numpy(found)
 
 
 def dropped(values: Tensor, share: float, training: bool = True) -> Tensor:
-    """Dropout by 16 random bits an entry: a third of torch's time; the share is exact to 1 / 65536."""
+    """Dropout by 16 random bits an entry: a fraction of torch's time; the share is exact to 1 / 65536."""
     if not training or not share:
         return values
-    count = values.numel()
-    bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:count]
-    cut = round(share * 65536)
-    kept = (bits >= cut - 32768).view(values.shape)
-    return torch.where(kept, values, 0.0) * (65536 / (65536 - cut))
+    found: Tensor = _Dropped.apply(values, share)  # type: ignore[no-untyped-call]
+    return found
 
 
 def from_triples(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Matrix:

@@ -6,7 +6,8 @@ the rows of a block are made from its pairs (i, ·) alone: there is no edge list
 Inside a block the nodes of a class form a cell. An edge picks cells first (the same class at both ends with
 probability `homophily`, otherwise two independent ones) and then a rank in each: floor(size · u^steep) for
 uniform u, so rank k is picked in proportion to k^(1/steep - 1) and degrees have a tail of exponent
-1 + steep / (steep - 1): 2.5 for steep 3.
+1 + steep / (steep - 1): 2.5 for steep 3. Where a share of a class is hot, edges that ignore classes go to it alone and
+edges inside the class to the rest.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Cells:
     group: int
     order: Array  # int32, node at each place
     first: Array  # int32 [classes + 1], first place of each class
+    hot: float = 0.0  # share of a class's nodes, the first by rank
 
     @property
     def size(self) -> int:
@@ -60,14 +62,37 @@ class Cells:
         """Class at each place."""
         return np.repeat(np.arange(len(self.sizes), dtype=np.int16), self.sizes)
 
+    @cached_property
+    def hot_sizes(self) -> Array:
+        """Nodes of each class that edges which ignore classes go to, int32; all of them where none are hot."""
+        if not self.hot:
+            return self.sizes
+        return np.maximum(np.rint(self.sizes * self.hot), 1).astype(np.int32)
+
+    @cached_property
+    def _passed(self) -> Array:
+        """Nodes of each class that edges inside it do not go to: the hot ones, unless there are no others."""
+        return np.where(self.hot_sizes < self.sizes, self.hot_sizes, 0).astype(np.int32)
+
     def pick(self, random: np.random.Generator, counts: Array, out: Array) -> None:
         """counts[c] nodes of each class c, popular ranks more often; sorted by class."""
-        self._rank(random, np.repeat(self.first[:-1], counts), np.repeat(self.sizes, counts), out)
+        first, sizes = self.first[:-1] + self._passed, self.sizes - self._passed
+        self._rank(random, np.repeat(first, counts), np.repeat(sizes, counts), out)
 
     def pick_any(self, random: np.random.Generator, out: Array) -> None:
         """Nodes whose classes are independent."""
         cell = self.classes.take(random.integers(0, self.size, len(out), dtype=np.int32))
-        self._rank(random, self.first.take(cell), self.sizes.take(cell), out)
+        self._rank(random, self.first.take(cell), self.hot_sizes.take(cell), out)
+
+    def ranks(self, classes: int) -> tuple[Array, Array, Array]:
+        """Bins of ranks of a mean class: how many, and the chance of each at edges inside the class and at others."""
+        size = self.size / classes
+        if not self.hot:
+            width, chance = rank_weights(size, self.steep)
+            return width, chance, chance
+        (hot, of_hot), (rest, of_rest) = (rank_weights(size * share, self.steep) for share in (self.hot, 1 - self.hot))
+        none = np.zeros_like
+        return np.append(hot, rest), np.append(none(of_hot), of_rest), np.append(of_hot, none(of_rest))
 
     def _rank(self, random: np.random.Generator, first: Array, sizes: Array, out: Array) -> None:
         uniform = random.random(len(first), dtype=np.float32)
@@ -82,10 +107,11 @@ class Cells:
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes that follow one another: how many, and how steep their popularity."""
+    """Nodes that follow one another: how many, how steep their popularity, and which share of a class is hot."""
 
     count: int
     steep: int
+    hot: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -112,14 +138,14 @@ class Planted:
             blocks = max(1, -(-entries // BLOCK_ENTRIES), -(-group.count // BLOCK_ROWS))
             bounds = np.linspace(start, start + group.count, blocks + 1).round().astype(np.int64)
             for low, high in pairwise(bounds):
-                cells.append(self._cells(len(cells), int(low), int(high), group.steep, number))
+                cells.append(self._cells(len(cells), int(low), int(high), group, number))
             start += group.count
         return cells
 
-    def _cells(self, index: int, start: int, stop: int, steep: int, group: int) -> Cells:
+    def _cells(self, index: int, start: int, stop: int, group: Group, number: int) -> Cells:
         order = generator(self.seed, _NODES, index).permutation(np.arange(start, stop, dtype=np.int32))
         first = np.linspace(0, stop - start, self.classes + 1).round().astype(np.int32)
-        return Cells(index, start, stop, steep, group, order, first)
+        return Cells(index, start, stop, group.steep, number, order, first, group.hot)
 
     def labels(self) -> Array:
         """Class of every node, int32."""
@@ -127,6 +153,15 @@ class Planted:
         for cells in self.cells:
             labels[cells.order] = np.repeat(np.arange(self.classes, dtype=np.int32), cells.sizes)
         return labels
+
+    def hot(self) -> Array:
+        """Whether a node is one of the hot ones of its class, bool."""
+        found = np.zeros(self.count, bool)
+        for cells in self.cells:
+            if cells.hot:
+                rank = np.arange(cells.size) - np.repeat(cells.first[:-1], cells.sizes)
+                found[cells.order] = rank < np.repeat(cells.hot_sizes, cells.sizes)
+        return found
 
     def _share(self, a: Cells, b: Cells) -> float:
         """Weight of a pair of blocks among all: sizes multiplied, an ordered pair counted both ways."""
@@ -141,18 +176,20 @@ class Planted:
     @cached_property
     def draws(self) -> float:
         """Edges to draw so that `edges` distinct ones are expected: popular pairs come repeatedly."""
-        kinds: dict[tuple[int, ...], list[float]] = {}
+        kinds: dict[tuple[int, ...], tuple[Cells, Cells, float]] = {}
+        number: dict[tuple[int, ...], int] = {}
         for a in self.cells:
             for b in self.cells[a.index :]:
                 if share := self._share(a, b):
                     # sizes that differ by a row are one kind
-                    kind = (a.size // 64, b.size // 64, a.steep, b.steep, int(a is b))
-                    kinds.setdefault(kind, [a.size, b.size, a.steep, b.steep, float(a is b), share, 0.0])[6] += 1
+                    kind = (a.size // 64, b.size // 64, a.group, b.group, int(a is b))
+                    kinds.setdefault(kind, (a, b, share))
+                    number[kind] = number.get(kind, 0) + 1
 
         def distinct(draws: float) -> float:
             return sum(
-                number * self._distinct(draws * share / self._shares, sizes[:2], sizes[2:4], bool(sizes[4]))
-                for *sizes, share, number in kinds.values()
+                number[kind] * self._distinct(draws * share / self._shares, a, b)
+                for kind, (a, b, share) in kinds.items()
             )
 
         low, high = float(self.edges), float(self.edges)
@@ -168,17 +205,17 @@ class Planted:
             low, high = (middle, high) if distinct(middle) < self.edges else (low, middle)
         return high
 
-    def _distinct(self, draws: float, sizes: Sequence[float], steep: Sequence[float], own: bool) -> float:
+    def _distinct(self, draws: float, a: Cells, b: Cells) -> float:
         """Expected distinct edges between two blocks: Σ over pairs of 1 - exp(-draws of the pair)."""
-        c = self.classes
-        (wa, pa), (wb, pb) = (rank_weights(size / c, gamma) for size, gamma in zip(sizes, steep))
+        c, own = self.classes, a is b
+        (wa, pa, qa), (wb, pb, qb) = a.ranks(c), b.ranks(c)
         pairs = wa[:, None] * wb[None, :]
-        probability = pa[:, None] * pb[None, :]
-        same = draws * (self.homophily / c + (1 - self.homophily) / c**2)
-        other = draws * (1 - self.homophily) / c**2
+        inside, anywhere = draws * self.homophily / c, draws * (1 - self.homophily) / c**2
+        same = inside * pa[:, None] * pb[None, :] + anywhere * qa[:, None] * qb[None, :]
+        other = anywhere * qa[:, None] * qb[None, :]
         ways = 2.0 if own else 1.0  # within a block (u, v) and (v, u) are the same edge
-        hit_same, hit_other = -np.expm1(-ways * same * probability), -np.expm1(-ways * other * probability)
-        loops = float((wa * -np.expm1(-ways * same * pa * pa)).sum()) if own else 0.0
+        hit_same, hit_other = -np.expm1(-ways * same), -np.expm1(-ways * other)
+        loops = float((wa * -np.expm1(-ways * (inside * pa * pa + anywhere * qa * qa))).sum()) if own else 0.0
         return float(c * ((pairs * hit_same).sum() - loops) + c * (c - 1) * (pairs * hit_other).sum()) / ways
 
     def block(self, index: int, threads: int = 2) -> Block:

@@ -11,7 +11,7 @@ from torch.nn import functional
 from gamlp.errors import GamlpError
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import InitialisedLinear, dropout
-from gamlp.peers.message_passing.sparse import Matrix, Pattern, dropped, from_triples, softmax, sparse, weighted
+from gamlp.peers.message_passing.sparse import Matrix, Pattern, attention, dropped, from_triples, sparse, weighted
 from gamlp.peers.tensors import TypedShape, TypedTensors
 from gamlp.recipe import Recipe
 
@@ -92,8 +92,7 @@ def attended(pattern: Pattern, own: Tensor, near: Tensor, values: Tensor, share:
     own `[targets, heads]`, near `[sources, heads]`, values `[sources, heads, d]` → `[targets, heads, d]`; `share` of
     the α is dropped.
     """
-    raw = pattern.targets.times(own) + pattern.sources.times(near)
-    alpha = dropped(softmax(pattern, functional.leaky_relu(raw, SLOPE)), share, training)
+    alpha = dropped(attention(pattern, near, own, SLOPE), share, training)
     return weighted(pattern, alpha.t(), values.transpose(0, 1)).transpose(0, 1)
 
 

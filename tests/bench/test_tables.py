@@ -34,6 +34,7 @@ NUMBERED = [
     "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "ogbn-mag", "ablation-labels",
     "ablation-reference", "ablation-alpha", "efficiency",
 ]  # fmt: skip
+ABLATED = ("pubmed", "amazon-computers", "amazon-photo", "coauthor-cs", "short-video")
 OTHERS = ("heterogeneous",)  # tables whose published values stand in other papers
 Cells = dict[tuple[str, str, str], latex.Number]  # method, dataset, metric
 
@@ -153,11 +154,40 @@ def test_citation_and_co_purchase_run_every_method() -> None:
         assert {row.recipe for row in table_of(name).methods.values()} == everyone
 
 
+def test_tables_have_every_peer_and_column_that_is_to_be_measured() -> None:
+    papers = {method for method in table_of("citation").published if method in table_of("co-purchase").published}
+    assert len(papers) == 12
+    for name in ("edge-sparsity", "label-sparsity"):
+        assert table_of(name).methods.keys() == papers and table_of(name).seeds == 10
+    deep = {"GAMLP(JK)", "GAMLP(R)", "SGC", "S²GC", "GBP", "JK-Net", "APPNP"}
+    assert table_of("depth").methods.keys() == deep and table_of("depth").seeds == 10
+    for name in ("ablation-labels", "ablation-reference", "ablation-alpha"):
+        assert set(ABLATED) <= table_of(name).datasets.keys() and table_of(name).seeds == 10
+    inductive, own = table_of("inductive"), table_of("inductive-nodes")
+    assert {*own.methods, "SAGN+0-SLE", "UniMP"} == {*inductive.methods, "SAGN+0-SLE", "UniMP"}
+    assert set(inductive.runs_of("twitch")) == set(inductive.methods) and inductive.seeds == own.seeds == 10
+    types = {"R-GCN", "HGT", "HGConv", "R-HGNN", "R-GSN", "NARS", "SIGN", "NARS-GAMLP"}
+    assert types <= set(table_of("heterogeneous").runs_of("hgb-acm"))
+
+
+def test_efficiency_ends_by_itself_and_beside_it_all_have_the_same_epochs() -> None:
+    ends, equal = table_of("efficiency"), table_of("efficiency-epochs")
+    assert ends.methods.keys() == equal.methods.keys() and ends.datasets.keys() == equal.datasets.keys()
+    assert ends.options == equal.options
+    for dataset in ends.datasets:
+        for method in ends.runs_of(dataset):
+            last = recipe_in(ends, ends.methods[method], dataset, None).training
+            assert (last.epochs, last.patience, last.keep) == (500, 50, "best"), f"{method} on {dataset}"
+            same = recipe_in(equal, equal.methods[method], dataset, None)
+            assert (same.training.epochs, same.training.patience) == (20, 0)
+            assert same.propagation.scaling == "none"  # rows of generated features do not sum to one
+
+
 @pytest.mark.parametrize("name", ["ablation-labels", "ablation-alpha"])
 def test_the_label_branch_is_on_in_every_variant_but_no_label(name: str) -> None:
     table = table_of(name)
     for method, row in table.methods.items():
-        for dataset in ("pubmed", "amazon-computers", "short-video"):
+        for dataset in ABLATED:
             assert labels_used(recipe_in(table, row, dataset, None)) is (method != "-no_label")
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gamlp.bench.claims import Claim, _beside, as_summary, claims, judge
+from gamlp.bench.claims import Claim, claims, judge
 from gamlp.bench.results import Grid, Results
+from gamlp.bench.summary import _beside, as_summary
 from gamlp.bench.tables import table_of
 from gamlp.bench.work import Work
 from tests.bench.hand import curve_results, report, small

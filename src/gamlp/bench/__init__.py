@@ -1,14 +1,18 @@
 """The paper's tables and figures as data, measured and set beside the published values."""
 
-# The page that says what reproduces
-from gamlp.bench.claims import as_summary
-
-# Run what a table lacks; write what it has
-from gamlp.bench.measure import WrittenTable, measure_table, results_of, write_result
+# Write what a table has
+from gamlp.bench.measure import WrittenTable, results_of, write_result
 
 # Finished runs, kept beside the pages
-from gamlp.bench.record import NAME as RECORD
+from gamlp.bench.record import FOLDER as RUNS
 from gamlp.bench.record import Record
+
+# Run what tables lack, and what that will cost
+from gamlp.bench.runner import measure_tables
+from gamlp.bench.schedule import Forecast, Schedule, duration
+
+# The page that says what reproduces
+from gamlp.bench.summary import as_summary
 
 # Tables by name
 from gamlp.bench.tables import NAMES, PaperTable, table_of
@@ -18,13 +22,16 @@ from gamlp.bench.work import Work
 
 __all__ = [
     "NAMES",
-    "RECORD",
+    "RUNS",
+    "Forecast",
     "PaperTable",
     "Record",
+    "Schedule",
     "Work",
     "WrittenTable",
     "as_summary",
-    "measure_table",
+    "duration",
+    "measure_tables",
     "results_of",
     "table_of",
     "write_result",

@@ -1,4 +1,4 @@
-"""What the paper says, as data; whether our measurements say it too; and the page that tells it in plain words."""
+"""What the paper says, as data, and whether our measurements say it too."""
 
 from __future__ import annotations
 
@@ -11,24 +11,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gamlp.bench.measure import results_of
-from gamlp.bench.pages import EMPTY, TITLES, Stamp, as_table
-from gamlp.bench.results import Grid, Measured, Results, in_percent, records
-from gamlp.bench.tables import NAMES, PaperTable, table_of
-from gamlp.bench.work import Work
+from gamlp.bench.results import Grid, Measured, Results, error_of_difference
 from gamlp.recipe import load_yaml
 
 Kind = Literal["within", "best", "order", "reaches", "passes", "stays", "falls", "points", "nearer", "differs"]
 _UNDECIDED = " (undecided: less apart than the error of their means)"
 FAR = 2  # hops from here on are far: the paper finds hops 1 and 2 important everywhere, and the others falling
-_HEAD = """# What reproduces, what does not
-
-{stamp}
-
-Each line is something the paper says, or that one expects of a table of ours, held against our own measurements; the
-numbers behind it are in the table's page.
-Scores are means over seeds on test rows, which were read once; settings were chosen on validation rows alone.
-"""
 
 
 class Claim(BaseModel):
@@ -89,6 +77,22 @@ def judge(claim: Claim, results: Results) -> Verdict:
     return Verdict(claim, len(outcomes), sum(good for good, _ in outcomes), examples)
 
 
+def compared_pairs(claim: Claim, results: Results, dataset: str, at: float | None) -> list[tuple[str, str]]:
+    """Rows whose difference decides the claim there; none where it is about single rows."""
+    if claim.kind == "order":
+        return list(itertools.pairwise(claim.methods))
+    if claim.kind == "reaches":
+        return [(claim.methods[0], other) for other in claim.methods[1:]]
+    if claim.kind not in ("best", "points"):
+        return []
+    rows = results.table.published if claim.kind == "best" else results.table.methods
+    found = {name: results.measured(name, dataset, claim.metric, at) for name in rows}
+    known = sorted(((value.mean, name) for name, value in found.items() if value is not None), reverse=True)
+    own = next((name for _, name in known if name in claim.methods), None)
+    other = next((name for _, name in known if name not in claim.methods), None)
+    return [(own, other)] if own is not None and other is not None else []
+
+
 Outcome = tuple[bool, str]
 
 
@@ -100,7 +104,7 @@ def _within(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
             continue
         width = max(1.0, 2 * (pair.published.deviation or 0.0))
         difference = pair.ours.mean - pair.published.mean
-        text = f"{method} on {_title(results, dataset)}: {_text(pair.ours)}, published {pair.published.mean:g}"
+        text = f"{method} on {title_of(results, dataset)}: {_text(pair.ours)}, published {pair.published.mean:g}"
         found.append((abs(difference) <= width, f"{text} ({difference:+.1f})"))
     return found
 
@@ -113,7 +117,7 @@ def _best(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
         return []
     first = max(known, key=lambda name: known[name].mean)
     own = max((name for name in known if name in claim.methods), key=lambda name: known[name].mean)
-    text = f"{_title(results, dataset)}: {first} {_text(known[first])}"
+    text = f"{title_of(results, dataset)}: {first} {_text(known[first])}"
     if first != own:
         text += f", {own} {_text(known[own])}"
     return [(first in claim.methods, text)]
@@ -125,9 +129,11 @@ def _order(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
         return []
     known = [value for value in values if value is not None]
     sign = 1 if claim.falling else -1
-    gaps = [(sign * (one.mean - other.mean), _error(one, other)) for one, other in itertools.pairwise(known)]
+    gaps = [
+        (sign * (one.mean - other.mean), error_of_difference(one, other)) for one, other in itertools.pairwise(known)
+    ]
     good = all(gap > error and gap >= claim.least for gap, error in gaps)
-    text = f"{_title(results, dataset)}: " + ", ".join(map(_pair, claim.methods, known))
+    text = f"{title_of(results, dataset)}: " + ", ".join(map(_pair, claim.methods, known))
     undecided = not good and all(gap - claim.least > -error for gap, error in gaps)
     return [(good, text + (_UNDECIDED if undecided else ""))]
 
@@ -141,8 +147,8 @@ def _reaches(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
         if own is None or other is None:
             continue
         gap = own.mean - other.mean
-        text = f"{_title(results, dataset)}: {_pair(first, own)}, {_pair(method, other)}"
-        found.append((gap >= 0, text + (_UNDECIDED if -_error(own, other) < gap < 0 else "")))
+        text = f"{title_of(results, dataset)}: {_pair(first, own)}, {_pair(method, other)}"
+        found.append((gap >= 0, text + (_UNDECIDED if -error_of_difference(own, other) < gap < 0 else "")))
     return found
 
 
@@ -158,13 +164,8 @@ def _passes(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
     own = max(ours, key=lambda method: -math.inf if (value := validated[method]) is None else value.mean)
     top = max(published, key=lambda method: published[method].mean)
     difference = ours[own].mean - published[top].mean
-    text = f"{_title(results, dataset)}: {_pair(own, ours[own])}, {top} published {published[top].mean:g}"
+    text = f"{title_of(results, dataset)}: {_pair(own, ours[own])}, {top} published {published[top].mean:g}"
     return [(difference >= 0, f"{text} ({difference:+.1f})")]
-
-
-def _error(one: Measured, other: Measured) -> float:
-    """Of the difference of two means; a single run has none that is known, and its sign is taken as it is."""
-    return math.hypot(*((value.deviation or 0.0) / math.sqrt(value.count) for value in (one, other)))
 
 
 def _curve(claim: Claim, results: Results, dataset: str, method: str) -> dict[float, Measured]:
@@ -195,7 +196,7 @@ def _points(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
     firsts = [max(curves, key=lambda name: curves[name][point].mean) for point in sorted(points)]
     won = sum(first in claim.methods for first in firsts)
     others = sorted(set(firsts) - set(claim.methods))
-    text = f"{_title(results, dataset)}: highest at {won} of {len(points)} points"
+    text = f"{title_of(results, dataset)}: highest at {won} of {len(points)} points"
     return [(2 * won > len(points), text + (f" (elsewhere {', '.join(others)})" if others else ""))]
 
 
@@ -236,7 +237,8 @@ _JUDGES: dict[str, Callable[[Claim, Results, str], list[Outcome]]] = {
 }
 
 
-def _title(results: Results, dataset: str) -> str:
+def title_of(results: Results, dataset: str) -> str:
+    """Of a column."""
     return results.table.datasets[dataset].title
 
 
@@ -246,80 +248,3 @@ def _text(value: Measured) -> str:
 
 def _pair(name: str, value: Measured) -> str:
     return f"{name} {_text(value)}"
-
-
-def as_summary(work: Work) -> str:
-    """Every claim with its verdict, table by table, and tables without claims with what they hold."""
-    stamp = Stamp.now("gamlp bench summary")
-    versions = ", ".join(f"{name} {number}" for name, number in stamp.versions.items())
-    parts = [_HEAD.format(stamp=f"Written by `{stamp.command}` on {stamp.date}; {stamp.machine}; {versions}.")]
-    known = claims()
-    for name in NAMES:
-        table = table_of(name)
-        results = results_of(table, work)
-        parts.append(f"## [{table.title}]({name}.md)")
-        if not results.measured_any:
-            reasons = "; ".join(dict.fromkeys(results.missing.values()))
-            parts.append(f"Not measured{': ' + reasons if reasons else ''}.")
-            continue
-        verdicts = [judge(claim, results) for claim in known if claim.table == name]
-        parts += [_verdict_text(verdict) for verdict in verdicts]
-        parts += _beside(results)
-        parts += _notes(table, results.missing)
-        parts += _kept(results)
-    return "\n\n".join(parts) + "\n"
-
-
-def _verdict_text(verdict: Verdict) -> str:
-    count = f" ({verdict.held} of {verdict.asked})" if verdict.asked > 1 else ""
-    lines = [f"**{verdict.word.capitalize()}**{count}: {verdict.claim.says}"]
-    if verdict.examples:
-        failed = "" if verdict.held == verdict.asked else "not so: " if verdict.held else ""
-        lines.append(f"{failed}{'; '.join(verdict.examples)}.")
-    if verdict.claim.remark and verdict.held < verdict.asked:
-        lines.append(verdict.claim.remark)
-    return "  \n".join(lines)
-
-
-def _beside(results: Results) -> list[str]:
-    """Every cell of a grid that was measured and published, a table a metric: ours, the paper's, points apart."""
-    table = results.table
-    metrics = dict.fromkeys(metric for dataset in table.datasets for metric in table.metrics_of(dataset))
-    if table.kind != "grid":
-        return []
-    return [part for metric in metrics if in_percent(metric) for part in _beside_in(results, metric)]
-
-
-def _beside_in(results: Results, metric: str) -> list[str]:
-    cells: dict[str, dict[str, str]] = {}
-    for method in results.table.published:
-        for dataset, column in results.table.datasets.items():
-            pair = results.compared(method, dataset, metric)
-            if pair.ours is not None and pair.published is not None and not column.stand_in:
-                difference = pair.ours.mean - pair.published.mean
-                text = f"{pair.ours.mean:.1f}, {pair.published.mean:.1f}, {difference:+.1f}"
-                cells.setdefault(method, {})[dataset] = text
-    if not cells:
-        return []
-    columns = [name for name in results.table.datasets if any(name in row for row in cells.values())]
-    heads = [f"{TITLES[metric]}: ours, published, points apart", *(_title(results, name) for name in columns)]
-    rows = [[method, *(row.get(name, EMPTY) for name in columns)] for method, row in cells.items()]
-    return [as_table(heads, rows)]
-
-
-def _notes(table: PaperTable, missing: dict[str, str]) -> list[str]:
-    if not missing:
-        return []
-    titles = ", ".join(table.datasets[name].title for name in missing)
-    return [f"Not at hand: {titles}; their cells hold published values alone."]
-
-
-def _kept(results: Results) -> list[str]:
-    """That numbers are of an earlier page: their runs are lost, their recipes are the same."""
-    cells = [cell for cell in records(results) if cell["ours"] is not None]
-    kept = [cell["earlier"] for cell in cells if cell["earlier"] is not None] or [results.earlier]
-    if kept == [None]:
-        return []
-    which = "All" if results.earlier or len(kept) == len(cells) else f"{len(kept)} of {len(cells)}"
-    dates = " and ".join(sorted({date for date in kept if date is not None}))
-    return [f"{which} numbers are kept from an earlier measurement by the same recipes ({dates})."]

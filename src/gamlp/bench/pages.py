@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import platform
 import statistics
 import time
@@ -14,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gamlp.bench.record import machine_name
 from gamlp.bench.results import FORMULA, Comparison, Grid, Measured, Results, in_percent, is_relative, records
 from gamlp.bench.tables import Value
 from gamlp.io import write_json, write_text
@@ -55,17 +55,7 @@ class Stamp:
                 versions[name] = version(name)
             except PackageNotFoundError:  # an extra that is not installed
                 continue
-        machine = f"{_processor()}, {os.cpu_count()} cores, {platform.system()}"
-        return cls(command, time.strftime("%Y-%m-%d"), machine, versions)
-
-
-def _processor() -> str:
-    """Its model where the system tells, else its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+        return cls(command, time.strftime("%Y-%m-%d"), machine_name(), versions)
 
 
 def write_pages(results: Results, folder: Path, stamp: Stamp, figures: Sequence[str] = ()) -> list[Path]:

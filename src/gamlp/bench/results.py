@@ -87,7 +87,8 @@ class Results:
     """Reports (`Report.as_json()`, one a seed) by method, dataset and value of the axis; why datasets are missing.
 
     `grids` and `growth` are what tables of a special kind measure instead; `tables` are shown as they are. `recipes`
-    are digests of all that decides a cell's runs beside the seed. `kept` are an earlier page's numbers by method,
+    are digests of all that decides a cell's runs beside the seed and what `made` is the digest of: revisions of method
+    and dataset, how a graph is generated. `kept` are an earlier page's numbers by method,
     dataset, value of the axis and metric: of a cell's runs and these the more seeds are taken, and they are never
     mixed. `stamps` say on what they were measured. Of a special kind, `recipe` is the digest of all that decides it,
     and `earlier` the date of the page that it is kept from as a whole.
@@ -100,6 +101,7 @@ class Results:
     growth: tuple[Growth, ...] = ()
     tables: tuple[Shown, ...] = ()
     recipes: dict[Key, str] = field(default_factory=dict)
+    made: dict[Key, str] = field(default_factory=dict)
     kept: dict[tuple[Key, str], KeptValue] = field(default_factory=dict)
     stamps: tuple[dict[str, Any], ...] = ()
     recipe: str | None = None
@@ -189,6 +191,11 @@ def difference(ours: Measured, published: Value) -> float | None:
     return (ours.mean - published.mean) / width if width > 0 else None
 
 
+def error_of_difference(one: Measured, other: Measured) -> float:
+    """√(deviation² / n + other deviation² / other n), of two means; a single run counts as without deviation."""
+    return math.hypot(*((value.deviation or 0.0) / math.sqrt(value.count) for value in (one, other)))
+
+
 def is_relative(metric: str) -> bool:
     """Whether a metric is shown as a ratio to the first method's."""
     return metric.startswith(("seconds.", _RELATIVE))
@@ -251,5 +258,6 @@ def _record(
         "holds": cell.holds,
         "missing": results.missing.get(dataset, ""),
         "recipe": None if ours is None else results.recipes.get((method, dataset, at)),
+        "made": None if ours is None else results.made.get((method, dataset, at)),
         "earlier": cell.earlier,
     }

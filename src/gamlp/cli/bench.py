@@ -13,9 +13,10 @@ from gamlp.cli.show import display
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.bench import PaperTable, Record, Work
+    from gamlp.bench import PaperTable, Work
 
 NameArgument = Annotated[str, typer.Argument(help="Of a table: gamlp bench list.")]
+NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", help="Of tables: gamlp bench list.")]
 WorkOption = Annotated[
     Path, typer.Option("--work", help="Folder that keeps runs and hops; a table goes on from what is there.")
 ]
@@ -27,8 +28,8 @@ RecordOption = Annotated[
     Path | None,
     typer.Option(
         "--record",
-        help="File of finished runs, to be kept: they are not run again, new ones are added. "
-        "(default: runs.jsonl beside --out, where there is one)",
+        help="Folder of finished runs, a file a table: they are not run again, new ones are added. "
+        "(default: runs, beside the pages)",
         show_default=False,
     ),
 ]
@@ -71,7 +72,7 @@ def _list(as_json: JsonOption = False) -> None:
 
 
 def _run(
-    name: NameArgument,
+    names: NamesArgument,
     seeds: Annotated[int | None, typer.Option(min=1, help="(default: the table's)", show_default=False)] = None,
     methods: Annotated[
         list[str] | None, typer.Option(help="Rows to run, as often as needed. (default: all)", show_default=False)
@@ -80,8 +81,13 @@ def _run(
         list[str] | None, typer.Option(help="Columns to run, as often as needed. (default: all)", show_default=False)
     ] = None,
     budget: Annotated[
-        float | None,
-        typer.Option(help="Minutes; no run is begun after them. (default: the table's)", min=0, show_default=False),
+        str | None,
+        typer.Option(
+            help="90s, 30m, 2h (a number: minutes). No run is begun that would not end within. When all cells have "
+            "their seeds, what is left goes to rows that are not told apart. (default: the tables')",
+            metavar="TIME",
+            show_default=False,
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes; cores are shared among them.")] = 1,
     work: WorkOption = WORK,
@@ -93,23 +99,29 @@ def _run(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run what a table lacks, cells with fewest seeds first, and write it as Markdown, CSV, JSON, PNG and SVG.
+    """Run what tables lack, cells with fewest seeds first, and write them as Markdown, CSV, JSON, PNG and SVG.
 
-    Interrupted or out of budget, it goes on where it was when it is run again.
+    What it will take is told before. Interrupted or out of budget, it goes on where it was when it is run again.
     """
-    from gamlp.bench import Work, measure_table, table_of
+    from gamlp.bench import Forecast, Schedule, Work, measure_tables, table_of
 
-    table = table_of(name)
-    minutes = table.budget_minutes if budget is None else budget
+    tables = [table_of(name) for name in dict.fromkeys(names)]
+    seconds = sum(60 * table.budget_minutes for table in tables) if budget is None else _seconds(budget)
+    extra = budget is not None and seeds is None
     with display.progress(as_json) as progress:
         place = Work(
             work, data_dir, resources_of(device, memory, threads), seeds, _names(datasets), _names(methods),
-            time.monotonic() + 60 * minutes, progress, _record(record, out),
+            time.monotonic() + seconds, progress, _runs(record, out, work),
         )  # fmt: skip
-        refused = measure_table(table, place, jobs)
+        _tell_torn(place)
+        waiting = Schedule(tables, place, extra).waiting()
+        for said in Forecast.of(waiting).sentences(seconds, jobs):
+            display.inform(said)
+        refused = measure_tables(tables, place, jobs, extra)
     for what, reason in refused.items():
         display.warn(f"{what}: {reason.rstrip('.')}")
-    _write(table, place, out, as_json)
+    for table in tables:
+        _write(table, place, out, as_json)
 
 
 def _show(
@@ -123,7 +135,7 @@ def _show(
     """The table as measured so far; nothing is run."""
     from gamlp.bench import Work, table_of
 
-    _write(table_of(name), Work(work, data_dir, record=_record(record, out)), out, as_json)
+    _write(table_of(name), Work(work, data_dir, runs=_runs(record, out, work)), out, as_json)
 
 
 def _summary(
@@ -140,7 +152,7 @@ def _summary(
     from gamlp.io import write_text
 
     pages = work / "tables" if out is None else out.parent
-    page = as_summary(Work(work, data_dir, record=_record(record, pages), pages=pages))
+    page = as_summary(Work(work, data_dir, runs=_runs(record, pages, work), pages=pages))
     if out is None:
         display.say(page)
         return
@@ -165,15 +177,25 @@ def _names(given: list[str] | None) -> tuple[str, ...] | None:
     return None if given is None else tuple(part.strip() for text in given for part in text.split(",") if part.strip())
 
 
-def _record(given: Path | None, pages: Path | None) -> Record | None:
-    """The file that was named, else the one beside the pages."""
-    from gamlp.bench import RECORD, Record
+def _runs(given: Path | None, pages: Path | None, work: Path) -> Path:
+    """The folder of the record that was named, else the one beside the pages."""
+    from gamlp.bench import RUNS
 
-    if given is None:
-        return None if pages is None or not (pages / RECORD).exists() else Record(pages / RECORD)
-    if given.is_dir():
-        raise GamlpError("is a folder, and --record is a file", file=given, hint=f"--record {given / RECORD}")
-    return Record(given)
+    if given is not None and given.exists() and not given.is_dir():
+        raise GamlpError("is a file, and --record is a folder", file=given, hint=f"--record {given.parent / RUNS}")
+    return given or (pages or work / "tables") / RUNS
+
+
+def _tell_torn(place: Work) -> None:
+    for path in place.record.torn:
+        display.inform(f"{path} ends within a line: it is passed over, and its run is run again")
+
+
+def _seconds(budget: str) -> float:
+    """Of `2h`; a number alone is minutes."""
+    from gamlp.tune import seconds_of
+
+    return seconds_of(f"{budget}m" if budget.replace(".", "", 1).isdigit() else budget)
 
 
 def _write(table: PaperTable, work: Work, out: Path | None, as_json: bool) -> None:

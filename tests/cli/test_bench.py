@@ -82,6 +82,17 @@ def test_pages_go_on_from_what_was_committed(small: None, call: Call) -> None:
     assert ended.code == 2 and "is a file, and --record is a folder" in ended.err
 
 
+def test_status_says_what_is_there_and_what_the_rest_would_cost(small: None, call: Call) -> None:
+    assert call("bench run citation --seeds 1 --methods SGC --work work --out out --threads 1").code == 0
+    ended = call("bench status citation --work work --out out --json")
+    assert ended.code == 0, ended.err
+    (found,) = json.loads(ended.out)
+    assert (found["cells"], found["runs"], found["missing"]["runs"], found["missing"]["unknown"]) == (2, 1, 19, 10)
+    shown = call("bench status citation sgc-steps --work work --out out")
+    assert shown.code == 0 and "10 runs not known" in shown.out and "SGC on karate" in shown.out
+    assert "citation, ogbn-products: not possible here" in shown.out and "sgc-steps: has not been measured" in shown.out
+
+
 def test_nothing_measured_yet(small: None, call: Call) -> None:
     ended = call("bench show citation --work work")
     assert ended.code == 0 and "Nothing of it has been measured: gamlp bench run citation" in ended.out

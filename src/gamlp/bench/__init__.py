@@ -11,8 +11,11 @@ from gamlp.bench.record import Record
 from gamlp.bench.runner import measure_tables
 from gamlp.bench.schedule import Forecast, Schedule, duration
 
+# What a table has and lacks
+from gamlp.bench.status import TableStatus, status_of
+
 # The page that says what reproduces
-from gamlp.bench.summary import as_summary
+from gamlp.bench.summary import PAGES, as_summary, write_summary
 
 # Tables by name
 from gamlp.bench.tables import NAMES, PaperTable, table_of
@@ -22,17 +25,21 @@ from gamlp.bench.work import Work
 
 __all__ = [
     "NAMES",
+    "PAGES",
     "RUNS",
     "Forecast",
     "PaperTable",
     "Record",
     "Schedule",
+    "TableStatus",
     "Work",
     "WrittenTable",
     "as_summary",
     "duration",
     "measure_tables",
     "results_of",
+    "status_of",
     "table_of",
     "write_result",
+    "write_summary",
 ]

@@ -181,7 +181,24 @@ def _column(results: Results, dataset: str) -> str:
         took = {name: results.raw(first, dataset, name) for name in table.metrics_of(dataset) if is_relative(name)}
         listed = [f"{_absolute(found, name)} of {TITLES[name]}" for name, found in took.items() if found is not None]
         parts += [f"1.0 is {first}: {', '.join(listed)}."] if listed else []
-    return "\n\n".join([*parts, _grid_of_methods(results, dataset)])
+    return "\n\n".join([*parts, _grid_of_methods(results, dataset), *_by_graph(results, dataset)])
+
+
+def _by_graph(results: Results, dataset: str) -> list[str]:
+    """Scores of each graph that was tested, of a column that has several: methods as rows, a table a metric."""
+    names = dict.fromkeys(
+        name for method in results.table.methods for run in results.reports(method, dataset) for name in run["tests"]
+    )
+    parts = []
+    for metric in results.table.metrics_of(dataset) if names else ():
+        rows = []
+        for method in results.table.methods:
+            found = [results.on_graph(method, dataset, metric, name) for name in names]
+            if any(one is not None for one in found):
+                rows.append([method, *(ours_text(one, metric) for one in found)])
+        if rows:
+            parts.append(as_table([f"{TITLES[metric]}, each graph", *names], rows))
+    return parts
 
 
 def _absolute(found: Measured, metric: str) -> str:

@@ -10,7 +10,7 @@ from gamlp.bench.cells import Cell, Place, columns_of
 from gamlp.bench.claims import Claim, claims, compared_pairs
 from gamlp.bench.costs import LONG_SEEDS, Costs, Estimate
 from gamlp.bench.measure import is_special, results_from
-from gamlp.bench.results import Key, Results, error_of_difference
+from gamlp.bench.results import Key, Results
 from gamlp.bench.tables import PaperTable
 from gamlp.bench.work import Work, chosen
 
@@ -22,6 +22,17 @@ class Waiting:
     """A run that is missing, and what it will cost."""
 
     cell: Cell
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class PlaceState:
+    """A row on a column: seeds in the record, seeds that a page shows (an earlier one may have more), seeds wanted."""
+
+    cell: Cell  # of its first seed
+    done: int
+    shown: int
+    wanted: int
     estimate: Estimate
 
 
@@ -87,22 +98,25 @@ class Schedule:
 
     def counts(self) -> tuple[int, int]:
         """Runs that are done and runs that tables ask for."""
-        done = total = 0
-        for planned in self._tables:
-            for cells in planned.places.values():
-                wanted = planned.wanted(self._costs.of(cells[0]))
-                done += min(wanted, sum(cell.done(self._work) for cell in cells))
-                total += wanted
-        return done, total
+        states = self.places()
+        return sum(min(one.wanted, one.done) for one in states), sum(one.wanted for one in states)
+
+    def places(self) -> list[PlaceState]:
+        """Of all cells at hand, however many seeds they have."""
+        return [
+            planned.state(cells, self._costs.of(cells[0]))
+            for planned in self._tables
+            for cells in planned.places.values()
+        ]
 
     def waiting(self) -> list[Waiting]:
         """What is missing, the most needed first."""
         found: list[tuple[tuple[float, ...], Waiting]] = []
         for planned in self._tables:
-            for place, cells in planned.places.items():
-                estimate = self._costs.of(cells[0])
-                ranks = planned.ranks(place, cells, estimate)
-                found += [((*rank, len(found)), Waiting(cell, estimate)) for cell, rank in ranks]
+            for cells in planned.places.values():
+                state = planned.state(cells, self._costs.of(cells[0]))
+                ranks = planned.ranks(cells, state)
+                found += [((*rank, len(found)), Waiting(cell, state.estimate)) for cell, rank in ranks]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -133,21 +147,24 @@ class _Planned:
         seeds = self._work.seeds or self.table.seeds
         return min(seeds, LONG_SEEDS) if estimate.long and estimate.source == "measured" else seeds
 
-    def ranks(self, place: Place, cells: list[Cell], estimate: Estimate) -> list[tuple[Cell, tuple[float, ...]]]:
+    def state(self, cells: list[Cell], estimate: Estimate) -> PlaceState:
+        """Of a place, whose cells these are."""
+        done = sum(cell.done(self._work) for cell in cells)
+        shown = max([done, *self._results.seeds(*cells[0].place[1:])])
+        return PlaceState(cells[0], done, shown, self.wanted(estimate), estimate)
+
+    def ranks(self, cells: list[Cell], state: PlaceState) -> list[tuple[Cell, tuple[float, ...]]]:
         """Runs of a place that are missing, each with its rank: the lower, the more it is needed.
 
         Numbers of an earlier page count as seeds; where they are enough, runs that could replace them come later.
         """
-        missing = [cell for cell in cells if not cell.done(self._work)]
-        done, wanted = len(cells) - len(missing), self.wanted(estimate)
-        shown = max([done, *self._results.seeds(*place[1:])])
-        doubt = self._doubts.get(place[1:], math.inf)
+        doubt = self._doubts.get(state.cell.place[1:], math.inf)
         found: list[tuple[Cell, tuple[float, ...]]] = []
-        for number, cell in enumerate(missing):
-            if cell.seed < wanted:
-                found.append((cell, (0, shown + number, done + number, doubt)))
+        for number, cell in enumerate(cell for cell in cells if not cell.done(self._work)):
+            if cell.seed < state.wanted:
+                found.append((cell, (0, state.shown + number, state.done + number, doubt)))
             elif self._extra and doubt < math.inf:
-                found.append((cell, (1, doubt, done + number, 0)))
+                found.append((cell, (1, doubt, state.done + number, 0)))
         return found
 
 
@@ -159,13 +176,12 @@ def doubts(results: Results, known: Iterable[Claim]) -> dict[Key, float]:
         for dataset in claim.datasets or results.table.datasets:
             for at in points:
                 for pair in compared_pairs(claim, results, dataset, at):
-                    one, other = (results.measured(method, dataset, claim.metric, at) for method in pair)
-                    if one is None or other is None or (error := error_of_difference(one, other)) <= 0:
+                    gap = results.gap(*pair, dataset, claim.metric, at)
+                    if gap is None or not gap.error or (ratio := abs(gap.mean) / gap.error) >= 1:
                         continue
-                    if (ratio := abs(one.mean - other.mean) / error) < 1:
-                        for method in pair:
-                            key = (method, dataset, at)
-                            found[key] = min(ratio, found.get(key, math.inf))
+                    for method in pair:
+                        key = (method, dataset, at)
+                        found[key] = min(ratio, found.get(key, math.inf))
     return found
 
 

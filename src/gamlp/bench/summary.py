@@ -1,55 +1,158 @@
-"""The page that holds what the paper says against what was measured, in plain words."""
+"""The page of results: what the paper says, one by one, with a verdict, a number and a picture; then the tables."""
 
 from __future__ import annotations
 
-from gamlp.bench.claims import Verdict, claims, judge, title_of
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gamlp.bench.claims import Claim, Outcome, Verdict, claims, judge, title_of
+from gamlp.bench.figures import write_margins
 from gamlp.bench.measure import results_of
 from gamlp.bench.pages import EMPTY, TITLES, Stamp, as_table
 from gamlp.bench.results import Results, in_percent, records
-from gamlp.bench.tables import NAMES, PaperTable, table_of
+from gamlp.bench.tables import NAMES, table_of
+from gamlp.bench.webpage import as_html
 from gamlp.bench.work import Work
+from gamlp.io import write_text
 
-_HEAD = """# What reproduces, what does not
+PAGES = "bench"  # folder of the tables' pages, beside the page of results
+_PICTURES = "claims"
+_MOST_TOLD = 4  # comparisons of a claim in words; its picture has all
+_HEAD = """# Results
 
-{stamp}
+{stamp} The same page in one file, for a browser: [index.html](index.html).
 
-Each line is something the paper says, or that one expects of a table of ours, held against our own measurements; the
-numbers behind it are in the table's page.
-Scores are means over seeds on test rows, which were read once; settings were chosen on validation rows alone.
-"""
+Everything here is written by that command from [recorded runs](bench/runs) and the pages of the tables; how to measure
+more is in [the guide](../bench.md). Scores are means over seeds on test rows, which were read once; settings were
+chosen on validation rows alone.
+
+A claim is held against every row and column that it speaks of. Its margin is by how much a comparison comes out as
+claimed (below zero: it does not), ± the standard error of that: of differences seed by seed where both rows ran the
+same seeds. A claim **holds** where every comparison does, **does not hold** where one fails by more than its error,
+and is **not known** where none fails but some are within their error, or nothing was measured. A single run is given
+the median deviation of its column; where there is none it decides nothing. Pictures show every comparison with its
+error."""
 
 
-def as_summary(work: Work) -> str:
-    """Every claim with its verdict, table by table, and tables without claims with what they hold."""
+@dataclass(frozen=True)
+class _Judged:
+    """A claim's verdict, its number among the claims, and its picture, where there is one."""
+
+    number: int
+    verdict: Verdict
+    picture: str | None
+
+
+def write_summary(work: Work, folder: Path) -> list[Path]:
+    """`README.md`, `index.html` and pictures of claims in the folder; tables' pages are in its folder `bench`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files: list[Path] = []
+
+    def draw(verdict: Verdict, name: str) -> str | None:
+        drawn = write_margins(verdict, folder / _PICTURES, name)
+        files.extend(drawn)
+        return f"{_PICTURES}/{name}.png" if drawn else None
+
+    (folder / _PICTURES).mkdir(exist_ok=True)
+    page = as_summary(work, draw, folder)
+    write_text(folder / "README.md", page)
+    write_text(folder / "index.html", as_html(page, folder))
+    return [folder / "README.md", folder / "index.html", *files]
+
+
+def as_summary(
+    work: Work, draw: Callable[[Verdict, str], str | None] = lambda verdict, name: None, folder: Path | None = None
+) -> str:
+    """The page as Markdown. `draw` gives the path of a claim's picture; figures of tables are shown from `folder`."""
     stamp = Stamp.now("gamlp bench summary")
     versions = ", ".join(f"{name} {number}" for name, number in stamp.versions.items())
-    parts = [_HEAD.format(stamp=f"Written by `{stamp.command}` on {stamp.date}; {stamp.machine}; {versions}.")]
-    known = claims()
-    for name in NAMES:
-        table = table_of(name)
-        results = results_of(table, work)
-        parts.append(f"## [{table.title}]({name}.md)")
-        if not results.measured_any:
-            reasons = "; ".join(dict.fromkeys(results.missing.values()))
-            parts.append(f"Not measured{': ' + reasons if reasons else ''}.")
-            continue
-        verdicts = [judge(claim, results) for claim in known if claim.table == name]
-        parts += [_verdict_text(verdict) for verdict in verdicts]
-        parts += _beside(results)
-        parts += _notes(table, results.missing)
-        parts += _kept(results)
+    said = f"Written by `{stamp.command}` on {stamp.date}; {stamp.machine}; {versions}."
+    results = {name: results_of(table_of(name), work) for name in NAMES}
+    judged = []
+    for number, claim in enumerate(claims(), 1):
+        verdict = judge(claim, results[claim.table])
+        judged.append(_Judged(number, verdict, draw(verdict, f"{number:02d}-{claim.table}")))
+    parts = [_HEAD.format(stamp=said)]
+    for title, own in (("What the paper says", False), ("What one expects of tables of our own", True)):
+        some = [one for one in judged if one.verdict.claim.own is own]
+        parts += [f"## {title}", _overview(some), *(part for one in some for part in _claim(one))]
+    parts.append("## Tables")
+    parts += [part for name in NAMES for part in _table(results[name], folder)]
+    parts += _other_pages(folder)
     return "\n\n".join(parts) + "\n"
 
 
-def _verdict_text(verdict: Verdict) -> str:
-    count = f" ({verdict.held} of {verdict.asked})" if verdict.asked > 1 else ""
-    lines = [f"**{verdict.word.capitalize()}**{count}: {verdict.claim.says}"]
-    if verdict.examples:
-        failed = "" if verdict.held == verdict.asked else "not so: " if verdict.held else ""
-        lines.append(f"{failed}{'; '.join(verdict.examples)}.")
-    if verdict.claim.remark and verdict.held < verdict.asked:
-        lines.append(verdict.claim.remark)
-    return "  \n".join(lines)
+def _overview(judged: Sequence[_Judged]) -> str:
+    rows = [
+        [
+            f"{one.number}. {one.verdict.claim.says}",
+            f"**{one.verdict.word}**",
+            _margin(one.verdict.weakest, one.verdict.claim),
+            f"{one.verdict.held} of {one.verdict.asked}" if one.verdict.asked else EMPTY,
+        ]
+        for one in judged
+    ]
+    return as_table(["claim", "verdict", "least margin", "comparisons that hold"], rows)
+
+
+def _margin(weakest: Outcome | None, claim: Claim) -> str:
+    if weakest is None:
+        return EMPTY
+    error = "" if weakest.error is None else f" ± {weakest.error:.2f}"
+    return f"{weakest.margin:+.2f}{error} {claim.unit}" + ("" if error else ", error not known")
+
+
+def _claim(one: _Judged) -> list[str]:
+    """A section: the sentence, its verdict, the comparison that decides, others in words, and all as a picture."""
+    verdict, claim = one.verdict, one.verdict.claim
+    table = table_of(claim.table)
+    parts = [f"### {one.number}. {claim.says}"]
+    where = f"Table: [{table.title}]({PAGES}/{table.name}.md)."
+    lines = [f"**{verdict.word.capitalize()}**{_counted(verdict)} {where}"]
+    if (weakest := verdict.weakest) is not None:
+        lines.append(f"Least margin: {_margin(weakest, claim)}. {weakest.text}.")
+        failed = [other.text for other in verdict.outcomes if other.holds is not True and other is not weakest]
+        if failed:
+            more = f"; and {len(failed) - _MOST_TOLD} more" if len(failed) > _MOST_TOLD else ""
+            lines.append(f"Also not shown to hold: {'; '.join(failed[:_MOST_TOLD])}{more}.")
+    if claim.remark and verdict.word != "holds":
+        lines.append(claim.remark.strip())
+    parts.append("  \n".join(lines))
+    return parts if one.picture is None else [*parts, f"![{claim.says}]({one.picture})"]
+
+
+def _counted(verdict: Verdict) -> str:
+    if not verdict.asked:
+        return ": nothing of it was measured."
+    if verdict.asked == 1:
+        return "."
+    unknown = verdict.asked - verdict.held - verdict.failed
+    parts = [(verdict.held, "hold"), (verdict.failed, "do not"), (unknown, "not known")]
+    return f" ({', '.join(f'{count} {word}' for count, word in parts if count)} of {verdict.asked} comparisons)."
+
+
+def _table(results: Results, folder: Path | None) -> list[str]:
+    """A section: its figure, how complete it is, every cell beside the paper's, and what is not at hand."""
+    table = results.table
+    parts = [f"### [{table.title}]({PAGES}/{table.name}.md)"]
+    if not results.measured_any:
+        reasons = "; ".join(dict.fromkeys(results.missing.values()))
+        return [*parts, f"Not measured{': ' + reasons if reasons else ''}."]
+    figure = f"{PAGES}/{table.name}.png"
+    if folder is not None and (folder / figure).exists():
+        parts.append(f"![{table.title}]({figure})")
+    return [*parts, *_state(results), *_beside(results), *_notes(results), *_kept(results)]
+
+
+def _state(results: Results) -> list[str]:
+    """How many cells have how many seeds."""
+    seeds = [max(results.seeds(*place), default=0) for place in results.places]
+    if not seeds:
+        return []
+    full = sum(count >= results.table.seeds for count in seeds)
+    fewest = "" if full == len(seeds) else f"; the fewest are {min(seeds)}"
+    return [f"{full} of {len(seeds)} measured cells have {results.table.seeds} seeds or more{fewest}."]
 
 
 def _beside(results: Results) -> list[str]:
@@ -68,7 +171,8 @@ def _beside_in(results: Results, metric: str) -> list[str]:
             pair = results.compared(method, dataset, metric)
             if pair.ours is not None and pair.published is not None and not column.stand_in:
                 difference = pair.ours.mean - pair.published.mean
-                text = f"{pair.ours.mean:.1f}, {pair.published.mean:.1f}, {difference:+.1f}"
+                spread = "" if pair.ours.deviation is None else f" ± {pair.ours.deviation:.1f}"
+                text = f"{pair.ours.mean:.1f}{spread}, {pair.published.mean:.1f}, {difference:+.1f}"
                 cells.setdefault(method, {})[dataset] = text
     if not cells:
         return []
@@ -78,10 +182,10 @@ def _beside_in(results: Results, metric: str) -> list[str]:
     return [as_table(heads, rows)]
 
 
-def _notes(table: PaperTable, missing: dict[str, str]) -> list[str]:
-    if not missing:
+def _notes(results: Results) -> list[str]:
+    if not results.missing:
         return []
-    titles = ", ".join(table.datasets[name].title for name in missing)
+    titles = ", ".join(title_of(results, name) for name in results.missing)
     return [f"Not at hand: {titles}; their cells hold published values alone."]
 
 
@@ -94,3 +198,17 @@ def _kept(results: Results) -> list[str]:
     which = "All" if results.earlier or len(kept) == len(cells) else f"{len(kept)} of {len(cells)}"
     dates = " and ".join(sorted({date for date in kept if date is not None}))
     return [f"{which} numbers are kept from an earlier measurement by the same recipes ({dates})."]
+
+
+def _other_pages(folder: Path | None) -> list[str]:
+    """Links to the other pages of the folder and of its folder `search`, by their headings."""
+    if folder is None:
+        return []
+    found = [*sorted(folder.glob("*.md")), *sorted(folder.glob("search/*.md"))]
+    links = []
+    for path in found:
+        with path.open(encoding="utf-8") as file:
+            heading = file.readline().removeprefix("# ").strip()
+        if path.name != "README.md":
+            links.append(f"- [{heading}]({path.relative_to(folder)})")
+    return ["## Other measurements", "\n".join(links)] if links else []

@@ -15,7 +15,7 @@ Kind = Literal["grid", "curve", "efficiency", "cost", "complexity", "hop-weights
 NAMES = (
     "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "ogbn-mag", "heterogeneous",
     "ablation-labels", "ablation-reference", "ablation-alpha", "efficiency", "edge-sparsity", "label-sparsity",
-    "depth", "complexity", "hop-weights", "sgc-steps", "beyond",
+    "depth", "complexity", "hop-weights", "sgc-steps", "beyond", "label-branch",
 )  # fmt: skip
 
 

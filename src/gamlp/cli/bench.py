@@ -10,6 +10,7 @@ import typer
 
 from gamlp.cli.options.recipe import DataDirOption, DeviceOption, JsonOption, MemoryOption, ThreadsOption, resources_of
 from gamlp.cli.show import display
+from gamlp.cli.show.bench import show_status
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def register(app: typer.Typer) -> None:
     verb = typer.Typer(no_args_is_help=True, help=_HELP, rich_markup_mode="rich")
     verb.command("list")(_list)
     verb.command("run")(_run)
+    verb.command("status")(_status)
     verb.command("show")(_show)
     verb.command("summary")(_summary)
     verb.command("methods")(_methods)
@@ -52,6 +54,10 @@ _HELP = """Measure the paper's tables and figures, and set ours beside the publi
   gamlp bench list
 
   gamlp bench run citation --seeds 3 --methods SGC --methods 'GAMLP(JK)'
+
+  gamlp bench status
+
+  gamlp bench run citation co-purchase --budget 2h --jobs 2
 
   gamlp bench show citation
 
@@ -124,6 +130,29 @@ def _run(
         _write(table, place, out, as_json)
 
 
+def _status(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME…]", help="Of tables. (default: all)", show_default=False)
+    ] = None,
+    work: WorkOption = WORK,
+    out: OutOption = None,
+    record: RecordOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What tables have, what they lack and what that would cost, what is stale, and what is not possible here."""
+    from gamlp.bench import NAMES, Work, status_of, table_of
+
+    pages = out or work / "tables"
+    place = Work(work, data_dir, runs=_runs(record, out, work), pages=pages)
+    _tell_torn(place)
+    found = [status_of(table_of(name), place) for name in names or NAMES]
+    if as_json:
+        display.print_json([one.as_json() for one in found])
+        return
+    show_status(found, bool(names))
+
+
 def _show(
     name: NameArgument,
     work: WorkOption = WORK,
@@ -142,23 +171,25 @@ def _summary(
     work: WorkOption = WORK,
     out: Annotated[
         Path | None,
-        typer.Option(help="Markdown file to write, beside the tables' pages. (default: print it)", show_default=False),
+        typer.Option(
+            help="Folder for README.md, index.html and pictures; the tables' pages are in its folder bench. "
+            "(default: print it, of the tables in --work)",
+            show_default=False,
+        ),
     ] = None,
     record: RecordOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """What of the paper reproduces, what does not, and why, from all that has been measured."""
-    from gamlp.bench import Work, as_summary
-    from gamlp.io import write_text
+    """What of the paper holds, what does not and what is not known, claim by claim, from all that has been measured."""
+    from gamlp.bench import PAGES, Work, as_summary, write_summary
 
-    pages = work / "tables" if out is None else out.parent
-    page = as_summary(Work(work, data_dir, runs=_runs(record, pages, work), pages=pages))
+    pages = work / "tables" if out is None else out / PAGES
+    place = Work(work, data_dir, runs=_runs(record, pages, work), pages=pages)
     if out is None:
-        display.say(page)
+        display.say(as_summary(place))
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, page)
-    display.say(f"{out} is written")
+    readme, page, *pictures = write_summary(place, out)
+    display.say(f"{readme} and {page.name} are written, with {len(pictures)} pictures")
 
 
 def _methods(as_json: JsonOption = False) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gamlp.bench.claims import Claim, Outcome, Verdict, claims, judge
+from gamlp.bench.claims import Claim, ClaimOutcome, Verdict, claims, judge
 from gamlp.bench.results import Grid, Results
 from gamlp.bench.tables import table_of
 from tests.bench.hand import curve_results, report, small
@@ -96,12 +96,14 @@ def test_rows_of_the_same_seeds_are_compared_seed_by_seed() -> None:
 
 
 def test_one_that_fails_refutes_a_claim_and_its_weakest_comparison_decides() -> None:
-    both_fail = Verdict(claim("order"), (Outcome("a", "a", 3.0, 1.0), Outcome("b", "b", -2.0, 1.0)))
+    both_fail = Verdict(claim("order"), (ClaimOutcome("a", "a", 3.0, 1.0), ClaimOutcome("b", "b", -2.0, 1.0)))
     assert (both_fail.word, both_fail.held, both_fail.failed) == ("does not hold", 1, 1)
     assert both_fail.weakest is both_fail.outcomes[1]
-    unsure = Verdict(claim("order"), (Outcome("a", "a", 3.0, 1.0), Outcome("b", "b", -0.5, 1.0)))
+    unsure = Verdict(claim("order"), (ClaimOutcome("a", "a", 3.0, 1.0), ClaimOutcome("b", "b", -0.5, 1.0)))
     assert unsure.word == "not known"
-    assert Outcome("a", "a", 0.0, 0.0).holds is True and Outcome("a", "a", 0.0, 0.0, strict=True).holds is None
+    assert (
+        ClaimOutcome("a", "a", 0.0, 0.0).holds is True and ClaimOutcome("a", "a", 0.0, 0.0, strict=True).holds is None
+    )
 
 
 def test_a_single_run_has_the_deviation_of_its_column_or_decides_nothing() -> None:

@@ -46,7 +46,10 @@ def test_cells_stand_beside_published_ones_in_points() -> None:
 
 
 def test_a_claim_has_a_verdict_a_number_with_its_error_and_a_picture(page_of_small: None, tmp_path: Path) -> None:
+    (tmp_path / "results" / "claims").mkdir(parents=True)
+    (tmp_path / "results" / "claims" / "09-gone.png").touch()
     files = write_summary(Work(tmp_path / "work"), tmp_path / "results")
+    assert [path.name for path in (tmp_path / "results" / "claims").iterdir()] == ["01-small.png"]
     page = (tmp_path / "results" / "README.md").read_text()
     assert "Written by `gamlp bench summary` on 20" in page.splitlines()[2]
     assert "| 1. GAMLP(R) is better than SGC. | **holds** | +4.50 ± 0.00 points | 1 of 1 |" in page

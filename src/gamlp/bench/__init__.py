@@ -1,7 +1,7 @@
 """The paper's tables and figures as data, measured and set beside the published values."""
 
-# Write what a table has
-from gamlp.bench.measure import WrittenTable, results_of, write_result
+# Write what a table has; whether it is one of runs or of points of its own
+from gamlp.bench.measure import WrittenTable, is_special, results_of, write_result
 
 # Finished runs, kept beside the pages
 from gamlp.bench.record import FOLDER as RUNS
@@ -36,6 +36,7 @@ __all__ = [
     "WrittenTable",
     "as_summary",
     "duration",
+    "is_special",
     "measure_tables",
     "results_of",
     "status_of",

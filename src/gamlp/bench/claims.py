@@ -54,7 +54,7 @@ class Claim(BaseModel):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClaimOutcome:
     """One comparison: by how much it comes out as claimed (negative: it does not), and the error of that.
 
     Within its error a margin decides nothing, nor where the error is not known, unless it is `decided` otherwise.
@@ -64,7 +64,7 @@ class Outcome:
     text: str  # with numbers
     margin: float
     error: float | None = None
-    parts: tuple[Outcome, ...] = ()  # of which it is the mean, for a picture
+    parts: tuple[ClaimOutcome, ...] = ()  # of which it is the mean, for a picture
     decided: bool | None = None  # where the margin alone does not say
     strict: bool = False  # no margin is not enough
 
@@ -90,7 +90,7 @@ class Verdict:
     """All comparisons of a claim. It holds where all do; one that fails by more than its error refutes it."""
 
     claim: Claim
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ClaimOutcome, ...]
 
     @property
     def asked(self) -> int:
@@ -111,7 +111,7 @@ class Verdict:
         return "holds" if self.asked and self.held == self.asked else "not known"
 
     @property
-    def weakest(self) -> Outcome | None:
+    def weakest(self) -> ClaimOutcome | None:
         """The comparison that decides: the least margin in units of its error."""
         return min(self.outcomes, key=lambda one: one.sureness, default=None)
 
@@ -145,7 +145,7 @@ def compared_pairs(claim: Claim, results: Results, dataset: str, at: float | Non
     return [(own, other)] if own is not None and other is not None else []
 
 
-def _within(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _within(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     found = []
     for method in claim.methods:
         pair = results.compared(method, dataset, claim.metric)
@@ -155,27 +155,29 @@ def _within(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
         difference = pair.ours.mean - pair.published.mean
         place = f"{method}, {title_of(results, dataset)}"
         text = f"{place}: {_text(pair.ours)}, published {pair.published.mean:g} ({difference:+.1f})"
-        found.append(Outcome(place, text, width - abs(difference), results.error(method, dataset, claim.metric)))
+        found.append(ClaimOutcome(place, text, width - abs(difference), results.error(method, dataset, claim.metric)))
     return found
 
 
-def _best(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _best(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     return [_compared(claim, results, dataset, pair) for pair in compared_pairs(claim, results, dataset, None)]
 
 
-def _order(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _order(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     if any(results.measured(method, dataset, claim.metric) is None for method in claim.methods):
         return []
     return [_compared(claim, results, dataset, pair) for pair in itertools.pairwise(claim.methods)]
 
 
-def _reaches(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _reaches(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     pairs = compared_pairs(claim, results, dataset, None)
     known = [pair for pair in pairs if results.gap(*pair, dataset, claim.metric) is not None]
     return [_compared(claim, results, dataset, pair) for pair in known]
 
 
-def _compared(claim: Claim, results: Results, dataset: str, pair: tuple[str, str], at: float | None = None) -> Outcome:
+def _compared(
+    claim: Claim, results: Results, dataset: str, pair: tuple[str, str], at: float | None = None
+) -> ClaimOutcome:
     """The first of two rows is above the second, by `least`; below, where the claim says that means rise."""
     gap = results.gap(*pair, dataset, claim.metric, at)
     values = [results.measured(method, dataset, claim.metric, at) for method in pair]
@@ -183,7 +185,7 @@ def _compared(claim: Claim, results: Results, dataset: str, pair: tuple[str, str
     sign = 1 if claim.falling else -1
     where = title_of(results, dataset) + ("" if at is None else f" at {at:g}")
     text = f"{where}: " + ", ".join(_pair(name, value) for name, value in zip(pair, values) if value is not None)
-    return Outcome(
+    return ClaimOutcome(
         f"{where}: {pair[0]}, {pair[1]}",
         text,
         sign * gap.mean - claim.least,
@@ -192,7 +194,7 @@ def _compared(claim: Claim, results: Results, dataset: str, pair: tuple[str, str
     )
 
 
-def _passes(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _passes(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     """Which of ours stands for us is chosen by validation rows: the highest of several test means would be luck."""
     found = {method: results.measured(method, dataset, claim.metric) for method in claim.methods}
     ours = {method: value for method, value in found.items() if value is not None}
@@ -206,7 +208,7 @@ def _passes(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
     difference = ours[own].mean - published[top].mean
     text = f"{title_of(results, dataset)}: {_pair(own, ours[own])}, {top} published {published[top].mean:g}"
     place = f"{title_of(results, dataset)}: {own}, {top} published"
-    return [Outcome(place, f"{text} ({difference:+.1f})", difference, results.error(own, dataset, claim.metric))]
+    return [ClaimOutcome(place, f"{text} ({difference:+.1f})", difference, results.error(own, dataset, claim.metric))]
 
 
 def _curve(claim: Claim, results: Results, dataset: str, method: str) -> dict[float, Measured]:
@@ -215,7 +217,7 @@ def _curve(claim: Claim, results: Results, dataset: str, method: str) -> dict[fl
     return {point: value for point, value in found.items() if value is not None}
 
 
-def _loss(claim: Claim, results: Results, dataset: str, kept: bool) -> list[Outcome]:
+def _loss(claim: Claim, results: Results, dataset: str, kept: bool) -> list[ClaimOutcome]:
     found = []
     for method in claim.methods:
         curve = _curve(claim, results, dataset, method)
@@ -227,11 +229,13 @@ def _loss(claim: Claim, results: Results, dataset: str, kept: bool) -> list[Outc
         errors = [results.error(method, dataset, claim.metric, at) for at in (top, last)]
         error = None if None in errors else math.hypot(*(one or 0.0 for one in errors))
         place = f"{title_of(results, dataset)}: {method}"
-        found.append(Outcome(place, text, claim.most - lost if kept else lost - claim.most, error, strict=not kept))
+        found.append(
+            ClaimOutcome(place, text, claim.most - lost if kept else lost - claim.most, error, strict=not kept)
+        )
     return found
 
 
-def _points(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _points(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     """The best of ours above the best of the others, point by point; most points decide."""
     found = {method: _curve(claim, results, dataset, method) for method in results.table.methods}
     curves = {method: curve for method, curve in found.items() if curve}
@@ -252,35 +256,35 @@ def _points(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
     decided = True if 2 * won > len(parts) else False if refuted else None
     where = f"{title_of(results, dataset)}: mean of {len(parts)} points"
     told = text + (f" (elsewhere {', '.join(others)})" if others else "")
-    return [Outcome(where, told, mean, error, parts, decided)]
+    return [ClaimOutcome(where, told, mean, error, parts, decided)]
 
 
 def _grids(results: Results, dataset: str) -> list[Grid]:
     return [grid for name, grid in results.grids.items() if name.startswith(f"{dataset}-")]
 
 
-def _nearer(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _nearer(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     found = []
     for grid in _grids(results, dataset):
         shares = [sum(row[FAR + 1 :]) / sum(row) for row in grid.values]
         if len(shares) > 1:
             ends = f"{100 * shares[0]:.1f} % at degree {grid.rows[0]}, {100 * shares[-1]:.1f} % at {grid.rows[-1]}"
             margin = 100 * (shares[0] - shares[-1])
-            found.append(Outcome(grid.title, f"{grid.title}: {ends}", margin, decided=margin > 0))
+            found.append(ClaimOutcome(grid.title, f"{grid.title}: {ends}", margin, decided=margin > 0))
     return found
 
 
-def _differs(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _differs(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     found = []
     for grid in _grids(results, dataset):
         nodes = list(zip(*grid.values))
         changing = sum(max(shares) > 0.5 > min(shares) for shares in nodes)
         text = f"{grid.title}: {changing} of {len(nodes)} drawn nodes"
-        found.append(Outcome(grid.title, text, changing, decided=changing > 0))
+        found.append(ClaimOutcome(grid.title, text, changing, decided=changing > 0))
     return found
 
 
-_JUDGES: dict[str, Callable[[Claim, Results, str], list[Outcome]]] = {
+_JUDGES: dict[str, Callable[[Claim, Results, str], list[ClaimOutcome]]] = {
     "within": _within,
     "best": _best,
     "order": _order,

@@ -108,6 +108,10 @@ class Record:
             if table in (None, name):
                 yield from file.lines.values()
 
+    def seeds(self, recipe: str, made: str) -> set[int]:
+        """That were run."""
+        return set(self._seeds.get((recipe, made), ()))
+
     def reports(self, recipe: str, made: str) -> list[dict[str, Any]]:
         """Of all seeds, ascending."""
         return [as_report(line) for _, line in sorted(self._seeds.get((recipe, made), {}).items())]

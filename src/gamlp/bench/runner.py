@@ -23,7 +23,7 @@ from gamlp.io import locked, usable_cores, work_folder
 from gamlp.peers import Task, Workspace, recipe_named, run
 from gamlp.progress import silent
 
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 1.0
 
 
 def measure_tables(tables: Sequence[PaperTable], work: Work, jobs: int = 1, extra: bool = False) -> dict[str, str]:

@@ -139,8 +139,9 @@ class _Planned:
 
     def judge(self) -> None:
         """Which rows are not told apart, by what has been measured."""
-        self._results = results_from(self.table, self.columns, self._work)
-        self._doubts = doubts(self._results, self._claims)
+        results = results_from(self.table, self.columns, self._work)
+        self._doubts = doubts(results, self._claims)
+        self._shown = {key: max(results.seeds(*key), default=0) for key in results.places}
 
     def wanted(self, estimate: Estimate) -> int:
         """Seeds of a cell: few where its runs are long."""
@@ -149,9 +150,14 @@ class _Planned:
 
     def state(self, cells: list[Cell], estimate: Estimate) -> PlaceState:
         """Of a place, whose cells these are."""
-        done = sum(cell.done(self._work) for cell in cells)
-        shown = max([done, *self._results.seeds(*cells[0].place[1:])])
+        done = len(cells) - len(self._missing(cells))
+        shown = max(done, self._shown.get(cells[0].place[1:], 0))
         return PlaceState(cells[0], done, shown, self.wanted(estimate), estimate)
+
+    def _missing(self, cells: list[Cell]) -> list[Cell]:
+        """By the key of the first, which all but their seeds share: digests of each would take long."""
+        done = self._work.record.seeds(cells[0].recipe_key, cells[0].made)
+        return [cell for cell in cells if cell.seed not in done]
 
     def ranks(self, cells: list[Cell], state: PlaceState) -> list[tuple[Cell, tuple[float, ...]]]:
         """Runs of a place that are missing, each with its rank: the lower, the more it is needed.
@@ -160,7 +166,7 @@ class _Planned:
         """
         doubt = self._doubts.get(state.cell.place[1:], math.inf)
         found: list[tuple[Cell, tuple[float, ...]]] = []
-        for number, cell in enumerate(cell for cell in cells if not cell.done(self._work)):
+        for number, cell in enumerate(self._missing(cells)):
             if cell.seed < state.wanted:
                 found.append((cell, (0, state.shown + number, state.done + number, doubt)))
             elif self._extra and doubt < math.inf:

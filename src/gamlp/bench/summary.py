@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gamlp.bench.claims import Claim, Outcome, Verdict, claims, judge, title_of
+from gamlp.bench.claims import Claim, ClaimOutcome, Verdict, claims, judge, title_of
 from gamlp.bench.figures import write_margins
 from gamlp.bench.measure import results_of
 from gamlp.bench.pages import EMPTY, TITLES, Stamp, as_table
@@ -56,6 +56,8 @@ def write_summary(work: Work, folder: Path) -> list[Path]:
 
     (folder / _PICTURES).mkdir(exist_ok=True)
     page = as_summary(work, draw, folder)
+    for path in set((folder / _PICTURES).glob("*.png")) - set(files):  # of claims that are no longer made
+        path.unlink()
     write_text(folder / "README.md", page)
     write_text(folder / "index.html", as_html(page, folder))
     return [folder / "README.md", folder / "index.html", *files]
@@ -70,7 +72,7 @@ def as_summary(
     said = f"Written by `{stamp.command}` on {stamp.date}; {stamp.machine}; {versions}."
     results = {name: results_of(table_of(name), work) for name in NAMES}
     judged = []
-    for number, claim in enumerate(claims(), 1):
+    for number, claim in enumerate(sorted(claims(), key=lambda claim: claim.own), 1):
         verdict = judge(claim, results[claim.table])
         judged.append(_Judged(number, verdict, draw(verdict, f"{number:02d}-{claim.table}")))
     parts = [_HEAD.format(stamp=said)]
@@ -96,7 +98,7 @@ def _overview(judged: Sequence[_Judged]) -> str:
     return as_table(["claim", "verdict", "least margin", "comparisons that hold"], rows)
 
 
-def _margin(weakest: Outcome | None, claim: Claim) -> str:
+def _margin(weakest: ClaimOutcome | None, claim: Claim) -> str:
     if weakest is None:
         return EMPTY
     error = "" if weakest.error is None else f" ± {weakest.error:.2f}"

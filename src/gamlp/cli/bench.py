@@ -109,7 +109,7 @@ def _run(
 
     What it will take is told before. Interrupted or out of budget, it goes on where it was when it is run again.
     """
-    from gamlp.bench import Forecast, Schedule, Work, measure_tables, table_of
+    from gamlp.bench import Forecast, Schedule, Work, is_special, measure_tables, table_of
 
     tables = [table_of(name) for name in dict.fromkeys(names)]
     seconds = sum(60 * table.budget_minutes for table in tables) if budget is None else _seconds(budget)
@@ -117,12 +117,16 @@ def _run(
     with display.progress(as_json) as progress:
         place = Work(
             work, data_dir, resources_of(device, memory, threads), seeds, _names(datasets), _names(methods),
-            time.monotonic() + seconds, progress, _runs(record, out, work),
+            time.monotonic() + seconds, progress, _runs(record, out, work), out or work / "tables",
         )  # fmt: skip
         _tell_torn(place)
-        waiting = Schedule(tables, place, extra).waiting()
-        for said in Forecast.of(waiting).sentences(seconds, jobs):
-            display.inform(said)
+        of_runs = [table for table in tables if not is_special(table)]
+        if of_runs:
+            for said in Forecast.of(Schedule(of_runs, place, extra).waiting()).sentences(seconds, jobs):
+                display.inform(said)
+        for table in tables:
+            if is_special(table):
+                display.inform(f"{table.name} measures points of its own, and what they take is not known")
         refused = measure_tables(tables, place, jobs, extra)
     for what, reason in refused.items():
         display.warn(f"{what}: {reason.rstrip('.')}")

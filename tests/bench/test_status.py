@@ -47,6 +47,13 @@ def test_a_complete_table_lacks_nothing(work: Work) -> None:
     assert (found.complete, found.missing.runs, found.stale, found.seeds) == (2, 0, 0, (2, 2)) and found.anything
 
 
+def test_more_seeds_than_a_table_asks_for_are_not_of_an_earlier_page(work: Work) -> None:
+    lines = [cell.line(hand.report(cell.seed, 0.8)) for cell in cells_of(table(), "karate", ["MLP"], 5)]
+    work.record.add("other", lines)
+    found = status_of(table(methods={"Perceptron": table().methods["MLP"].model_dump()}), work)
+    assert (found.complete, found.earlier, found.runs, found.seeds) == (1, 0, 5, (5, 5)), "of another table's file"
+
+
 def test_special_tables_say_whether_they_have_anything(work: Work) -> None:
     found = status_of(hand.small(kind="sgc-steps", published={}, methods={"SGC": {"recipe": "sgc"}}), work)
     assert found.special and not found.anything and set(found.absent) == {"cora", "ppi"}

@@ -89,7 +89,9 @@ def test_status_says_what_is_there_and_what_the_rest_would_cost(small: None, cal
     (found,) = json.loads(ended.out)
     assert (found["cells"], found["runs"], found["missing"]["runs"], found["missing"]["unknown"]) == (2, 1, 19, 10)
     shown = call("bench status citation sgc-steps --work work --out out")
-    assert shown.code == 0 and "10 runs not known" in shown.out and "SGC on karate" in shown.out
+    assert shown.code == 0 and "SGC on karate" in shown.out and "MLP on karate" in shown.out
+    (row,) = [line.split() for line in shown.out.splitlines() if line.startswith("citation ")]
+    assert row[:8] == ["citation", "0", "of", "2", "1", "0–1", "0", "19"] and row[-1] == "10"
     assert "citation, ogbn-products: not possible here" in shown.out and "sgc-steps: has not been measured" in shown.out
 
 

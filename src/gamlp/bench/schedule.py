@@ -150,7 +150,7 @@ class _Planned:
 
     def state(self, cells: list[Cell], estimate: Estimate) -> PlaceState:
         """Of a place, whose cells these are."""
-        done = len(cells) - len(self._missing(cells))
+        done = len(self._work.record.seeds(cells[0].recipe_key, cells[0].made))
         shown = max(done, self._shown.get(cells[0].place[1:], 0))
         return PlaceState(cells[0], done, shown, self.wanted(estimate), estimate)
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def show_status(found: Sequence[TableStatus], each_cell: bool = False) -> None:
-    """A line a table, and why columns are not possible here; with `each_cell` a line for each that lacks seeds."""
+    """A line a table (`unknown`: runs of cells whose time is not known), and why columns are not possible here; with `each_cell` a line for each that lacks seeds."""
     rows = [_row(one) for one in found if not one.special]
     if rows:
-        heads = ("table", "cells", "complete", "earlier page", "runs", "seeds", "stale", "missing", "would take")
+        heads = ("table", "complete", "runs", "seeds", "stale", "missing", "would take", "unknown")
         display.table(*heads, rows=rows)
     for one in found:
         if one.special:
@@ -30,22 +30,13 @@ def show_status(found: Sequence[TableStatus], each_cell: bool = False) -> None:
 
 
 def _row(one: TableStatus) -> tuple[str | int, ...]:
-    fewest, most = one.seeds
-    seeds = f"{fewest}" if fewest == most else f"{fewest}–{most}"
-    return (
-        one.table, one.cells, one.complete, one.earlier, one.runs, seeds, one.stale, one.missing.runs, _cost(one),
-    )  # fmt: skip
-
-
-def _cost(one: TableStatus) -> str:
     from gamlp.bench import duration
 
-    if not one.missing.runs:
-        return "–"
-    if one.missing.unknown == one.missing.runs:
-        return "not known"
-    rest = f", {one.missing.unknown} runs not known" if one.missing.unknown else ""
-    return duration(one.missing.seconds) + rest
+    fewest, most = one.seeds
+    seeds = f"{fewest}" if fewest == most else f"{fewest}–{most}"
+    lacks, unknown = one.missing.runs, one.missing.unknown
+    takes = "–" if not lacks else "not known" if unknown == lacks else duration(one.missing.seconds)
+    return (one.table, f"{one.complete} of {one.cells}", one.runs, seeds, one.stale, lacks, takes, unknown)
 
 
 def _show_cells(one: TableStatus) -> None:

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def show_status(found: Sequence[TableStatus], each_cell: bool = False) -> None:
-    """A line a table (`unknown`: runs of cells whose time is not known), and why columns are not possible here; with `each_cell` a line for each that lacks seeds."""
+    """A line a table, and why columns are not possible here; with `each_cell` a line for each that lacks seeds.
+
+    `unknown` are missing runs of cells whose time is not known.
+    """
     rows = [_row(one) for one in found if not one.special]
     if rows:
         heads = ("table", "complete", "runs", "seeds", "stale", "missing", "would take", "unknown")

@@ -19,7 +19,7 @@ FAILED := .pytest_cache/v/cache/lastfailed
 AGAIN := cat $(FAILED); test $$(grep -c true $(FAILED)) -le 3 && echo "Run again, alone, what failed above:" && \
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -m "not long"
 
-.PHONY: run test test-all check fuzz kills sanitize lint format bench accuracy defaults clean always
+.PHONY: run test test-all check fuzz kills sanitize lint format bench results defaults clean always
 
 run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it learned
 	$(BIN)/gamlp run digits
@@ -71,8 +71,8 @@ bench: $(VENV)/developer  ## speed and memory of propagation and training agains
 	$(BIN)/python benchmarks/verifying.py
 	$(BIN)/python benchmarks/tables.py
 
-accuracy: $(VENV)/developer  ## test accuracy of the shipped recipes beside the paper's (needs GAMLP_DATA; hours)
-	$(BIN)/python benchmarks/accuracy.py
+results: $(VENV)/developer  ## docs/results/README.md: what the paper says held against all recorded runs (nothing is run)
+	$(BIN)/gamlp bench summary --out docs/results
 
 defaults: $(VENV)/developer  ## what `gamlp run` chooses, beside what anybody could do (needs GAMLP_DATA; hours)
 	$(BIN)/python benchmarks/defaults.py

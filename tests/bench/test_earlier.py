@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gamlp.bench.claims import _kept
 from gamlp.bench.earlier import or_earlier, with_earlier
 from gamlp.bench.pages import as_markdown, write_pages
 from gamlp.bench.results import Key, Reports, Results, records
+from gamlp.bench.summary import _kept
 from gamlp.errors import GamlpError
 from tests.bench import hand
 

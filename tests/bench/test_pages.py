@@ -128,3 +128,10 @@ def test_a_stamp_names_command_versions_and_cores() -> None:
     stamp = Stamp.now("gamlp bench run citation")
     assert stamp.command == "gamlp bench run citation" and "torch" in stamp.versions
     assert "cores" in stamp.machine
+
+
+def test_a_column_of_several_graphs_has_scores_of_each() -> None:
+    tests = [{"es": {"score": 0.7}, "fr": {"score": 0.5}}, {"es": {"score": 0.72}, "fr": {"score": 0.5}}]
+    runs = [hand.report(seed, 0.6, tests=found) for seed, found in enumerate(tests)]
+    page = as_markdown(Results(hand.small(), {("SGC", "cora", None): runs}), hand.STAMP)
+    assert "| test %, each graph | es | fr |\n|---|---:|---:|\n| SGC | 71.00 ± 1.41 | 50.00 ± 0.00 |" in page

@@ -1,4 +1,4 @@
-"""The record of runs: what is in it is not run again; lines are whole, each once, by whichever process."""
+"""The record of runs, a file a table: what is in it is not run again; lines are whole, each once, by any process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from gamlp.bench.measure import results_of, write_result
-from gamlp.bench.record import NAME, Record, as_line
-from gamlp.bench.runner import columns_of, run_table
+from gamlp.bench.cells import columns_of
+from gamlp.bench.measure import results_of
+from gamlp.bench.record import Record, RunKey, as_line, as_report, key_of
+from gamlp.bench.runner import run_tables
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
 from gamlp.run.resources import Resources
@@ -20,99 +21,124 @@ from tests.bench import hand
 from tests.bench.test_runner import counted, table
 
 
-def line(key: str, seed: int = 0, **parts: Any) -> dict[str, Any]:
-    content = {"report": hand.report(seed, 0.8, **parts), "date": "2024-05-06 07:08", "versions": {"gamlp": "0.1.0"}}
-    return as_line(key, content, dataset="cora", method="SGC", seed=seed, recipe="r")
+def line(recipe: str, seed: int = 0, **parts: Any) -> dict[str, Any]:
+    told = {"table": "small", "method": "SGC", "dataset": "cora", "recipe": recipe, "made": "m", "seed": seed}
+    return as_line(told, hand.report(seed, 0.8, **parts))
 
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
     monkeypatch.delenv("GAMLP_DATA", raising=False)
     monkeypatch.setenv("GAMLP_CACHE", str(tmp_path / "cache"))
-    record = Record(tmp_path / "pages" / NAME)
-    return Work(tmp_path / "work", resources=Resources(threads=1, device="cpu"), record=record, methods=("MLP",))
+    resources = Resources(threads=1, device="cpu")
+    return Work(tmp_path / "work", resources=resources, runs=tmp_path / "pages" / "runs", methods=("MLP",))
 
 
-def test_a_report_comes_back_as_it_was(tmp_path: Path) -> None:
-    record = Record(tmp_path / NAME)
-    given = hand.report(3, 1 / 3, epoch=0, stopped="patience", tests={"a": {"score": 0.5}}, valid_mean={})
-    record.add([as_line("k", {"report": given, "date": "2024-05-06"}, seed=3)])
-    assert Record(tmp_path / NAME).report("k") == given
-    assert '"epoch"' not in (tmp_path / NAME).read_text(), "defaults are left out"
-    assert record.report("other") is None
+def recipes(path: Path) -> list[str]:
+    return [json.loads(text)["recipe"] for text in path.read_text().splitlines()]
+
+
+def test_what_pages_show_of_a_report_comes_back(tmp_path: Path) -> None:
+    given = hand.report(3, 1 / 3, epoch=4, epochs=5, tests={"a": {"score": 0.5, "loss": 1.0}})
+    given["test"] |= {"loss": 0.25, "ece": float("nan"), "roc_auc": float("nan")}
+    Record(tmp_path).add("small", [as_line({**line("k", 3)}, given)])
+    found = Record(tmp_path).line(RunKey("k", "m", 3))
+    assert found is not None
+    report = as_report(found)
+    assert report["test"] == {"score": 0.333333, "macro_f1": 0.333333}, "six digits; losses and NaN are left out"
+    assert report["valid"] == {"score": 0.333333} and report["tests"] == {"a": {"score": 0.5}}
+    assert {name: report[name] for name in ("seed", "seconds", "peak_memory", "epoch", "epochs")} == {
+        "seed": 3, "seconds": given["seconds"], "peak_memory": 3 * 2**20, "epoch": 4, "epochs": 5,
+    }  # fmt: skip
+    assert Record(tmp_path).line(RunKey("k", "m", 4)) is Record(tmp_path).line(RunKey("k", "other", 3)) is None
+
+
+def test_a_line_is_a_few_hundred_bytes(tmp_path: Path) -> None:
+    Record(tmp_path).add("small", [line("0123456789abcdef")])
+    assert len((tmp_path / "small.jsonl").read_bytes()) < 500
 
 
 def test_a_line_is_added_once_and_others_lines_are_seen(tmp_path: Path) -> None:
-    one, other = Record(tmp_path / NAME), Record(tmp_path / NAME)
-    one.add([line("a")])
-    other.add([line("a"), line("b")])
-    assert "b" in one and len((tmp_path / NAME).read_text().splitlines()) == 2
+    one, other = Record(tmp_path), Record(tmp_path)
+    one.add("small", [line("a")])
+    other.add("small", [line("a"), line("b")])
+    assert one.line(RunKey("b", "m", 0)) is None
+    one.refresh()
+    assert one.line(RunKey("b", "m", 0)) is not None and recipes(tmp_path / "small.jsonl") == ["a", "b"]
 
 
-def test_half_a_line_of_a_process_that_died_is_passed_over(tmp_path: Path) -> None:
-    Record(tmp_path / NAME).add([line("a")])
-    with (tmp_path / NAME).open("a") as file:
+def test_tables_share_a_run_and_seeds_come_in_order(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.add("one", [line("a", 2), line("a", 0)])
+    record.add("two", [line("a", 1), line("b", 7)])
+    assert [report["seed"] for report in record.reports("a", "m")] == [0, 1, 2]
+    assert [key_of(found).recipe for found in record.lines("two")] == ["a", "b"] and len(list(record.lines())) == 4
+
+
+def test_half_a_line_of_a_process_that_died_is_passed_over_and_said(tmp_path: Path) -> None:
+    Record(tmp_path).add("small", [line("a")])
+    path = tmp_path / "small.jsonl"
+    with path.open("a") as file:
         file.write(json.dumps(line("b"))[:50])
-    record = Record(tmp_path / NAME)
-    assert "a" in record and "b" not in record
-    record.add([line("c")])
-    assert [json.loads(text)["key"] for text in (tmp_path / NAME).read_text().splitlines()] == ["a", "c"]
+    record = Record(tmp_path)
+    assert record.torn == [path] and [key_of(found).recipe for found in record.lines()] == ["a"]
+    record.add("small", [line("c")])
+    assert recipes(path) == ["a", "c"] and record.torn == []
+
+
+def test_a_file_that_became_shorter_is_read_anew(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.add("small", [line("a"), line("b")])
+    path = tmp_path / "small.jsonl"
+    path.write_text(path.read_text().splitlines(keepends=True)[1])
+    record.refresh()
+    assert [key_of(found).recipe for found in record.lines()] == ["b"] and record.line(RunKey("a", "m", 0)) is None
 
 
 def test_a_whole_line_that_is_no_run_is_told(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text("<<<<<<< HEAD\n")
+    (tmp_path / "small.jsonl").write_text("<<<<<<< HEAD\n")
     with pytest.raises(GamlpError, match="no run: '<<<<<<< HEAD'"):
-        Record(tmp_path / NAME).report("a")
+        Record(tmp_path)
 
 
-def _add(path: Path, first: int) -> None:
-    record = Record(path)
+def _add(folder: Path, first: int) -> None:
+    record = Record(folder)
     for number in range(first, first + 60):
-        record.add([line(f"k{number}")])
+        record.add("small", [line(f"k{number}")])
 
 
 def test_two_processes_add_to_one_record(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_add, args=(tmp_path / NAME, first)) for first in (0, 30)]
+    processes = [context.Process(target=_add, args=(tmp_path, first)) for first in (0, 30)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
-    keys = [json.loads(text)["key"] for text in (tmp_path / NAME).read_text().splitlines()]
-    assert sorted(keys) == sorted(f"k{number}" for number in range(90)), "each once, those of both too"
+    found = recipes(tmp_path / "small.jsonl")
+    assert sorted(found) == sorted(f"k{number}" for number in range(90)), "each once, those of both too"
 
 
 def test_another_machine_goes_on_from_the_record(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert work.record is not None
-    run_table(table(), replace(work, seeds=1))
+    run_tables([table()], replace(work, seeds=1))
     cells = counted(monkeypatch)
-    fresh = replace(work, folder=tmp_path / "empty", record=Record(work.record.path))
-    run_table(table(), fresh)
+    fresh = replace(work, folder=tmp_path / "empty")
+    run_tables([table()], fresh)
     assert [(cell.method, cell.seed) for cell in cells] == [("MLP", 1)]
-    lines = [json.loads(text) for text in work.record.path.read_text().splitlines()]
-    assert [(one["dataset"], one["method"], one["seed"]) for one in lines] == [
-        ("karate", "MLP", 0),
-        ("karate", "MLP", 1),
+    lines = list(fresh.record.lines("small"))
+    assert [(one["table"], one["dataset"], one["method"], one["seed"]) for one in lines] == [
+        ("small", "karate", "MLP", 0),
+        ("small", "karate", "MLP", 1),
     ]
-    assert {one["recipe"] for one in lines} == {cells[0].recipe_key} and all(one["versions"] for one in lines)
-    assert max(map(len, work.record.path.read_text().splitlines())) < 1000
-    both = results_of(table(), fresh).reports("MLP", "karate")
-    assert both[0] == results_of(table(), replace(work, record=None)).reports("MLP", "karate")[0] and len(both) == 2
-
-
-def test_runs_of_before_the_record_are_added_when_a_page_is_written(work: Work, tmp_path: Path) -> None:
-    run_table(table(), replace(work, seeds=1, record=None))
-    write_result(table(), work, tmp_path / "pages")
-    (cell, *_) = columns_of(table(), work).cells
-    assert work.record is not None and cell.key in work.record
+    assert {(one["recipe"], one["made"]) for one in lines} == {(cells[0].recipe_key, cells[0].made)}
+    assert all(one["gamlp"] and one["machine"] and one["threads"] and one["date"] for one in lines)
+    assert max(map(len, work.record.path("small").read_text().splitlines())) < 600
+    assert len(results_of(table(), fresh).reports("MLP", "karate")) == 2
 
 
 def test_a_page_shows_what_is_recorded_of_datasets_that_are_not_at_hand(work: Work) -> None:
-    assert work.record is not None
-    (cell, *_) = columns_of(table(), work, absent=True).cells
-    (products,) = [one for one in columns_of(table(), work, absent=True).cells if one.dataset != "karate"][:1]
-    assert cell.dataset == "karate" and products.dataset == "ogbn-products"
-    work.record.add([products.line({"report": hand.report(0, 0.7)})])
+    cells = columns_of(table(), work, absent=True).cells
+    products = next(one for one in cells if one.dataset == "ogbn-products")
+    work.record.add("small", [products.line(hand.report(0, 0.7))])
     found = results_of(table(), work)
     assert found.missing == {} and found.reports("MLP", "ogbn-products")

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from gamlp.bench import runner
-from gamlp.bench.measure import run_in_processes
-from gamlp.bench.runner import Cell, cells_of, columns_of, depths_of, run_table
+from gamlp.bench import cells as cells_module
+from gamlp.bench import costs, runner, schedule
+from gamlp.bench.cells import Cell, cells_of, columns_of, depths_of
+from gamlp.bench.runner import run_in_processes, run_tables
 from gamlp.bench.tables import PaperTable, read_table
 from gamlp.bench.work import Work, missing_reason, split_seed, task_of
 from gamlp.errors import GamlpError
 from gamlp.peers.hops import features_key
 from gamlp.recipe import Recipe
 from gamlp.run.resources import Resources
+from tests.bench import hand
 
 QUICK = {"training.epochs": 3, "training.batch_size": 64, "model.hidden": 8}
 
@@ -60,20 +62,20 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
 
 def test_runs_once_with_fewest_seeds_first(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = counted(monkeypatch)
-    assert run_table(table(), work) == {}
+    assert run_tables([table()], work) == {}
     assert [(cell.seed, cell.method) for cell in cells] == [
         (0, "GAMLP(JK)"), (0, "MLP"), (1, "GAMLP(JK)"), (1, "MLP"),
     ]  # fmt: skip
     reports = [cell.load(work) for cell in cells]
-    run_table(table(), work)
+    run_tables([table()], work)
     assert len(cells) == 4, "a finished table runs nothing"
     assert [cell.load(work) for cell in cells] == reports
 
 
 def test_more_seeds_run_only_the_new_ones(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_table(table(), replace(work, seeds=1, methods=("MLP",)))
+    run_tables([table()], replace(work, seeds=1, methods=("MLP",)))
     cells = counted(monkeypatch)
-    run_table(table(), work)
+    run_tables([table()], work)
     assert sorted((cell.method, cell.seed) for cell in cells) == [("GAMLP(JK)", 0), ("GAMLP(JK)", 1), ("MLP", 1)]
 
 
@@ -96,6 +98,8 @@ def test_a_dataset_that_is_not_at_hand_is_told_and_the_rest_runs(work: Work) -> 
 
 
 def test_unknown_rows_and_columns_are_refused(work: Work) -> None:
+    with pytest.raises(GamlpError, match="no method 'GCN'"):
+        run_tables([table(), table(name="other")], replace(work, methods=("GCN", "MLP")))
     with pytest.raises(GamlpError, match="no method 'GCN'; it has GAMLP"):
         columns_of(table(), replace(work, methods=("GCN",)))
     with pytest.raises(GamlpError, match="no dataset 'cora'"):
@@ -104,15 +108,47 @@ def test_unknown_rows_and_columns_are_refused(work: Work) -> None:
 
 def test_after_the_deadline_nothing_is_begun(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = counted(monkeypatch)
-    run_table(table(), replace(work, deadline=time.monotonic() - 1))
+    run_tables([table()], replace(work, deadline=time.monotonic() - 1))
     assert cells == []
 
 
-def test_long_runs_get_fewer_seeds(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "LONG_RUN", 0.0)
-    monkeypatch.setattr(runner, "LONG_SEEDS", 1)
+def test_a_run_that_would_not_end_in_time_is_not_begun(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the MLP a run of an hour is recorded, of GAMLP(JK) nothing: what is not known is tried."""
+    first = next(cell for cell in columns_of(table(), work).cells if cell.method == "MLP")
+    work.record.add("small", [first.line(hand.report(0, 0.8, training=3600.0))])
     cells = counted(monkeypatch)
-    run_table(table(), work)
+    monkeypatch.setattr(costs, "LONG_RUN", 1e6)
+    run_tables([table()], replace(work, deadline=time.monotonic() + 600))
+    assert [(cell.method, cell.seed) for cell in cells] == [("GAMLP(JK)", 0), ("GAMLP(JK)", 1)]
+
+
+def test_several_tables_at_once_share_runs(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = counted(monkeypatch)
+    other = table(name="other", methods={"Perceptron": {"recipe": "mlp", "changes": QUICK}})
+    run_tables([table(methods={"MLP": {"recipe": "mlp", "changes": QUICK}}), other], replace(work, seeds=1))
+    assert [(cell.table, cell.method) for cell in cells] == [("small", "MLP")], "the same run by another name"
+    assert all(cell.done(work) for cell in columns_of(other, replace(work, seeds=1)).cells)
+
+
+def test_another_graph_or_another_revision_of_a_method_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(nodes: int) -> set[str]:
+        options = {"generated": {"tiny": {"generator": "communities", "nodes": nodes}}}
+        tiny = table(datasets={"tiny": {"title": "Tiny"}}, options=options)
+        return {cell.made for cell in cells_of(tiny, "tiny", ["MLP"], 2)}
+
+    (before,) = made(60)
+    assert made(60) == {before} and made(61) != {before}
+    monkeypatch.setattr(cells_module, "_revisions", lambda: {"methods": {"mlp": 2}, "datasets": {}})
+    assert made(60) != {before}
+    monkeypatch.setattr(cells_module, "_revisions", lambda: {"methods": {"gcn": 2}, "datasets": {}})
+    assert made(60) == {before}, "of another method"
+
+
+def test_long_runs_get_fewer_seeds(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "LONG_RUN", 0.0)
+    monkeypatch.setattr(schedule, "LONG_SEEDS", 1)
+    cells = counted(monkeypatch)
+    run_tables([table()], work)
     assert {cell.seed for cell in cells} == {0}
 
 
@@ -121,7 +157,7 @@ def test_a_method_that_refuses_does_not_stop_the_others(work: Work) -> None:
         "Wrong": {"recipe": "mlp", "changes": {"model.attention": "jk"}},
         "MLP": {"recipe": "mlp", "changes": QUICK},
     }
-    refused = run_table(table(methods=methods), replace(work, seeds=1))
+    refused = run_tables([table(methods=methods)], replace(work, seeds=1))
     assert list(refused) == ["Wrong on karate"]
     assert "has no setting 'model.attention'" in refused["Wrong on karate"]
 
@@ -134,7 +170,7 @@ def test_methods_share_the_deepest_hops(work: Work) -> None:
     small = table(methods=methods)
     cells = columns_of(small, work).cells
     assert depths_of(cells) == {features_key(cells[0].recipe): 5}
-    run_table(small, replace(work, seeds=1))
+    run_tables([small], replace(work, seeds=1))
     assert len([path for path in work.hops.iterdir() if path.is_dir()]) == 1
 
 
@@ -148,13 +184,13 @@ def test_a_curve_sweeps_the_recipe_or_the_graph(work: Work) -> None:
     cells = columns_of(curve, work).cells
     assert {cell.change for cell in cells} == {"graph.edges_removed"}
     assert len({cell.key for cell in cells}) == len(cells)
-    assert run_table(curve, replace(work, seeds=1)) == {}
+    assert run_tables([curve], replace(work, seeds=1)) == {}
 
 
 @pytest.mark.long
 @pytest.mark.slow
 def test_two_processes_share_the_work(work: Work) -> None:
-    assert run_in_processes(table(), work, 2, 1) == {}
+    assert run_in_processes([table()], work, 2) == {}
     assert all(cell.load(work) is not None for cell in columns_of(table(), work).cells)
 
 
@@ -189,7 +225,7 @@ def test_runs_of_a_table_of_cost_have_hops_and_processes_of_their_own(
     cost = table(kind="cost", seeds=1)
     cells = columns_of(cost, work).cells
     assert {cell.key for cell in cells}.isdisjoint(cell.key for cell in columns_of(table(seeds=1), work).cells)
-    assert run_table(cost, work) == {} and asked == [1, 1]
+    assert run_tables([cost], work) == {} and asked == [1, 1]
     assert all(cell.load(work) is not None for cell in cells) and not work.hops.exists()
 
 
@@ -197,7 +233,7 @@ def test_runs_of_a_table_of_cost_have_hops_and_processes_of_their_own(
 def test_a_process_of_its_own_gives_what_it_found_or_why_it_refused(work: Work) -> None:
     methods = {"MLP": {"recipe": "mlp", "changes": QUICK}, "Wrong": {"recipe": "mlp", "changes": {"model.beta": 0.5}}}
     cost = table(kind="cost", methods=methods, seeds=1)
-    refused = run_table(cost, work)
+    refused = run_tables([cost], work)
     assert list(refused) == ["Wrong on karate"] and "model.beta" in refused["Wrong on karate"]
     report = columns_of(cost, work).cells[0].load(work)
     assert report is not None and report["peak_memory"] > 0

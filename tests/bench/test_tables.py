@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gamlp.bench.runner import recipe_in
+from gamlp.bench.cells import recipe_in
 from gamlp.bench.tables import NAMES, PaperTable, read_table, table_of
 from gamlp.errors import GamlpError
 from gamlp.graph.datasets.catalogue import DATASETS

@@ -48,31 +48,51 @@ def test_a_table_is_run_written_and_shown_again(small: None, call: Call) -> None
     assert ended.code == 0, ended.err
     assert "| SGC |" in ended.out and "50.0 ± 1.0" in ended.out and "not at hand" in ended.out
     written = {path.name for path in Path("out").iterdir()}
-    assert written == {f"citation.{ending}" for ending in ("md", "csv", "json", "png", "svg")}
+    assert written == {"runs", *(f"citation.{ending}" for ending in ("md", "csv", "json", "png", "svg"))}
     rows = json.loads(Path("out/citation.json").read_text())["rows"]
     assert len({row["method"] for row in rows if row["ours"] is not None}) == 2
-    again = call("bench show citation --work work --out again")
+    again = call("bench show citation --work work --out again --record out/runs")
     assert again.code == 0
     assert Path("again/citation.csv").read_text() == Path("out/citation.csv").read_text()
 
 
 def test_pages_go_on_from_what_was_committed(small: None, call: Call) -> None:
-    """A record in the folder of pages is used by itself; without it numbers stay, and the page marks them."""
-    ended = call("bench run citation --seeds 1 --work one --out out --record out/runs.jsonl --threads 1")
+    """The record beside the pages is used by itself; without it numbers stay, and the page marks them."""
+    ended = call("bench run citation --seeds 1 --work one --out out --threads 1")
     assert ended.code == 0, ended.err
-    lines = Path("out/runs.jsonl").read_text().splitlines()
+    assert "gamlp: 2 runs are missing, about 0 s in all without 2 runs of cells of which nothing is known" in ended.err
+    record = Path("out/runs/citation.jsonl")
+    lines = record.read_text().splitlines()
     assert len(lines) == 2
+    with record.open("a") as file:
+        file.write('{"table": "citation", "meth')
     ended = call("bench run citation --seeds 2 --methods SGC --work two --out out --threads 1")
     assert ended.code == 0, ended.err
-    (new,) = Path("out/runs.jsonl").read_text().splitlines()[2:]
+    assert "out/runs/citation.jsonl ends within a line: it is passed over" in ended.err
+    (new,) = record.read_text().splitlines()[2:]
     assert (json.loads(new)["method"], json.loads(new)["seed"]) == ("SGC", 1), "only what is missing ran"
     rows = {row["method"]: row["seeds"] for row in json.loads(Path("out/citation.json").read_text())["rows"]}
     assert rows["MLP"] == 1 and "†" not in ended.out, "rows that were not asked for stay"
-    Path("out/runs.jsonl").unlink()
+    again = call("bench run citation --seeds 2 --methods SGC --work three --out out --budget 1s")
+    assert again.code == 0 and "gamlp: nothing is missing." in again.err
+    record.unlink()
     ended = call("bench show citation --work three --out out")
     assert ended.code == 0 and ended.out.count(" † |") == 2, "numbers whose runs are lost"
-    ended = call("bench show citation --work three --record out")
-    assert ended.code == 2 and "is a folder, and --record is a file" in ended.err
+    ended = call("bench show citation --work three --record out/citation.md")
+    assert ended.code == 2 and "is a file, and --record is a folder" in ended.err
+
+
+def test_status_says_what_is_there_and_what_the_rest_would_cost(small: None, call: Call) -> None:
+    assert call("bench run citation --seeds 1 --methods SGC --work work --out out --threads 1").code == 0
+    ended = call("bench status citation --work work --out out --json")
+    assert ended.code == 0, ended.err
+    (found,) = json.loads(ended.out)
+    assert (found["cells"], found["runs"], found["missing"]["runs"], found["missing"]["unknown"]) == (2, 1, 19, 10)
+    shown = call("bench status citation sgc-steps --work work --out out")
+    assert shown.code == 0 and "SGC on karate" in shown.out and "MLP on karate" in shown.out
+    (row,) = [line.split() for line in shown.out.splitlines() if line.startswith("citation ")]
+    assert row[:8] == ["citation", "0", "of", "2", "1", "0–1", "0", "19"] and row[-1] == "10"
+    assert "citation, ogbn-products: not possible here" in shown.out and "sgc-steps: has not been measured" in shown.out
 
 
 def test_nothing_measured_yet(small: None, call: Call) -> None:
@@ -87,6 +107,7 @@ def test_nothing_measured_yet(small: None, call: Call) -> None:
         ("bench run citatoin", "did you mean 'citation'?"),
         ("bench run citation --methods GTC", "the table has no method 'GTC'"),
         ("bench run citation --datasets cora", "the table has no dataset 'cora'"),
+        ("bench run citation --budget soon", "'soon' is not a time"),
         ("run karate --model apnp", "there is no method 'apnp': did you mean 'appnp'?"),
         ("run karate --model sgc --recipe cora-jk", "give --model or --recipe, not both"),
     ],

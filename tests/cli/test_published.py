@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gamlp.bench import table_of
-from gamlp.bench.runner import recipe_in
+from gamlp.bench.cells import recipe_in
 from gamlp.graph.datasets import DATASETS
 from gamlp.peers import recipes_for
 from gamlp.recipe import Recipe, published_recipe, shipped_names

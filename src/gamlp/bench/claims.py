@@ -1,4 +1,4 @@
-"""What the paper says, as data; whether our measurements say it too; and the page that tells it in plain words."""
+"""What the paper says, as data, and whether our measurements say it too."""
 
 from __future__ import annotations
 
@@ -11,24 +11,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gamlp.bench.measure import results_of
-from gamlp.bench.pages import EMPTY, TITLES, Stamp, as_table
-from gamlp.bench.results import Grid, Measured, Results, in_percent, records
-from gamlp.bench.tables import NAMES, PaperTable, table_of
-from gamlp.bench.work import Work
+from gamlp.bench.results import Grid, Measured, Results, is_relative
 from gamlp.recipe import load_yaml
 
 Kind = Literal["within", "best", "order", "reaches", "passes", "stays", "falls", "points", "nearer", "differs"]
-_UNDECIDED = " (undecided: less apart than the error of their means)"
 FAR = 2  # hops from here on are far: the paper finds hops 1 and 2 important everywhere, and the others falling
-_HEAD = """# What reproduces, what does not
-
-{stamp}
-
-Each line is something the paper says, or that one expects of a table of ours, held against our own measurements; the
-numbers behind it are in the table's page.
-Scores are means over seeds on test rows, which were read once; settings were chosen on validation rows alone.
-"""
 
 
 class Claim(BaseModel):
@@ -36,7 +23,7 @@ class Claim(BaseModel):
 
     within: each method's mean is within two of the paper's deviations or one point of the paper's mean, whichever is
     larger; best: one of `methods` has the highest mean of the rows with published values; order: means fall in the
-    order of `methods`, by more than the error of their difference and by `least`; reaches: the first of `methods` has a
+    order of `methods`, by `least` or more; reaches: the first of `methods` has a
     mean at least as high as each of the others; passes: that of `methods` which is best on validation rows has at least
     the highest published mean; stays: from its best point to its last a curve
     loses at most `most`; falls: it loses more; points: one of `methods` is highest at more than half of the points of
@@ -57,22 +44,76 @@ class Claim(BaseModel):
     least: float = 0.0
     most: float = 1.5
     remark: str = ""
+    own: bool = False  # not the paper's, but what one expects of a table of ours
+
+    @property
+    def unit(self) -> str:
+        """Of its margins."""
+        of_maps = {"nearer": "points of weight", "differs": "nodes"}
+        return of_maps.get(self.kind) or ("times the first row's" if is_relative(self.metric) else "points")
+
+
+@dataclass(frozen=True)
+class ClaimOutcome:
+    """One comparison: by how much it comes out as claimed (negative: it does not), and the error of that.
+
+    Within its error a margin decides nothing, nor where the error is not known, unless it is `decided` otherwise.
+    """
+
+    place: str  # what is compared, for a picture
+    text: str  # with numbers
+    margin: float
+    error: float | None = None
+    parts: tuple[ClaimOutcome, ...] = ()  # of which it is the mean, for a picture
+    decided: bool | None = None  # where the margin alone does not say
+    strict: bool = False  # no margin is not enough
+
+    @property
+    def holds(self) -> bool | None:
+        """None: not known."""
+        if self.parts or self.error is None:
+            return self.decided
+        if self.margin > self.error or (self.margin == self.error and not self.strict):
+            return True
+        return False if self.margin < -self.error else None
+
+    @property
+    def sureness(self) -> float:
+        """The margin in units of its error; 0 where that is not known."""
+        if self.error is None and self.decided is None:
+            return 0.0
+        return self.margin / max(self.error or 0.0, 1e-9)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`held` of `asked` comparisons came out as claimed; `told` are the others (or all, where few), with numbers."""
+    """All comparisons of a claim. It holds where all do; one that fails by more than its error refutes it."""
 
     claim: Claim
-    asked: int
-    held: int
-    examples: tuple[str, ...]
+    outcomes: tuple[ClaimOutcome, ...]
+
+    @property
+    def asked(self) -> int:
+        return len(self.outcomes)
+
+    @property
+    def held(self) -> int:
+        return sum(one.holds is True for one in self.outcomes)
+
+    @property
+    def failed(self) -> int:
+        return sum(one.holds is False for one in self.outcomes)
 
     @property
     def word(self) -> str:
-        if not self.asked:
-            return "not measured"
-        return "holds" if self.held == self.asked else "does not hold" if not self.held else "holds in part"
+        if self.failed:
+            return "does not hold"
+        return "holds" if self.asked and self.held == self.asked else "not known"
+
+    @property
+    def weakest(self) -> ClaimOutcome | None:
+        """The comparison that decides: the least margin in units of its error."""
+        return min(self.outcomes, key=lambda one: one.sureness, default=None)
 
 
 def claims() -> tuple[Claim, ...]:
@@ -84,15 +125,27 @@ def claims() -> tuple[Claim, ...]:
 def judge(claim: Claim, results: Results) -> Verdict:
     """Hold a claim against what was measured; datasets without numbers are left out."""
     datasets = [name for name in claim.datasets or tuple(results.table.datasets) if name not in results.missing]
-    outcomes = [outcome for dataset in datasets for outcome in _JUDGES[claim.kind](claim, results, dataset)]
-    examples = tuple(f"{text}" for good, text in outcomes if not good) or tuple(text for _, text in outcomes[:4])
-    return Verdict(claim, len(outcomes), sum(good for good, _ in outcomes), examples)
+    found = tuple(outcome for dataset in datasets for outcome in _JUDGES[claim.kind](claim, results, dataset))
+    return Verdict(claim, found)
 
 
-Outcome = tuple[bool, str]
+def compared_pairs(claim: Claim, results: Results, dataset: str, at: float | None) -> list[tuple[str, str]]:
+    """Rows whose difference decides the claim there; none where it is about single rows."""
+    if claim.kind == "order":
+        return list(itertools.pairwise(claim.methods))
+    if claim.kind == "reaches":
+        return [(claim.methods[0], other) for other in claim.methods[1:]]
+    if claim.kind not in ("best", "points"):
+        return []
+    rows = results.table.published if claim.kind == "best" else results.table.methods
+    found = {name: results.measured(name, dataset, claim.metric, at) for name in rows}
+    known = sorted(((value.mean, name) for name, value in found.items() if value is not None), reverse=True)
+    own = next((name for _, name in known if name in claim.methods), None)
+    other = next((name for _, name in known if name not in claim.methods), None)
+    return [(own, other)] if own is not None and other is not None else []
 
 
-def _within(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _within(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     found = []
     for method in claim.methods:
         pair = results.compared(method, dataset, claim.metric)
@@ -100,53 +153,48 @@ def _within(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
             continue
         width = max(1.0, 2 * (pair.published.deviation or 0.0))
         difference = pair.ours.mean - pair.published.mean
-        text = f"{method} on {_title(results, dataset)}: {_text(pair.ours)}, published {pair.published.mean:g}"
-        found.append((abs(difference) <= width, f"{text} ({difference:+.1f})"))
+        place = f"{method}, {title_of(results, dataset)}"
+        text = f"{place}: {_text(pair.ours)}, published {pair.published.mean:g} ({difference:+.1f})"
+        found.append(ClaimOutcome(place, text, width - abs(difference), results.error(method, dataset, claim.metric)))
     return found
 
 
-def _best(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
-    rows = [name for name in results.table.published if results.measured(name, dataset, claim.metric) is not None]
-    means = {name: results.measured(name, dataset, claim.metric) for name in rows}
-    known = {name: value for name, value in means.items() if value is not None}
-    if len(known) < 2 or not set(claim.methods) & set(known):
-        return []
-    first = max(known, key=lambda name: known[name].mean)
-    own = max((name for name in known if name in claim.methods), key=lambda name: known[name].mean)
-    text = f"{_title(results, dataset)}: {first} {_text(known[first])}"
-    if first != own:
-        text += f", {own} {_text(known[own])}"
-    return [(first in claim.methods, text)]
+def _best(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
+    return [_compared(claim, results, dataset, pair) for pair in compared_pairs(claim, results, dataset, None)]
 
 
-def _order(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
-    values = [results.measured(method, dataset, claim.metric) for method in claim.methods]
-    if any(value is None for value in values):
+def _order(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
+    if any(results.measured(method, dataset, claim.metric) is None for method in claim.methods):
         return []
-    known = [value for value in values if value is not None]
+    return [_compared(claim, results, dataset, pair) for pair in itertools.pairwise(claim.methods)]
+
+
+def _reaches(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
+    pairs = compared_pairs(claim, results, dataset, None)
+    known = [pair for pair in pairs if results.gap(*pair, dataset, claim.metric) is not None]
+    return [_compared(claim, results, dataset, pair) for pair in known]
+
+
+def _compared(
+    claim: Claim, results: Results, dataset: str, pair: tuple[str, str], at: float | None = None
+) -> ClaimOutcome:
+    """The first of two rows is above the second, by `least`; below, where the claim says that means rise."""
+    gap = results.gap(*pair, dataset, claim.metric, at)
+    values = [results.measured(method, dataset, claim.metric, at) for method in pair]
+    assert gap is not None
     sign = 1 if claim.falling else -1
-    gaps = [(sign * (one.mean - other.mean), _error(one, other)) for one, other in itertools.pairwise(known)]
-    good = all(gap > error and gap >= claim.least for gap, error in gaps)
-    text = f"{_title(results, dataset)}: " + ", ".join(map(_pair, claim.methods, known))
-    undecided = not good and all(gap - claim.least > -error for gap, error in gaps)
-    return [(good, text + (_UNDECIDED if undecided else ""))]
+    where = title_of(results, dataset) + ("" if at is None else f" at {at:g}")
+    text = f"{where}: " + ", ".join(_pair(name, value) for name, value in zip(pair, values) if value is not None)
+    return ClaimOutcome(
+        f"{where}: {pair[0]}, {pair[1]}",
+        text,
+        sign * gap.mean - claim.least,
+        gap.error,
+        strict=claim.kind == "order" and not claim.least,
+    )
 
 
-def _reaches(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
-    first, *others = claim.methods
-    own = results.measured(first, dataset, claim.metric)
-    found = []
-    for method in others:
-        other = results.measured(method, dataset, claim.metric)
-        if own is None or other is None:
-            continue
-        gap = own.mean - other.mean
-        text = f"{_title(results, dataset)}: {_pair(first, own)}, {_pair(method, other)}"
-        found.append((gap >= 0, text + (_UNDECIDED if -_error(own, other) < gap < 0 else "")))
-    return found
-
-
-def _passes(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _passes(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     """Which of ours stands for us is chosen by validation rows: the highest of several test means would be luck."""
     found = {method: results.measured(method, dataset, claim.metric) for method in claim.methods}
     ours = {method: value for method, value in found.items() if value is not None}
@@ -158,13 +206,9 @@ def _passes(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
     own = max(ours, key=lambda method: -math.inf if (value := validated[method]) is None else value.mean)
     top = max(published, key=lambda method: published[method].mean)
     difference = ours[own].mean - published[top].mean
-    text = f"{_title(results, dataset)}: {_pair(own, ours[own])}, {top} published {published[top].mean:g}"
-    return [(difference >= 0, f"{text} ({difference:+.1f})")]
-
-
-def _error(one: Measured, other: Measured) -> float:
-    """Of the difference of two means; a single run has none that is known, and its sign is taken as it is."""
-    return math.hypot(*((value.deviation or 0.0) / math.sqrt(value.count) for value in (one, other)))
+    text = f"{title_of(results, dataset)}: {_pair(own, ours[own])}, {top} published {published[top].mean:g}"
+    place = f"{title_of(results, dataset)}: {own}, {top} published"
+    return [ClaimOutcome(place, f"{text} ({difference:+.1f})", difference, results.error(own, dataset, claim.metric))]
 
 
 def _curve(claim: Claim, results: Results, dataset: str, method: str) -> dict[float, Measured]:
@@ -173,7 +217,7 @@ def _curve(claim: Claim, results: Results, dataset: str, method: str) -> dict[fl
     return {point: value for point, value in found.items() if value is not None}
 
 
-def _loss(claim: Claim, results: Results, dataset: str, kept: bool) -> list[Outcome]:
+def _loss(claim: Claim, results: Results, dataset: str, kept: bool) -> list[ClaimOutcome]:
     found = []
     for method in claim.methods:
         curve = _curve(claim, results, dataset, method)
@@ -182,47 +226,65 @@ def _loss(claim: Claim, results: Results, dataset: str, kept: bool) -> list[Outc
         top, last = max(curve, key=lambda point: curve[point].mean), max(curve)
         lost = curve[top].mean - curve[last].mean
         text = f"{method}: {_text(curve[top])} at {top:g}, {_text(curve[last])} at {last:g} (loses {lost:.1f})"
-        found.append((lost <= claim.most if kept else lost > claim.most, text))
+        errors = [results.error(method, dataset, claim.metric, at) for at in (top, last)]
+        error = None if None in errors else math.hypot(*(one or 0.0 for one in errors))
+        place = f"{title_of(results, dataset)}: {method}"
+        found.append(
+            ClaimOutcome(place, text, claim.most - lost if kept else lost - claim.most, error, strict=not kept)
+        )
     return found
 
 
-def _points(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _points(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
+    """The best of ours above the best of the others, point by point; most points decide."""
     found = {method: _curve(claim, results, dataset, method) for method in results.table.methods}
     curves = {method: curve for method, curve in found.items() if curve}
     if not set(claim.methods) & set(curves):
         return []
-    points = set.intersection(*(set(curve) for curve in curves.values()))
-    firsts = [max(curves, key=lambda name: curves[name][point].mean) for point in sorted(points)]
-    won = sum(first in claim.methods for first in firsts)
-    others = sorted(set(firsts) - set(claim.methods))
-    text = f"{_title(results, dataset)}: highest at {won} of {len(points)} points"
-    return [(2 * won > len(points), text + (f" (elsewhere {', '.join(others)})" if others else ""))]
+    shared = sorted(set.intersection(*(set(curve) for curve in curves.values())))
+    pairs = [(at, pair) for at in shared for pair in compared_pairs(claim, results, dataset, at)]
+    parts = tuple(_compared(claim, results, dataset, pair, at) for at, pair in pairs)
+    if not parts:
+        return []
+    won, below = sum(part.holds is True for part in parts), sum(part.margin < 0 for part in parts)
+    others = sorted({pair[1] for (_, pair), part in zip(pairs, parts) if part.margin < 0})
+    text = f"{title_of(results, dataset)}: highest at {len(parts) - below} of {len(parts)} points"
+    mean = sum(part.margin for part in parts) / len(parts)
+    errors = [part.error for part in parts if part.error is not None]
+    error = math.hypot(*errors) / len(parts) if len(errors) == len(parts) else None
+    refuted = 2 * below >= len(parts) and error is not None and mean < -error
+    decided = True if 2 * won > len(parts) else False if refuted else None
+    where = f"{title_of(results, dataset)}: mean of {len(parts)} points"
+    told = text + (f" (elsewhere {', '.join(others)})" if others else "")
+    return [ClaimOutcome(where, told, mean, error, parts, decided)]
 
 
 def _grids(results: Results, dataset: str) -> list[Grid]:
     return [grid for name, grid in results.grids.items() if name.startswith(f"{dataset}-")]
 
 
-def _nearer(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _nearer(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     found = []
     for grid in _grids(results, dataset):
         shares = [sum(row[FAR + 1 :]) / sum(row) for row in grid.values]
         if len(shares) > 1:
             ends = f"{100 * shares[0]:.1f} % at degree {grid.rows[0]}, {100 * shares[-1]:.1f} % at {grid.rows[-1]}"
-            found.append((shares[-1] < shares[0], f"{grid.title}: {ends}"))
+            margin = 100 * (shares[0] - shares[-1])
+            found.append(ClaimOutcome(grid.title, f"{grid.title}: {ends}", margin, decided=margin > 0))
     return found
 
 
-def _differs(claim: Claim, results: Results, dataset: str) -> list[Outcome]:
+def _differs(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     found = []
     for grid in _grids(results, dataset):
         nodes = list(zip(*grid.values))
         changing = sum(max(shares) > 0.5 > min(shares) for shares in nodes)
-        found.append((changing > 0, f"{grid.title}: {changing} of {len(nodes)} drawn nodes"))
+        text = f"{grid.title}: {changing} of {len(nodes)} drawn nodes"
+        found.append(ClaimOutcome(grid.title, text, changing, decided=changing > 0))
     return found
 
 
-_JUDGES: dict[str, Callable[[Claim, Results, str], list[Outcome]]] = {
+_JUDGES: dict[str, Callable[[Claim, Results, str], list[ClaimOutcome]]] = {
     "within": _within,
     "best": _best,
     "order": _order,
@@ -236,7 +298,8 @@ _JUDGES: dict[str, Callable[[Claim, Results, str], list[Outcome]]] = {
 }
 
 
-def _title(results: Results, dataset: str) -> str:
+def title_of(results: Results, dataset: str) -> str:
+    """Of a column."""
     return results.table.datasets[dataset].title
 
 
@@ -246,80 +309,3 @@ def _text(value: Measured) -> str:
 
 def _pair(name: str, value: Measured) -> str:
     return f"{name} {_text(value)}"
-
-
-def as_summary(work: Work) -> str:
-    """Every claim with its verdict, table by table, and tables without claims with what they hold."""
-    stamp = Stamp.now("gamlp bench summary")
-    versions = ", ".join(f"{name} {number}" for name, number in stamp.versions.items())
-    parts = [_HEAD.format(stamp=f"Written by `{stamp.command}` on {stamp.date}; {stamp.machine}; {versions}.")]
-    known = claims()
-    for name in NAMES:
-        table = table_of(name)
-        results = results_of(table, work)
-        parts.append(f"## [{table.title}]({name}.md)")
-        if not results.measured_any:
-            reasons = "; ".join(dict.fromkeys(results.missing.values()))
-            parts.append(f"Not measured{': ' + reasons if reasons else ''}.")
-            continue
-        verdicts = [judge(claim, results) for claim in known if claim.table == name]
-        parts += [_verdict_text(verdict) for verdict in verdicts]
-        parts += _beside(results)
-        parts += _notes(table, results.missing)
-        parts += _kept(results)
-    return "\n\n".join(parts) + "\n"
-
-
-def _verdict_text(verdict: Verdict) -> str:
-    count = f" ({verdict.held} of {verdict.asked})" if verdict.asked > 1 else ""
-    lines = [f"**{verdict.word.capitalize()}**{count}: {verdict.claim.says}"]
-    if verdict.examples:
-        failed = "" if verdict.held == verdict.asked else "not so: " if verdict.held else ""
-        lines.append(f"{failed}{'; '.join(verdict.examples)}.")
-    if verdict.claim.remark and verdict.held < verdict.asked:
-        lines.append(verdict.claim.remark)
-    return "  \n".join(lines)
-
-
-def _beside(results: Results) -> list[str]:
-    """Every cell of a grid that was measured and published, a table a metric: ours, the paper's, points apart."""
-    table = results.table
-    metrics = dict.fromkeys(metric for dataset in table.datasets for metric in table.metrics_of(dataset))
-    if table.kind != "grid":
-        return []
-    return [part for metric in metrics if in_percent(metric) for part in _beside_in(results, metric)]
-
-
-def _beside_in(results: Results, metric: str) -> list[str]:
-    cells: dict[str, dict[str, str]] = {}
-    for method in results.table.published:
-        for dataset, column in results.table.datasets.items():
-            pair = results.compared(method, dataset, metric)
-            if pair.ours is not None and pair.published is not None and not column.stand_in:
-                difference = pair.ours.mean - pair.published.mean
-                text = f"{pair.ours.mean:.1f}, {pair.published.mean:.1f}, {difference:+.1f}"
-                cells.setdefault(method, {})[dataset] = text
-    if not cells:
-        return []
-    columns = [name for name in results.table.datasets if any(name in row for row in cells.values())]
-    heads = [f"{TITLES[metric]}: ours, published, points apart", *(_title(results, name) for name in columns)]
-    rows = [[method, *(row.get(name, EMPTY) for name in columns)] for method, row in cells.items()]
-    return [as_table(heads, rows)]
-
-
-def _notes(table: PaperTable, missing: dict[str, str]) -> list[str]:
-    if not missing:
-        return []
-    titles = ", ".join(table.datasets[name].title for name in missing)
-    return [f"Not at hand: {titles}; their cells hold published values alone."]
-
-
-def _kept(results: Results) -> list[str]:
-    """That numbers are of an earlier page: their runs are lost, their recipes are the same."""
-    cells = [cell for cell in records(results) if cell["ours"] is not None]
-    kept = [cell["earlier"] for cell in cells if cell["earlier"] is not None] or [results.earlier]
-    if kept == [None]:
-        return []
-    which = "All" if results.earlier or len(kept) == len(cells) else f"{len(kept)} of {len(cells)}"
-    dates = " and ".join(sorted({date for date in kept if date is not None}))
-    return [f"{which} numbers are kept from an earlier measurement by the same recipes ({dates})."]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gamlp.bench.cells import settings_of
 from gamlp.bench.results import Grid, Growth, KeptValue, Key, Measured, Results, is_relative
-from gamlp.bench.runner import settings_of
 from gamlp.bench.tables import PaperTable, TableMethod
 from gamlp.errors import GamlpError
 from gamlp.graph import digest
@@ -45,31 +45,32 @@ class EarlierPage:
         stamps = [stamp, *content.get("earlier", [])]
         return cls(rows, tuple(one for place, one in enumerate(stamps) if one not in stamps[:place]), content)
 
-    def kept(self, table: PaperTable, recipes: dict[Key, str]) -> dict[tuple[Key, str], KeptValue]:
-        """Those measured by recipes that are still the table's."""
-        found = {}
+    def kept(self, results: Results) -> dict[tuple[Key, str], KeptValue]:
+        """Those measured by recipes that are still the table's, on graphs that are made as they were."""
+        table, found = results.table, {}
         for (key, metric), row in self.rows.items():
             if key[1] not in table.datasets or metric not in table.metrics_of(key[1]):
                 continue
-            if not self._same(key, metric, recipes):
+            if not self._same(key, metric, results):
                 continue
             measured = Measured(row["ours"], row["deviation"], row["seeds"])
             if not is_relative(metric):
                 found[key, metric] = KeptValue(measured, measured, row["earlier"])
-            elif (raw := _absolute(row)) is not None and self._beside_one(table, key, metric, recipes):
+            elif (raw := _absolute(row)) is not None and self._beside_one(key, metric, results):
                 found[key, metric] = KeptValue(measured, raw, row["earlier"])
         return found
 
-    def _same(self, key: Key, metric: str, recipes: dict[Key, str]) -> bool:
-        now = recipes.get(key)
-        return now is not None and self.rows[key, metric].get("recipe") == now
+    def _same(self, key: Key, metric: str, results: Results) -> bool:
+        now, made, row = results.recipes.get(key), results.made.get(key), self.rows[key, metric]
+        # Pages of before `made` was written have none of it.
+        return now is not None and row.get("recipe") == now and row.get("made") in (None, made)
 
-    def _beside_one(self, table: PaperTable, key: Key, metric: str, recipes: dict[Key, str]) -> bool:
+    def _beside_one(self, key: Key, metric: str, results: Results) -> bool:
         """Whether a ratio was to the table's first method, and that one's recipe is the same too."""
-        first = next(iter(table.runs_of(key[1])), "")
+        first = next(iter(results.table.runs_of(key[1])), "")
         place = (first, *key[1:])
         row = self.rows.get((place, metric))
-        return row is not None and abs(row["ours"] - 1) < 1e-9 and self._same(place, metric, recipes)
+        return row is not None and abs(row["ours"] - 1) < 1e-9 and self._same(place, metric, results)
 
 
 def _date(row: Row, stamp: dict[str, Any]) -> str:
@@ -88,7 +89,7 @@ def _absolute(row: Row) -> Measured | None:
 def with_earlier(results: Results, folder: Path | None) -> Results:
     """The same beside what an earlier page in the folder has of the same recipes."""
     page = EarlierPage.read(results.table, folder)
-    kept = page.kept(results.table, results.recipes)
+    kept = page.kept(results)
     beside = replace(results, kept=kept, stamps=page.stamps if kept else ())
     known = {dataset for _, dataset, _ in beside.places}
     return replace(beside, missing={name: why for name, why in results.missing.items() if name not in known})

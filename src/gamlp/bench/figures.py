@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gamlp.bench.claims import Verdict
 from gamlp.bench.pages import TITLES
 from gamlp.bench.results import Grid, Growth, Results, in_percent
 from gamlp.errors import MissingExtra
@@ -39,6 +40,12 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
+# Marker, colour and whether it is filled, of a comparison that comes out as claimed, is not known, or does not.
+_OF_VERDICT: dict[bool | None, tuple[str, str, bool]] = {
+    True: ("o", "#0072B2", True),
+    None: ("s", "#7A7A7A", False),
+    False: ("D", "#D55E00", True),
+}
 _UNITS = {
     "seconds.preparation": "preparation, s",
     "seconds.training": "training, s",
@@ -65,12 +72,21 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
         return save(figure, folder, results.table.name)
 
 
-def save(figure: Any, folder: Path, name: str) -> list[Path]:
-    """As PNG and SVG, without a date."""
-    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    for path, metadata in zip(paths, ({"Software": None}, {"Date": None, "Creator": None})):
+def write_margins(verdict: Verdict, folder: Path, name: str) -> list[Path]:
+    """`<name>.png`: every comparison of a claim; none where there is none."""
+    if not verdict.outcomes:
+        return []
+    with _style():
+        return save(margins(verdict), folder, name, ("png",))
+
+
+def save(figure: Any, folder: Path, name: str, endings: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """In each format, without a date."""
+    metadata = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+    paths = [folder / f"{name}.{ending}" for ending in endings]
+    for path, ending in zip(paths, endings):
         with atomic_file(path) as new, _style():
-            figure.savefig(new, dpi=150, bbox_inches="tight", metadata=metadata)
+            figure.savefig(new, dpi=150, bbox_inches="tight", metadata=metadata[ending])
     return paths
 
 
@@ -125,6 +141,28 @@ def dots(results: Results) -> Any:
     return figure
 
 
+def margins(verdict: Verdict) -> Any:
+    """By how much each comparison comes out as claimed, with its error: right of the line it does."""
+    shown = [part for one in verdict.outcomes for part in (*one.parts, one)]
+    figure, (panel,) = _panels(1, 1, (7.2, 1.0 + 0.26 * len(shown)))
+    for row, one in enumerate(shown):
+        marker, colour, fill = _OF_VERDICT[one.holds]
+        panel.errorbar(
+            [one.margin], [row], xerr=[one.error or 0.0], fmt=marker, color=colour,
+            mfc=colour if fill else "white", markersize=6, elinewidth=1.4,
+        )  # fmt: skip
+    panel.axvline(0, color="#000000", linewidth=1.0)
+    panel.set(xlabel=f"margin, {verdict.claim.unit} (above 0: as claimed)", ylim=(len(shown) - 0.5, -0.5))
+    panel.set_yticks(range(len(shown)), [one.place for one in shown])
+    found = {one.holds for one in shown}
+    for word, label in ((True, "as claimed"), (None, "not known: within the error"), (False, "not as claimed")):
+        if word in found:
+            marker, colour, fill = _OF_VERDICT[word]
+            panel.plot([], [], marker, color=colour, mfc=colour if fill else "white", label=label)
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
+
+
 def bars(results: Results) -> Any:
     """Training time relative to the first method, on a log axis, ours beside published; a panel for each dataset."""
     table, metric = results.table, "seconds.training"
@@ -144,8 +182,16 @@ def bars(results: Results) -> Any:
             for value, place, colour in zip(pair, (-0.19, 0.19), ("#D55E00", "#AAAAAA")):
                 if value is not None:
                     panel.barh(row + place, value.mean - left, 0.36, left=left, color=colour)
+                    if value.deviation is not None:  # on a log axis nothing reaches 0
+                        low = min(value.deviation, 0.9 * value.mean)
+                        spread = [[low], [value.deviation]]
+                        panel.errorbar([value.mean], [row + place], xerr=spread, color="#000000", elinewidth=0.8)
                     text = f"{value.mean:.2g}" if value.mean < 1 else f"{value.mean:.{1 if value.mean < 100 else 0}f}"
-                    spot = {"xy": (value.mean, row + place), "xytext": (3, 0), "textcoords": "offset points"}
+                    spot = {
+                        "xy": (value.mean + (value.deviation or 0.0), row + place),
+                        "xytext": (3, 0),
+                        "textcoords": "offset points",
+                    }
                     panel.annotate(text, **spot, va="center", fontsize=7)
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter("{x:g}")

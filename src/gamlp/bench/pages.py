@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import platform
 import statistics
 import time
@@ -14,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gamlp.bench.record import machine_name
 from gamlp.bench.results import FORMULA, Comparison, Grid, Measured, Results, in_percent, is_relative, records
 from gamlp.bench.tables import Value
 from gamlp.io import write_json, write_text
@@ -55,17 +55,7 @@ class Stamp:
                 versions[name] = version(name)
             except PackageNotFoundError:  # an extra that is not installed
                 continue
-        machine = f"{_processor()}, {os.cpu_count()} cores, {platform.system()}"
-        return cls(command, time.strftime("%Y-%m-%d"), machine, versions)
-
-
-def _processor() -> str:
-    """Its model where the system tells, else its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+        return cls(command, time.strftime("%Y-%m-%d"), machine_name(), versions)
 
 
 def write_pages(results: Results, folder: Path, stamp: Stamp, figures: Sequence[str] = ()) -> list[Path]:
@@ -191,7 +181,24 @@ def _column(results: Results, dataset: str) -> str:
         took = {name: results.raw(first, dataset, name) for name in table.metrics_of(dataset) if is_relative(name)}
         listed = [f"{_absolute(found, name)} of {TITLES[name]}" for name, found in took.items() if found is not None]
         parts += [f"1.0 is {first}: {', '.join(listed)}."] if listed else []
-    return "\n\n".join([*parts, _grid_of_methods(results, dataset)])
+    return "\n\n".join([*parts, _grid_of_methods(results, dataset), *_by_graph(results, dataset)])
+
+
+def _by_graph(results: Results, dataset: str) -> list[str]:
+    """Scores of each graph that was tested, of a column that has several: methods as rows, a table a metric."""
+    names = dict.fromkeys(
+        name for method in results.table.methods for run in results.reports(method, dataset) for name in run["tests"]
+    )
+    parts = []
+    for metric in results.table.metrics_of(dataset) if names else ():
+        rows = []
+        for method in results.table.methods:
+            found = [results.on_graph(method, dataset, metric, name) for name in names]
+            if any(one is not None for one in found):
+                rows.append([method, *(ours_text(one, metric) for one in found)])
+        if rows:
+            parts.append(as_table([f"{TITLES[metric]}, each graph", *names], rows))
+    return parts
 
 
 def _absolute(found: Measured, metric: str) -> str:

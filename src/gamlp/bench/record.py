@@ -1,85 +1,181 @@
-"""Finished runs as lines of a file that is committed beside the pages: what is in it is not run again, anywhere."""
+"""Finished runs, a line each in a file a table, committed beside the pages: what is there is not run again."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterable
+import platform
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gamlp.errors import GamlpError
 from gamlp.io import disk_full_as_error, locked
 
-NAME = "runs.jsonl"
+FOLDER = "runs"  # beside the pages
 Line = dict[str, Any]
-# Of a report that has none of these: its run had no epochs, one graph, no window.
-_DEFAULTS: dict[str, Any] = {"epoch": 0, "epochs": 0, "stopped": "", "tests": {}, "valid_mean": {}}
+_SCORES = ("score", "macro_f1", "roc_auc", "accuracy_at_threshold")  # what pages can show of a run
+_DIGITS = 6  # of a number; pages show at most four
 
 
-def as_line(key: str, content: dict[str, Any], **told: Any) -> Line:
-    """A run as the record has it: its key, what is `told` of its place, and its report without what is default."""
-    report = {name: value for name, value in content["report"].items() if value != _DEFAULTS.get(name, ...)}
-    told |= {name: content[name] for name in ("date", "versions", "threads") if name in content}
-    return {"key": key, **told, "report": report}
+class RunKey(NamedTuple):
+    """All that decides a result: the recipe on its dataset, what else makes a run stale, and the seed; by digests."""
+
+    recipe: str
+    made: str
+    seed: int
+
+
+def machine_name() -> str:
+    """`AMD EPYC, 2 cores, Linux`; the architecture where the system does not tell its processor's model."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    found = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{next(found, platform.machine())}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def as_line(told: dict[str, Any], report: dict[str, Any]) -> Line:
+    """A run: what is `told` of its place, key and machine, and of its report what pages can show."""
+    tests = {name: _scores(found) for name, found in report.get("tests", {}).items()}
+    return {
+        **told,
+        "seconds": {name: _short(value) for name, value in report["seconds"].items()},
+        "memory": report["peak_memory"],
+        "valid": _scores(report["valid"]),
+        "test": _scores(report["test"]),
+        **({"tests": tests} if tests else {}),
+        **({"epochs": [report["epoch"], report["epochs"]]} if report.get("epochs") else {}),
+    }
+
+
+def as_report(line: Line) -> dict[str, Any]:
+    """What `Report.as_json()` gave, as far as the line has it."""
+    epoch, epochs = line.get("epochs", (0, 0))
+    return {
+        **{name: line[name] for name in ("seed", "valid", "test", "seconds")},
+        "tests": line.get("tests", {}),
+        "peak_memory": line["memory"],
+        "epoch": epoch,
+        "epochs": epochs,
+    }
+
+
+def _scores(found: dict[str, Any]) -> dict[str, float]:
+    given = {name: found.get(name) for name in _SCORES}
+    return {name: _short(value) for name, value in given.items() if value is not None and math.isfinite(value)}
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+@dataclass
+class _File:
+    """A table's lines as far as they were read."""
+
+    lines: dict[RunKey, Line] = field(default_factory=dict)
+    read: int = 0  # bytes
+    torn: bool = False
 
 
 class Record:
-    """JSON Lines, a finished run each, by everything that decides its result. Processes share it: lines appear whole.
+    """`<folder>/<table>.jsonl`, JSON Lines. Processes share it: lines appear whole, and a torn last one is passed over.
 
-    What others append meanwhile is read at the next look.
+    What others append is seen after `refresh`. Tables with the same run share it: a run is found in any file.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lines: dict[str, Line] = {}
-        self._read = 0  # bytes
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: dict[str, _File] = {}
+        self._seeds: dict[tuple[str, str], dict[int, Line]] = {}  # of all files, by recipe and what else was the same
+        self.refresh()
 
-    def __contains__(self, key: object) -> bool:
-        self._look()
-        return key in self._lines
+    def path(self, table: str) -> Path:
+        """A table's file."""
+        return self.folder / f"{table}.jsonl"
 
-    def report(self, key: str) -> dict[str, Any] | None:
-        """Of a run, as `Report.as_json()` gave it; None where it is not here."""
-        self._look()
-        line = self._lines.get(key)
-        return None if line is None else {**_DEFAULTS, **line["report"]}
+    def line(self, key: RunKey) -> Line | None:
+        """Of a run; None where no table has it."""
+        return self._seeds.get((key.recipe, key.made), {}).get(key.seed)
 
-    def add(self, lines: Iterable[Line]) -> None:
-        """Append those that are not here yet."""
+    def lines(self, table: str | None = None) -> Iterator[Line]:
+        """Of a table, or of all."""
+        for name, file in self._files.items():
+            if table in (None, name):
+                yield from file.lines.values()
+
+    def seeds(self, recipe: str, made: str) -> set[int]:
+        """That were run."""
+        return set(self._seeds.get((recipe, made), ()))
+
+    def reports(self, recipe: str, made: str) -> list[dict[str, Any]]:
+        """Of all seeds, ascending."""
+        return [as_report(line) for _, line in sorted(self._seeds.get((recipe, made), {}).items())]
+
+    @property
+    def torn(self) -> list[Path]:
+        """Files that ended within a line when they were read."""
+        return [self.path(name) for name, file in self._files.items() if file.torn]
+
+    def add(self, table: str, lines: Iterable[Line]) -> None:
+        """Append those that the table's file has not."""
         if not (given := list(lines)):
             return
-        with locked(self.path), disk_full_as_error(self.path), self.path.open("ab") as file:
-            self._look()
-            new = {line["key"]: line for line in given if line["key"] not in self._lines}
-            file.truncate(self._read)  # half a line, of a process that ended within it
-            file.write(b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in new.values()))
-            file.flush()
-            os.fsync(file.fileno())
-        self._look()
+        path = self.path(table)
+        with locked(path), disk_full_as_error(path), path.open("ab") as target:
+            self._read(table)
+            file = self._files[table]
+            new = {key_of(line): line for line in given if key_of(line) not in file.lines}
+            target.truncate(file.read)  # half a line, of a process that ended within it
+            texts = (json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in new.values())
+            target.write(b"".join(text.encode() + b"\n" for text in texts))
+            target.flush()
+            os.fsync(target.fileno())
+        self._read(table)
 
-    def _look(self) -> None:
-        """Read whole lines from where the last look ended."""
-        if not self.path.exists() or (size := self.path.stat().st_size) == self._read:
+    def refresh(self) -> None:
+        """Read what was appended since."""
+        for path in sorted(self.folder.glob("*.jsonl")):
+            self._read(path.stem)
+
+    def _read(self, table: str) -> None:
+        """Whole lines from where the last look ended."""
+        path, file = self.path(table), self._files.setdefault(table, _File())
+        size = path.stat().st_size if path.exists() else 0
+        if size < file.read:  # another file than before
+            self._files, self._seeds = {}, {}
+            self.refresh()
             return
-        if size < self._read:  # another file than before
-            self._lines, self._read = {}, 0
-        with self.path.open("rb") as file:
-            file.seek(self._read)
-            content = file.read()
+        if size == file.read:
+            file.torn = False
+            return
+        with path.open("rb") as source:
+            source.seek(file.read)
+            content = source.read()
         whole = content[: content.rfind(b"\n") + 1]
-        for line in whole.splitlines():
-            found = _parsed(line, self.path)
-            self._lines[found["key"]] = found
-        self._read += len(whole)
+        for text in whole.splitlines():
+            line = _parsed(text, path)
+            file.lines[key_of(line)] = line
+            self._seeds.setdefault((line["recipe"], line["made"]), {})[line["seed"]] = line
+        file.read += len(whole)
+        file.torn = len(whole) < len(content)
 
 
-def _parsed(line: bytes, path: Path) -> Line:
+def key_of(line: Line) -> RunKey:
+    """Of the run that a line is."""
+    return RunKey(line["recipe"], line["made"], line["seed"])
+
+
+def _parsed(text: bytes, path: Path) -> Line:
     try:
-        found: Line = json.loads(line)
-        found["key"], found["report"]["seconds"]
+        line: Line = json.loads(text)
+        key_of(line), as_report(line), line["method"], line["dataset"]
     except (ValueError, KeyError, TypeError) as error:
-        start = line[:40].decode(errors="replace")
-        hint = "remove the line, or name another file by --record"
+        start = text[:40].decode(errors="replace")
+        hint = "remove the line, or name another folder by --record"
         raise GamlpError(f"has a line that is no run: {start!r}", file=path, hint=hint) from error
-    return found
+    return line

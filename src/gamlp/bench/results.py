@@ -27,6 +27,18 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """How far one row's mean is above another's, and the error of that; None where single runs leave it unknown.
+
+    `seeds` are those that both rows ran, where the difference is taken seed by seed: they share splits and luck.
+    """
+
+    mean: float
+    error: float | None
+    seeds: int = 0
+
+
+@dataclass(frozen=True)
 class KeptValue:
     """Of an earlier page, by the same recipe; its single runs are not at hand. `raw` is in seconds or bytes."""
 
@@ -87,7 +99,8 @@ class Results:
     """Reports (`Report.as_json()`, one a seed) by method, dataset and value of the axis; why datasets are missing.
 
     `grids` and `growth` are what tables of a special kind measure instead; `tables` are shown as they are. `recipes`
-    are digests of all that decides a cell's runs beside the seed. `kept` are an earlier page's numbers by method,
+    are digests of all that decides a cell's runs beside the seed and what `made` is the digest of: revisions of method
+    and dataset, how a graph is generated. `kept` are an earlier page's numbers by method,
     dataset, value of the axis and metric: of a cell's runs and these the more seeds are taken, and they are never
     mixed. `stamps` say on what they were measured. Of a special kind, `recipe` is the digest of all that decides it,
     and `earlier` the date of the page that it is kept from as a whole.
@@ -100,6 +113,7 @@ class Results:
     growth: tuple[Growth, ...] = ()
     tables: tuple[Shown, ...] = ()
     recipes: dict[Key, str] = field(default_factory=dict)
+    made: dict[Key, str] = field(default_factory=dict)
     kept: dict[tuple[Key, str], KeptValue] = field(default_factory=dict)
     stamps: tuple[dict[str, Any], ...] = ()
     recipe: str | None = None
@@ -159,12 +173,48 @@ class Results:
             found.mean / one.mean, None if found.deviation is None else found.deviation / one.mean, found.count
         )
 
+    def on_graph(self, method: str, dataset: str, metric: str, graph: str) -> Measured | None:
+        """The same of one of several graphs that were tested."""
+        part, _, name = metric.partition(".")
+        reports = [{"test": run["tests"].get(graph, {})} for run in self.reports(method, dataset)]
+        values = [value for one in reports if part == "test" and (value := _read(one, f"test.{name}")) is not None]
+        return _over_runs(values)
+
     def _raw_of_runs(self, method: str, dataset: str, metric: str, at: float | None) -> Measured | None:
-        values = [value for report in self.reports(method, dataset, at) if (value := _read(report, metric)) is not None]
-        if not values:
+        return _over_runs(list(self._by_seed(method, dataset, metric, at).values()))
+
+    def _by_seed(self, method: str, dataset: str, metric: str, at: float | None) -> dict[int, float]:
+        found = {report["seed"]: _read(report, metric) for report in self.reports(method, dataset, at)}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+    def gap(self, one: str, other: str, dataset: str, metric: str, at: float | None = None) -> Gap | None:
+        """One row above another: over the seeds that both ran, or of their means where runs are not at hand."""
+        pair = [self.measured(method, dataset, metric, at) for method in (one, other)]
+        if pair[0] is None or pair[1] is None:
             return None
-        deviation = statistics.stdev(values) if len(values) > 1 else None
-        return Measured(statistics.fmean(values), deviation, len(values))
+        if not is_relative(metric) and not any(self.kept_at(name, dataset, metric, at) for name in (one, other)):
+            above, below = (self._by_seed(name, dataset, metric, at) for name in (one, other))
+            paired = [above[seed] - below[seed] for seed in above.keys() & below.keys()]
+            if len(paired) > 1:
+                error = statistics.stdev(paired) / math.sqrt(len(paired))
+                return Gap(statistics.fmean(paired), error, len(paired))
+        errors = [self.error(name, dataset, metric, at) for name in (one, other)]
+        known = [error for error in errors if error is not None]
+        return Gap(pair[0].mean - pair[1].mean, math.hypot(*known) if len(known) == 2 else None)
+
+    def error(self, method: str, dataset: str, metric: str, at: float | None = None) -> float | None:
+        """Of a mean: deviation / √n; of a single run the median deviation of its column, None where there is none."""
+        found = self.measured(method, dataset, metric, at)
+        if found is None:
+            return None
+        if found.deviation is not None:
+            return found.deviation / math.sqrt(found.count)
+        points = self.table.axis.values if self.table.axis is not None else (None,)
+        column = [self.measured(name, dataset, metric, point) for name in self.table.methods for point in points]
+        # Times differ by orders of magnitude between rows, and their deviations with them.
+        scale = [one.mean if is_relative(metric) else 1.0 for one in column if one is not None]
+        spreads = [one.deviation / size for one, size in zip(filter(None, column), scale) if one.deviation is not None]
+        return statistics.median(spreads) * (found.mean if is_relative(metric) else 1.0) if spreads else None
 
     def first(self, dataset: str) -> str | None:
         """The method whose costs are 1.0."""
@@ -187,6 +237,12 @@ def difference(ours: Measured, published: Value) -> float | None:
     """(ours - published) / √(own deviation² + published deviation²); a deviation that is not known counts as 0."""
     width = math.hypot(ours.deviation or 0.0, published.deviation or 0.0)
     return (ours.mean - published.mean) / width if width > 0 else None
+
+
+def _over_runs(values: list[float]) -> Measured | None:
+    if not values:
+        return None
+    return Measured(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
 
 
 def is_relative(metric: str) -> bool:
@@ -251,5 +307,6 @@ def _record(
         "holds": cell.holds,
         "missing": results.missing.get(dataset, ""),
         "recipe": None if ours is None else results.recipes.get((method, dataset, at)),
+        "made": None if ours is None else results.made.get((method, dataset, at)),
         "earlier": cell.earlier,
     }

@@ -16,6 +16,7 @@ NAMES = (
     "citation", "co-purchase", "ogbn-products", "ogbn-papers100m", "inductive", "inductive-nodes", "ogbn-mag",
     "heterogeneous", "ablation-labels", "ablation-reference", "ablation-alpha", "efficiency", "efficiency-epochs",
     "edge-sparsity", "label-sparsity", "depth", "complexity", "hop-weights", "sgc-steps", "beyond",
+    "label-branch",
 )  # fmt: skip
 
 

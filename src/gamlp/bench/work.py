@@ -6,11 +6,12 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gamlp.bench.record import Record
+from gamlp.bench.record import FOLDER, Record
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest
 from gamlp.graph.datasets import DATASETS, cache_folder, communities, load, presence, short_video
@@ -32,8 +33,9 @@ _GENERATORS: dict[str, Callable[..., Graph]] = {
 class Work:
     """`folder` keeps runs and hops between calls. None of `seeds`, `datasets`, `methods`: what the table says.
 
-    `deadline` is a time of time.monotonic() after which no new run is begun. Runs of `record` count as run, and those
-    that end are added to it. `pages` is the folder of earlier pages, whose numbers stand where no runs are left.
+    `deadline` is a time of time.monotonic() after which no new run is begun. Runs of the record in the folder `runs`
+    (None: inside `folder`) count as run, and those that end are added to it. `pages` is the folder of earlier pages,
+    whose numbers stand where no runs are left.
     """
 
     folder: Path
@@ -44,8 +46,13 @@ class Work:
     methods: tuple[str, ...] | None = None
     deadline: float | None = None
     progress: Progress = field(default=silent, compare=False)
-    record: Record | None = None
+    runs: Path | None = None
     pages: Path | None = None
+
+    @cached_property
+    def record(self) -> Record:
+        """Of finished runs; of each table a file."""
+        return Record(self.runs or self.folder / "tables" / FOLDER)
 
     @property
     def over(self) -> bool:

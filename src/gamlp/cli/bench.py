@@ -10,12 +10,14 @@ import typer
 
 from gamlp.cli.options.recipe import DataDirOption, DeviceOption, JsonOption, MemoryOption, ThreadsOption, resources_of
 from gamlp.cli.show import display
+from gamlp.cli.show.bench import show_status
 from gamlp.errors import GamlpError
 
 if TYPE_CHECKING:
-    from gamlp.bench import PaperTable, Record, Work
+    from gamlp.bench import PaperTable, Work
 
 NameArgument = Annotated[str, typer.Argument(help="Of a table: gamlp bench list.")]
+NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", help="Of tables: gamlp bench list.")]
 WorkOption = Annotated[
     Path, typer.Option("--work", help="Folder that keeps runs and hops; a table goes on from what is there.")
 ]
@@ -27,8 +29,8 @@ RecordOption = Annotated[
     Path | None,
     typer.Option(
         "--record",
-        help="File of finished runs, to be kept: they are not run again, new ones are added. "
-        "(default: runs.jsonl beside --out, where there is one)",
+        help="Folder of finished runs, a file a table: they are not run again, new ones are added. "
+        "(default: runs, beside the pages)",
         show_default=False,
     ),
 ]
@@ -40,6 +42,7 @@ def register(app: typer.Typer) -> None:
     verb = typer.Typer(no_args_is_help=True, help=_HELP, rich_markup_mode="rich")
     verb.command("list")(_list)
     verb.command("run")(_run)
+    verb.command("status")(_status)
     verb.command("show")(_show)
     verb.command("summary")(_summary)
     verb.command("methods")(_methods)
@@ -51,6 +54,10 @@ _HELP = """Measure the paper's tables and figures, and set ours beside the publi
   gamlp bench list
 
   gamlp bench run citation --seeds 3 --methods SGC --methods 'GAMLP(JK)'
+
+  gamlp bench status
+
+  gamlp bench run citation co-purchase --budget 2h --jobs 2
 
   gamlp bench show citation
 
@@ -71,7 +78,7 @@ def _list(as_json: JsonOption = False) -> None:
 
 
 def _run(
-    name: NameArgument,
+    names: NamesArgument,
     seeds: Annotated[int | None, typer.Option(min=1, help="(default: the table's)", show_default=False)] = None,
     methods: Annotated[
         list[str] | None, typer.Option(help="Rows to run, as often as needed. (default: all)", show_default=False)
@@ -80,8 +87,13 @@ def _run(
         list[str] | None, typer.Option(help="Columns to run, as often as needed. (default: all)", show_default=False)
     ] = None,
     budget: Annotated[
-        float | None,
-        typer.Option(help="Minutes; no run is begun after them. (default: the table's)", min=0, show_default=False),
+        str | None,
+        typer.Option(
+            help="90s, 30m, 2h (a number: minutes). No run is begun that would not end within. When all cells have "
+            "their seeds, what is left goes to rows that are not told apart. (default: the tables')",
+            metavar="TIME",
+            show_default=False,
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes; cores are shared among them.")] = 1,
     work: WorkOption = WORK,
@@ -93,23 +105,56 @@ def _run(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run what a table lacks, cells with fewest seeds first, and write it as Markdown, CSV, JSON, PNG and SVG.
+    """Run what tables lack, cells with fewest seeds first, and write them as Markdown, CSV, JSON, PNG and SVG.
 
-    Interrupted or out of budget, it goes on where it was when it is run again.
+    What it will take is told before. Interrupted or out of budget, it goes on where it was when it is run again.
     """
-    from gamlp.bench import Work, measure_table, table_of
+    from gamlp.bench import Forecast, Schedule, Work, is_special, measure_tables, table_of
 
-    table = table_of(name)
-    minutes = table.budget_minutes if budget is None else budget
+    tables = [table_of(name) for name in dict.fromkeys(names)]
+    seconds = sum(60 * table.budget_minutes for table in tables) if budget is None else _seconds(budget)
+    extra = budget is not None and seeds is None
     with display.progress(as_json) as progress:
         place = Work(
             work, data_dir, resources_of(device, memory, threads), seeds, _names(datasets), _names(methods),
-            time.monotonic() + 60 * minutes, progress, _record(record, out),
+            time.monotonic() + seconds, progress, _runs(record, out, work), out or work / "tables",
         )  # fmt: skip
-        refused = measure_table(table, place, jobs)
+        _tell_torn(place)
+        of_runs = [table for table in tables if not is_special(table)]
+        if of_runs:
+            for said in Forecast.of(Schedule(of_runs, place, extra).waiting()).sentences(seconds, jobs):
+                display.inform(said)
+        for table in tables:
+            if is_special(table):
+                display.inform(f"{table.name} measures points of its own, and what they take is not known")
+        refused = measure_tables(tables, place, jobs, extra)
     for what, reason in refused.items():
         display.warn(f"{what}: {reason.rstrip('.')}")
-    _write(table, place, out, as_json)
+    for table in tables:
+        _write(table, place, out, as_json)
+
+
+def _status(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME…]", help="Of tables. (default: all)", show_default=False)
+    ] = None,
+    work: WorkOption = WORK,
+    out: OutOption = None,
+    record: RecordOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What tables have, what they lack and what that would cost, what is stale, and what is not possible here."""
+    from gamlp.bench import NAMES, Work, status_of, table_of
+
+    pages = out or work / "tables"
+    place = Work(work, data_dir, runs=_runs(record, out, work), pages=pages)
+    _tell_torn(place)
+    found = [status_of(table_of(name), place) for name in names or NAMES]
+    if as_json:
+        display.print_json([one.as_json() for one in found])
+        return
+    show_status(found, bool(names))
 
 
 def _show(
@@ -123,30 +168,32 @@ def _show(
     """The table as measured so far; nothing is run."""
     from gamlp.bench import Work, table_of
 
-    _write(table_of(name), Work(work, data_dir, record=_record(record, out)), out, as_json)
+    _write(table_of(name), Work(work, data_dir, runs=_runs(record, out, work)), out, as_json)
 
 
 def _summary(
     work: WorkOption = WORK,
     out: Annotated[
         Path | None,
-        typer.Option(help="Markdown file to write, beside the tables' pages. (default: print it)", show_default=False),
+        typer.Option(
+            help="Folder for README.md, index.html and pictures; the tables' pages are in its folder bench. "
+            "(default: print it, of the tables in --work)",
+            show_default=False,
+        ),
     ] = None,
     record: RecordOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """What of the paper reproduces, what does not, and why, from all that has been measured."""
-    from gamlp.bench import Work, as_summary
-    from gamlp.io import write_text
+    """What of the paper holds, what does not and what is not known, claim by claim, from all that has been measured."""
+    from gamlp.bench import PAGES, Work, as_summary, write_summary
 
-    pages = work / "tables" if out is None else out.parent
-    page = as_summary(Work(work, data_dir, record=_record(record, pages), pages=pages))
+    pages = work / "tables" if out is None else out / PAGES
+    place = Work(work, data_dir, runs=_runs(record, pages, work), pages=pages)
     if out is None:
-        display.say(page)
+        display.say(as_summary(place))
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, page)
-    display.say(f"{out} is written")
+    readme, page, *pictures = write_summary(place, out)
+    display.say(f"{readme} and {page.name} are written, with {len(pictures)} pictures")
 
 
 def _methods(as_json: JsonOption = False) -> None:
@@ -165,15 +212,25 @@ def _names(given: list[str] | None) -> tuple[str, ...] | None:
     return None if given is None else tuple(part.strip() for text in given for part in text.split(",") if part.strip())
 
 
-def _record(given: Path | None, pages: Path | None) -> Record | None:
-    """The file that was named, else the one beside the pages."""
-    from gamlp.bench import RECORD, Record
+def _runs(given: Path | None, pages: Path | None, work: Path) -> Path:
+    """The folder of the record that was named, else the one beside the pages."""
+    from gamlp.bench import RUNS
 
-    if given is None:
-        return None if pages is None or not (pages / RECORD).exists() else Record(pages / RECORD)
-    if given.is_dir():
-        raise GamlpError("is a folder, and --record is a file", file=given, hint=f"--record {given / RECORD}")
-    return Record(given)
+    if given is not None and given.exists() and not given.is_dir():
+        raise GamlpError("is a file, and --record is a folder", file=given, hint=f"--record {given.parent / RUNS}")
+    return given or (pages or work / "tables") / RUNS
+
+
+def _tell_torn(place: Work) -> None:
+    for path in place.record.torn:
+        display.inform(f"{path} ends within a line: it is passed over, and its run is run again")
+
+
+def _seconds(budget: str) -> float:
+    """Of `2h`; a number alone is minutes."""
+    from gamlp.tune import seconds_of
+
+    return seconds_of(f"{budget}m" if budget.replace(".", "", 1).isdigit() else budget)
 
 
 def _write(table: PaperTable, work: Work, out: Path | None, as_json: bool) -> None:

@@ -1,0 +1,51 @@
+"""What a run will take: of the same cell, of similar ones by row and column, or not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gamlp.bench.cells import Cell
+from gamlp.bench.costs import Costs
+from gamlp.recipe import Recipe
+
+
+def line(method: str, dataset: str, seconds: float, recipe: str = "r", made: str = "m") -> dict[str, Any]:
+    took = {"preparation": 0.25 * seconds, "training": 0.75 * seconds}
+    return {"method": method, "dataset": dataset, "recipe": recipe, "made": made, "seconds": took}
+
+
+def cell(method: str, dataset: str) -> Cell:
+    return Cell(method, dataset, None, 0, Recipe(), made="m")
+
+
+def test_the_same_cell_says_it_and_its_longest_run_is_set_aside() -> None:
+    one = cell("GCN", "cora")
+    lines = [line("GCN", "cora", seconds, one.recipe_key) for seconds in (10.0, 14.0)]
+    found = Costs([*lines, line("GCN", "cora", 900.0, "another recipe")]).of(one)
+    assert (found.seconds, found.most, found.source) == (12.0, 14.0, "measured")
+
+
+def test_another_recipe_of_the_same_row_and_column_is_similar() -> None:
+    found = Costs([line("GCN", "cora", 10.0), line("GCN", "cora", 30.0)]).of(cell("GCN", "cora"))
+    assert (found.seconds, found.most, found.source) == (20.0, 40.0, "similar"), "twice of it is set aside"
+
+
+def test_rows_and_columns_multiply() -> None:
+    """GCN takes 3 times as long as SGC, and PubMed 5 times as long as Cora: 2 s → 2 · 3 · 5."""
+    known = [line("SGC", "cora", 2.0), line("SGC", "pubmed", 10.0), line("GCN", "cora", 6.0)]
+    found = Costs(known).of(cell("GCN", "pubmed"))
+    # Rows: log means √(2·10), 6; columns: √(2·6), 10; all rows' mean √(√20·6).
+    assert found.seconds == pytest.approx(6 * 10 / (20**0.25 * 6**0.5)) and found.source == "similar"
+
+
+def test_without_its_row_or_its_column_nothing_is_known() -> None:
+    costs = Costs([line("SGC", "cora", 2.0)])
+    assert costs.of(cell("GCN", "cora")).seconds is None and costs.of(cell("SGC", "pubmed")).source == "unknown"
+    assert Costs([]).of(cell("SGC", "cora")).most == 0
+
+
+def test_over_five_minutes_is_long() -> None:
+    assert Costs([line("GCN", "cora", 301.0)]).of(cell("GCN", "cora")).long
+    assert not Costs([line("GCN", "cora", 299.0)]).of(cell("GCN", "cora")).long

@@ -1,0 +1,112 @@
+"""The page of results: claims with their verdicts, numbers and pictures, then tables; the same in one file of HTML."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from gamlp.bench import summary
+from gamlp.bench.claims import Claim
+from gamlp.bench.figures import write_figures
+from gamlp.bench.results import Results
+from gamlp.bench.summary import _beside, as_summary, write_summary
+from gamlp.bench.work import Work
+from tests.bench.hand import report, small
+
+BETTER = Claim(table="small", says="GAMLP(R) is better than SGC.", kind="order", methods=("GAMLP(R)", "SGC"))
+UNKNOWN = Claim(table="small", says="FastGCN is the best.", kind="best", methods=("FastGCN",), own=True)
+
+
+def results(**means: float) -> Results:
+    names = {"sgc": "SGC", "gamlp": "GAMLP(R)"}
+    cells = {(names[name], "cora", None): [report(0, mean), report(1, mean - 0.01)] for name, mean in means.items()}
+    return Results(small(), cells, {"ppi": "not at hand"})
+
+
+@pytest.fixture
+def page_of_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One table, with a claim of the paper's and one of ours."""
+    monkeypatch.setattr(summary, "NAMES", ("small",))
+    monkeypatch.setattr(summary, "table_of", lambda name: small())
+    monkeypatch.setattr(summary, "claims", lambda: (BETTER, UNKNOWN))
+    monkeypatch.setattr(summary, "results_of", lambda table, work: results(sgc=0.80, gamlp=0.845))
+
+
+def test_cells_stand_beside_published_ones_in_points() -> None:
+    (shown,) = _beside(results(sgc=0.805, gamlp=0.8499))
+    assert shown.splitlines() == [
+        "| test %: ours, published, points apart | Cora |",
+        "|---|---:|",
+        "| SGC | 80.0 ± 0.7, 81.0, -1.0 |",
+        "| GAMLP(R) | 84.5 ± 0.7, 84.0, +0.5 |",
+    ]
+    assert _beside(Results(small(), {})) == []
+
+
+def test_a_claim_has_a_verdict_a_number_with_its_error_and_a_picture(page_of_small: None, tmp_path: Path) -> None:
+    (tmp_path / "results" / "claims").mkdir(parents=True)
+    (tmp_path / "results" / "claims" / "09-gone.png").touch()
+    files = write_summary(Work(tmp_path / "work"), tmp_path / "results")
+    assert [path.name for path in (tmp_path / "results" / "claims").iterdir()] == ["01-small.png"]
+    page = (tmp_path / "results" / "README.md").read_text()
+    assert "Written by `gamlp bench summary` on 20" in page.splitlines()[2]
+    assert "| 1. GAMLP(R) is better than SGC. | **holds** | +4.50 ± 0.00 points | 1 of 1 |" in page
+    assert "| 2. FastGCN is the best. | **not known** | – | – |" in page
+    assert page.index("## What the paper says") < page.index("### 1. GAMLP") < page.index("## What one expects")
+    assert "![GAMLP(R) is better than SGC.](claims/01-small.png)" in page and "claims/02" not in page
+    assert [path.name for path in files] == ["README.md", "index.html", "01-small.png"]
+    assert all(path.exists() for path in files) and str(tmp_path) not in page
+
+
+class Seen(HTMLParser):
+    """Tags in order, and what pictures and links point to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.sources: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.sources += [value or "" for name, value in attrs if name == "src"]
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_for_a_browser_has_everything_inside(page_of_small: None, tmp_path: Path) -> None:
+    (tmp_path / "results" / "bench").mkdir(parents=True)
+    write_figures(results(sgc=0.8, gamlp=0.845), tmp_path / "results" / "bench")
+    write_summary(Work(tmp_path / "work"), tmp_path / "results")
+    seen = Seen()
+    seen.feed((tmp_path / "results" / "index.html").read_text())
+    assert seen.open == [] and "script" not in seen.tags and "link" not in seen.tags
+    assert len(seen.sources) == 2 and all(source.startswith("data:image/png;base64,") for source in seen.sources)
+    assert "1. GAMLP(R) is better than SGC." in seen.text and "**" not in seen.text and "](" not in seen.text
+    assert "84.0 ± 0.7, 84.0, +0.0" in seen.text, "tables' cells"
+
+
+def test_other_pages_of_the_folder_are_linked_by_their_headings(page_of_small: None, tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "serving.md").write_text("# What answers cost\n")
+    write_summary(Work(tmp_path / "work"), tmp_path / "results")
+    page = (tmp_path / "results" / "README.md").read_text()
+    assert "- [What answers cost](serving.md)" in page and "[Results](README.md)" not in page
+
+
+def test_the_summary_says_what_was_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GAMLP_DATA", raising=False)
+    monkeypatch.setenv("GAMLP_CACHE", str(tmp_path / "cache"))
+    page = as_summary(Work(tmp_path / "work"))
+    head = "### [Transductive performance on citation networks](bench/citation.md)\n\nNot measured: cora is not at hand"
+    assert head in page
+    assert "| **holds** |" not in page and str(tmp_path) not in page

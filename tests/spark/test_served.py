@@ -110,7 +110,7 @@ def test_a_slice_is_a_task_of_its_own_and_comes_again(
 def test_training_goes_on_when_an_executor_is_killed(cluster: Standalone, tmp_path: Path, servers: int) -> None:
     """On a cluster of two executors, each with one core; Spark starts another, and what it ran runs again."""
     make_graph().save(tmp_path / "graph")
-    epochs, out = 1500, tmp_path / "run"
+    epochs, out = 600, tmp_path / "run"
     words = ["train", str(tmp_path / "graph"), "--out", str(out), "--engine", "spark", "--processes", "2"]
     words += ["--exchange", "server", "--servers", str(servers), "--set", "model.hidden=8"]
     for setting in (f"epochs={epochs}", "patience=0", "batch_size=7"):

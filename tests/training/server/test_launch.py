@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ from gamlp.graph.datasets.synthetic import short_video
 from gamlp.io import Place
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
+from gamlp.run.training import train
 from gamlp.training.batches import Batches
 from gamlp.training.checkpoint import read_tensors
 from gamlp.training.loop import Machine
@@ -35,7 +37,7 @@ from gamlp.training.seeds import fit_prepared, fitted_of
 from gamlp.training.server.checkpoint_sets import CheckpointSets
 from gamlp.training.server.launch import launch_served
 from tests.training.server.serving import wait_for
-from tests.training.small import ONE_THREAD, make_graph, prepared_in
+from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in
 
 pytestmark = pytest.mark.slow
 
@@ -169,6 +171,22 @@ def test_one_worker_is_one_process(own: Path, servers: int) -> None:
     assert facts["epochs"] == alone.epochs < 60 and facts["epoch"] == alone.epoch and facts["stopped"] == alone.stopped
     for name, value in alone.weights.items():
         torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-9)
+
+
+def test_stages_with_averaged_weights_train_on_several_servers_and_leave_nothing(tmp_path: Path) -> None:
+    recipe = RECIPE.changed(
+        {
+            "training.exchange": "server", "training.servers": 2, "training.stages": 2, "training.reliable": 0.5,
+            "training.ema": 0.5, "consistency": {"batch_size": 8}, "training.epochs": 12,
+        }
+    )  # fmt: skip
+    trained = train(make_graph(), recipe, tmp_path / "run", resources=replace(ONE_THREAD, processes=2))
+    assert len(trained.bundles) == 1 and any("is kept, the best on validation rows" in note for note in trained.notes)
+    for stage in ("0", "1"):
+        seeds = tmp_path / "run" / "stages" / stage / "seeds"
+        assert [path.name for path in seeds.iterdir()] == ["0.safetensors"]  # no checkpoints, logs or jobs
+    lines = [json.loads(line) for line in (tmp_path / "run/stages/1/metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == list(range(1, 13)) and all("distillation" in line for line in lines)
 
 
 def test_a_killed_worker_is_started_again_alone(own: Path) -> None:

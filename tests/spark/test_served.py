@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,15 @@ def test_a_slice_is_a_task_of_its_own_and_comes_again(
     assert servers() == []
 
 
+def executors_of(cluster: Standalone) -> list[psutil.Process]:
+    found = []
+    for process in (child for one in cluster.processes() for child in one.children(recursive=True)):
+        with suppress(psutil.Error):  # one that ended is a zombie for a while
+            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("servers", [0, 1])
 def test_training_goes_on_when_an_executor_is_killed(cluster: Standalone, tmp_path: Path, servers: int) -> None:
@@ -121,9 +131,7 @@ def test_training_goes_on_when_an_executor_is_killed(cluster: Standalone, tmp_pa
     with running(Driver(command, tmp_path, {"SPARK_LOCAL_IP": "127.0.0.1"})) as run:
         metrics = out / "metrics.jsonl"
         wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") > 5, 120)
-        started = [child for one in cluster.processes() for child in one.children(recursive=True)]
-        executors = [one for one in started if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
-        executors[0].kill()
+        executors_of(cluster)[0].kill()
         run.ends_well()
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert [line["epoch"] for line in lines] == list(range(1, epochs + 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import threading
@@ -19,13 +18,10 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
 from gamlp.graph.datasets.loading import load
-from gamlp.graph.datasets.synthetic import short_video
 from gamlp.io import Place
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
-from gamlp.run.training import train
 from gamlp.training.batches import Batches
 from gamlp.training.checkpoint import read_tensors
 from gamlp.training.loop import Machine
@@ -37,7 +33,7 @@ from gamlp.training.seeds import fit_prepared, fitted_of
 from gamlp.training.server.checkpoint_sets import CheckpointSets
 from gamlp.training.server.launch import launch_served
 from tests.training.server.serving import wait_for
-from tests.training.small import ONE_THREAD, RECIPE, make_graph, prepared_in
+from tests.training.small import ONE_THREAD, make_graph, prepared_in
 
 pytestmark = pytest.mark.slow
 
@@ -173,22 +169,6 @@ def test_one_worker_is_one_process(own: Path, servers: int) -> None:
         torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-9)
 
 
-def test_stages_with_averaged_weights_train_on_several_servers_and_leave_nothing(tmp_path: Path) -> None:
-    recipe = RECIPE.changed(
-        {
-            "training.exchange": "server", "training.servers": 2, "training.stages": 2, "training.reliable": 0.5,
-            "training.ema": 0.5, "consistency": {"batch_size": 8}, "training.epochs": 12,
-        }
-    )  # fmt: skip
-    trained = train(make_graph(), recipe, tmp_path / "run", resources=replace(ONE_THREAD, processes=2))
-    assert len(trained.bundles) == 1 and any("is kept, the best on validation rows" in note for note in trained.notes)
-    for stage in ("0", "1"):
-        seeds = tmp_path / "run" / "stages" / stage / "seeds"
-        assert [path.name for path in seeds.iterdir()] == ["0.safetensors"]  # no checkpoints, logs or jobs
-    lines = [json.loads(line) for line in (tmp_path / "run/stages/1/metrics.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == list(range(1, 13)) and all("distillation" in line for line in lines)
-
-
 def test_a_killed_worker_is_started_again_alone(own: Path) -> None:
     (own / "held").touch()
     job = job_in(own, {"held": str(own / "held")})
@@ -268,26 +248,11 @@ def test_what_a_person_can_mend_is_told_as_itself(own: Path) -> None:
         launch_served(job, 2, log=own / "log")
 
 
-# Settings that learn, with several batches an epoch.
-LEARNED: dict[str, dict[str, Any]] = {
-    "digits": {"model": {"batch_norm": True}, "training": {"epochs": 80, "batch_size": 256}},
-    "pubmed": {
-        "model": {"hidden": 64, "layers": 2, "dropout": 0.5},
-        "training": {"epochs": 60, "batch_size": 12, "weight_decay": 5e-4},
-    },
-    "short-video": {"model": {"hidden": 64}, "training": {"epochs": 40, "batch_size": 64}},
-}
-
-
-def learned_from(name: str, folder: Path, data_dir: Path, exchange: str) -> Prepared:
-    """Hops of a dataset."""
-    if name == "short-video":
-        place = folder / "short-video"
-        graph = Graph.open(place) if place.exists() else short_video(place, scale=0.02, threads=1)
-    else:
-        graph = load(name, data_dir)
-    recipe = Recipe.of(LEARNED[name]).changed({"training.exchange": exchange})
-    return prepare(graph, recipe, folder / "hops", resources=ONE_THREAD)
+def digits_in(folder: Path, exchange: str) -> Prepared:
+    """Real data, with dropout and batch norm."""
+    settings = {"epochs": 80, "batch_size": 256, "exchange": exchange}
+    recipe = Recipe.of({"model": {"batch_norm": True}, "training": settings})
+    return prepare(load("digits"), recipe, folder / "hops", resources=ONE_THREAD)
 
 
 def score_of_test_rows(prepared: Prepared, result: Result) -> float:
@@ -299,13 +264,12 @@ def score_of_test_rows(prepared: Prepared, result: Result) -> float:
 
 @pytest.mark.long
 @pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("name", LEARNED)
-def test_workers_are_as_accurate_as_all_reduce(tmp_path: Path, data_dir: Path, name: str, processes: int) -> None:
+def test_workers_are_as_accurate_as_all_reduce(tmp_path: Path, processes: int) -> None:
     """Within a point, as means over five seeds."""
     scores: dict[str, list[float]] = {}
     for launch in (launch_processes, launch_served):
         exchange = "server" if launch is launch_served else "all-reduce"
-        prepared = learned_from(name, tmp_path, data_dir, exchange)
+        prepared = digits_in(tmp_path, exchange)
         for seed in range(5):
             folder = tmp_path / f"{exchange}-{seed}"
             found = launch(job_of(prepared, folder, seed), processes, log=tmp_path / "log")

@@ -47,6 +47,7 @@ def place(call: Call, tmp_path: Path) -> Path:
 
 CASES = [
     ("train graph --out x --set training.epoch=3", "a recipe has no 'training.epoch': did you mean 'training.epochs'?"),
+    ("train graph --out x --servers 2", "servers hold weights where exchange is 'server' alone"),
     ("train graph --out x --set epochs=3", "a recipe has no 'epochs': did you mean 'training.epochs'?"),
     ("train graph --out x --set training.epochs=many", "'training.epochs': input should be a valid integer, not"),
     ("train graph --out x --set model.dropout=2", "'model.dropout': input should be less than 1, not 2"),

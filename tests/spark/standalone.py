@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 LOOPBACK = "127.0.0.1"
 MEMORY = "900m"  # of a worker: an executor takes all of it
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # processes that live for seconds: compile quickly
@@ -29,10 +27,6 @@ class Standalone:
     hidden: Path | None  # covered by an empty folder in all workers' eyes
     address: str = ""
     _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    def processes(self) -> list[psutil.Process]:
-        """The master and the workers."""
-        return [psutil.Process(one.pid) for one in self._started if one.poll() is None]
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -17,8 +16,6 @@ import pytest
 from gamlp.spark import training
 from gamlp.spark.served import launch_spark_served
 from gamlp.training.rows import Prepared
-from tests.spark.processes import CONF, Driver, running, wait_for
-from tests.spark.standalone import Standalone
 from tests.spark.test_training import MINE, job_in, listening, python_workers
 from tests.training.small import make_graph, prepared_in
 
@@ -103,28 +100,3 @@ def test_a_slice_is_a_task_of_its_own_and_comes_again(
     assert [line["epoch"] for line in lines] == list(range(1, EPOCHS + 1))
     assert facts["epochs"] == EPOCHS and facts["valid"]["score"] > 0.6 and "norm.running_mean" in weights
     assert servers() == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("servers", [0, 1])
-def test_training_goes_on_when_an_executor_is_killed(cluster: Standalone, tmp_path: Path, servers: int) -> None:
-    """On a cluster of two executors, each with one core; Spark starts another, and what it ran runs again."""
-    make_graph().save(tmp_path / "graph")
-    epochs, out = 1500, tmp_path / "run"
-    words = ["train", str(tmp_path / "graph"), "--out", str(out), "--engine", "spark", "--processes", "2"]
-    words += ["--exchange", "server", "--servers", str(servers), "--set", "model.hidden=8"]
-    for setting in (f"epochs={epochs}", "patience=0", "batch_size=7"):
-        words += ["--set", f"training.{setting}"]
-    for key, value in CONF.items():
-        words += ["--spark-conf", f"{key}={value}"]
-    command = [sys.executable, "-m", "gamlp.cli.main", *words, "--master", cluster.address]
-    with running(Driver(command, tmp_path, {"SPARK_LOCAL_IP": "127.0.0.1"})) as run:
-        metrics = out / "metrics.jsonl"
-        wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") > 5, 120)
-        started = [child for one in cluster.processes() for child in one.children(recursive=True)]
-        executors = [one for one in started if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
-        executors[0].kill()
-        run.ends_well()
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == list(range(1, epochs + 1))
-    assert "is lost" in run.err.read_text()

@@ -18,9 +18,7 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph
 from gamlp.graph.datasets.loading import load
-from gamlp.graph.datasets.synthetic import short_video
 from gamlp.io import Place
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
@@ -250,26 +248,11 @@ def test_what_a_person_can_mend_is_told_as_itself(own: Path) -> None:
         launch_served(job, 2, log=own / "log")
 
 
-# Settings that learn, with several batches an epoch.
-LEARNED: dict[str, dict[str, Any]] = {
-    "digits": {"model": {"batch_norm": True}, "training": {"epochs": 80, "batch_size": 256}},
-    "pubmed": {
-        "model": {"hidden": 64, "layers": 2, "dropout": 0.5},
-        "training": {"epochs": 60, "batch_size": 12, "weight_decay": 5e-4},
-    },
-    "short-video": {"model": {"hidden": 64}, "training": {"epochs": 40, "batch_size": 64}},
-}
-
-
-def learned_from(name: str, folder: Path, data_dir: Path, exchange: str) -> Prepared:
-    """Hops of a dataset."""
-    if name == "short-video":
-        place = folder / "short-video"
-        graph = Graph.open(place) if place.exists() else short_video(place, scale=0.02, threads=1)
-    else:
-        graph = load(name, data_dir)
-    recipe = Recipe.of(LEARNED[name]).changed({"training.exchange": exchange})
-    return prepare(graph, recipe, folder / "hops", resources=ONE_THREAD)
+def digits_in(folder: Path, exchange: str) -> Prepared:
+    """Real data, with dropout and batch norm."""
+    settings = {"epochs": 80, "batch_size": 256, "exchange": exchange}
+    recipe = Recipe.of({"model": {"batch_norm": True}, "training": settings})
+    return prepare(load("digits"), recipe, folder / "hops", resources=ONE_THREAD)
 
 
 def score_of_test_rows(prepared: Prepared, result: Result) -> float:
@@ -281,13 +264,12 @@ def score_of_test_rows(prepared: Prepared, result: Result) -> float:
 
 @pytest.mark.long
 @pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("name", LEARNED)
-def test_workers_are_as_accurate_as_all_reduce(tmp_path: Path, data_dir: Path, name: str, processes: int) -> None:
+def test_workers_are_as_accurate_as_all_reduce(tmp_path: Path, processes: int) -> None:
     """Within a point, as means over five seeds."""
     scores: dict[str, list[float]] = {}
     for launch in (launch_processes, launch_served):
         exchange = "server" if launch is launch_served else "all-reduce"
-        prepared = learned_from(name, tmp_path, data_dir, exchange)
+        prepared = digits_in(tmp_path, exchange)
         for seed in range(5):
             folder = tmp_path / f"{exchange}-{seed}"
             found = launch(job_of(prepared, folder, seed), processes, log=tmp_path / "log")

@@ -96,10 +96,10 @@ def test_rows_of_the_same_seeds_are_compared_seed_by_seed() -> None:
 
 
 def test_one_that_fails_refutes_a_claim_and_its_weakest_comparison_decides() -> None:
-    both_fail = Verdict(claim("order"), (ClaimOutcome("a", "a", 3.0, 1.0), ClaimOutcome("b", "b", -2.0, 1.0)))
+    both_fail = Verdict(claim("order"), (ClaimOutcome("a", "a", 3.0, 1.0), ClaimOutcome("b", "b", -2.1, 1.0)))
     assert (both_fail.word, both_fail.held, both_fail.failed) == ("does not hold", 1, 1)
     assert both_fail.weakest is both_fail.outcomes[1]
-    unsure = Verdict(claim("order"), (ClaimOutcome("a", "a", 3.0, 1.0), ClaimOutcome("b", "b", -0.5, 1.0)))
+    unsure = Verdict(claim("order"), (ClaimOutcome("a", "a", 3.0, 1.0), ClaimOutcome("b", "b", -1.9, 1.0)))
     assert unsure.word == "not known"
     assert (
         ClaimOutcome("a", "a", 0.0, 0.0).holds is True and ClaimOutcome("a", "a", 0.0, 0.0, strict=True).holds is None

@@ -15,6 +15,7 @@ from gamlp.bench.results import Grid, Measured, Results, is_relative
 from gamlp.recipe import load_yaml
 
 Kind = Literal["within", "best", "order", "reaches", "passes", "stays", "falls", "points", "nearer", "differs"]
+SURE = 2.0  # errors that a margin must be away from 0 to decide
 FAR = 2  # hops from here on are far: the paper finds hops 1 and 2 important everywhere, and the others falling
 
 
@@ -57,7 +58,7 @@ class Claim(BaseModel):
 class ClaimOutcome:
     """One comparison: by how much it comes out as claimed (negative: it does not), and the error of that.
 
-    Within its error a margin decides nothing, nor where the error is not known, unless it is `decided` otherwise.
+    Within twice its error a margin decides nothing, nor where the error is not known, unless it is `decided` otherwise.
     """
 
     place: str  # what is compared, for a picture
@@ -73,9 +74,10 @@ class ClaimOutcome:
         """None: not known."""
         if self.parts or self.error is None:
             return self.decided
-        if self.margin > self.error or (self.margin == self.error and not self.strict):
+        least = SURE * self.error
+        if self.margin > least or (self.margin == least and not self.strict):
             return True
-        return False if self.margin < -self.error else None
+        return False if self.margin < -least else None
 
     @property
     def sureness(self) -> float:
@@ -87,7 +89,7 @@ class ClaimOutcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """All comparisons of a claim. It holds where all do; one that fails by more than its error refutes it."""
+    """All comparisons of a claim. It holds where all do; one that fails by twice its error refutes it."""
 
     claim: Claim
     outcomes: tuple[ClaimOutcome, ...]
@@ -186,7 +188,7 @@ def _compared(
     where = title_of(results, dataset) + ("" if at is None else f" at {at:g}")
     text = f"{where}: " + ", ".join(_pair(name, value) for name, value in zip(pair, values) if value is not None)
     return ClaimOutcome(
-        f"{where}: {pair[0]}, {pair[1]}",
+        f"{where}: {pair[0]} − {pair[1]}",
         text,
         sign * gap.mean - claim.least,
         gap.error,
@@ -252,7 +254,7 @@ def _points(claim: Claim, results: Results, dataset: str) -> list[ClaimOutcome]:
     mean = sum(part.margin for part in parts) / len(parts)
     errors = [part.error for part in parts if part.error is not None]
     error = math.hypot(*errors) / len(parts) if len(errors) == len(parts) else None
-    refuted = 2 * below >= len(parts) and error is not None and mean < -error
+    refuted = 2 * below >= len(parts) and error is not None and mean < -SURE * error
     decided = True if 2 * won > len(parts) else False if refuted else None
     where = f"{title_of(results, dataset)}: mean of {len(parts)} points"
     told = text + (f" (elsewhere {', '.join(others)})" if others else "")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gamlp.bench.claims import Verdict
+from gamlp.bench.claims import SURE, Verdict
 from gamlp.bench.pages import TITLES
 from gamlp.bench.results import Grid, Growth, Results, in_percent
 from gamlp.errors import MissingExtra
@@ -142,20 +142,22 @@ def dots(results: Results) -> Any:
 
 
 def margins(verdict: Verdict) -> Any:
-    """By how much each comparison comes out as claimed, with its error: right of the line it does."""
+    """By how much each comparison comes out as claimed ± twice its error: right of the line it does."""
     shown = [part for one in verdict.outcomes for part in (*one.parts, one)]
     figure, (panel,) = _panels(1, 1, (7.2, 1.0 + 0.26 * len(shown)))
     for row, one in enumerate(shown):
         marker, colour, fill = _OF_VERDICT[one.holds]
         panel.errorbar(
-            [one.margin], [row], xerr=[one.error or 0.0], fmt=marker, color=colour,
+            [one.margin], [row], xerr=[SURE * (one.error or 0.0)], fmt=marker, color=colour,
             mfc=colour if fill else "white", markersize=6, elinewidth=1.4,
         )  # fmt: skip
     panel.axvline(0, color="#000000", linewidth=1.0)
-    panel.set(xlabel=f"margin, {verdict.claim.unit} (above 0: as claimed)", ylim=(len(shown) - 0.5, -0.5))
+    panel.set(
+        xlabel=f"margin ± twice its error, {verdict.claim.unit}; above 0 is as claimed", ylim=(len(shown) - 0.5, -0.5)
+    )
     panel.set_yticks(range(len(shown)), [one.place for one in shown])
     found = {one.holds for one in shown}
-    for word, label in ((True, "as claimed"), (None, "not known: within the error"), (False, "not as claimed")):
+    for word, label in ((True, "as claimed"), (None, "not known"), (False, "not as claimed")):
         if word in found:
             marker, colour, fill = _OF_VERDICT[word]
             panel.plot([], [], marker, color=colour, mfc=colour if fill else "white", label=label)

@@ -29,10 +29,10 @@ chosen on validation rows alone.
 
 A claim is held against every row and column that it speaks of. Its margin is by how much a comparison comes out as
 claimed (below zero: it does not), ± the standard error of that: of differences seed by seed where both rows ran the
-same seeds. A claim **holds** where every comparison does, **does not hold** where one fails by more than its error,
-and is **not known** where none fails but some are within their error, or nothing was measured. A single run is given
-the median deviation of its column; where there is none it decides nothing. Pictures show every comparison with its
-error."""
+same seeds. A claim **holds** where every comparison does by twice its error, **does not hold** where one fails by more
+than that, and is **not known** where none fails but some are within twice their error, or nothing was measured. A
+single run is given the median deviation of its column; where there is none it decides nothing. Pictures show every
+comparison ± twice its error."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROLES = ("", "train", "valid", "test")
 UNKNOWN = -1
-_AT_ONCE = 1 << 20  # roles that are looked at
+_AT_ONCE = 1 << 17  # roles that are looked at
 
 
 @reads_when_asked("roles")
@@ -47,11 +47,17 @@ class Split:
     def rows(self, *names: str) -> Array:
         """Row numbers, ascending, of the named parts: `split.rows("train", "valid")`; found some at a time."""
         roles = [ROLES.index(name) for name in names]
-        parts = [
-            begin + np.flatnonzero(np.isin(self.roles[begin : begin + _AT_ONCE], roles))
-            for begin in range(0, len(self.roles), _AT_ONCE)
-        ]
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        begins = range(0, len(self.roles), _AT_ONCE)
+        found = np.empty(sum(np.count_nonzero(self._are(roles, begin)) for begin in begins), np.int64)
+        at = 0
+        for begin in begins:
+            rows = np.flatnonzero(self._are(roles, begin))
+            found[at : at + len(rows)] = rows + begin
+            at += len(rows)
+        return found
+
+    def _are(self, roles: list[int], begin: int) -> Array:
+        return np.isin(self.roles[begin : begin + _AT_ONCE], roles)
 
     @property
     def train(self) -> Array:

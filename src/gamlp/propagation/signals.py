@@ -9,10 +9,13 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, View, digest, fingerprint, whole_view
+from gamlp.graph import ROLES, Graph, Labels, Split, View, digest, fingerprint, whole_view
 from gamlp.propagation.first_values import NO_FEATURES_HINT, First, FirstValues, Fold, features_of, given_statistics
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
+
+_ROLES = 1 << 20
+_TRAIN = ROLES.index("train")
 
 
 @dataclass(frozen=True)
@@ -151,16 +154,16 @@ def _labels(
     first: FirstValues,
 ) -> list[Signal]:
     labels, split = graph.nodes.labels, graph.nodes.split
-    train = np.zeros(0, np.int64) if split is None else split.train
-    if labels is None or split is None or len(train) == 0:
+    largest = None if labels is None or split is None else _largest_label(labels, split)
+    if labels is None or split is None or largest is None:
         lacks = "labels" if labels is None else "split" if split is None else "training rows"
         raise GamlpError(
             f"graph '{graph.name}' has no {lacks}", hint="propagate features alone: gamlp propagate --label-hops 0"
         )
     width = len(labels.classes)
-    if not labels.multi_label and int(labels.values[train].max()) >= width:
+    if not labels.multi_label and largest >= width:
         raise GamlpError(
-            f"graph '{graph.name}' is damaged: label {labels.values[train].max()} of {width} classes",
+            f"graph '{graph.name}' is damaged: label {largest} of {width} classes",
             hint="verify the graph with gamlp info, and build it again",
         )
     soft_labels = features_of(graph, graph.target) if plan.soft else None
@@ -187,6 +190,7 @@ def _labels(
     )
     if plan.folds < 2:
         return [all_labels]
+    train = split.train
     parts, folds = [], folds_of(train, plan)
     for fold in range(plan.folds):
         positions = np.flatnonzero(folds == fold)
@@ -197,6 +201,17 @@ def _labels(
     name = view.called("crossfit")
     crossfit = Signal(name, key, settings, plan.hops, width, plan.operator, plan.dtype, train, tuple(parts), view)
     return [all_labels, crossfit]
+
+
+def _largest_label(labels: Labels, split: Split) -> int | None:
+    """Of training rows, looked at some at a time; None where there are none."""
+    found = []
+    for begin in range(0, len(split.roles), _ROLES):
+        part = slice(begin, begin + _ROLES)
+        inside = split.roles[part] == _TRAIN
+        if inside.any():
+            found.append(int(labels.values[part][inside].max()))
+    return max(found, default=None)
 
 
 def folds_of(train: Array, plan: LabelSignal) -> Array:

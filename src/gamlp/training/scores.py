@@ -213,16 +213,14 @@ class RowScores:
 
     def _rankings(self) -> dict[str, float]:
         """Means over classes; where the second of two classes' column stands alone, its own. NaN: no class has both."""
-        found = [one.levels() for one in self._ranked]
-        if self.counts.multi_label or len(found) > 1:
-            return {
-                "roc_auc": mean_of_known([one.roc_auc for one in found]),
-                "average_precision": mean_of_known([one.average_precision for one in found]),
-            }
+        if self.counts.multi_label or len(self._ranked) > 1:
+            found = [(one.roc_auc, one.average_precision) for one in map(RankedScores.levels, self._ranked)]
+            areas, precisions = zip(*found)
+            return {"roc_auc": mean_of_known(areas), "average_precision": mean_of_known(precisions)}
         occurs, positive = self.counts.right + self.counts.missed, self.positive
         if positive is None:
             positive = 0 if occurs[0] < occurs[-1] else 1
-        second = found[0]
+        second = self._ranked[0].levels()
         precision = (second if positive else second.turned()).average_precision
         return {"roc_auc": second.roc_auc, "average_precision": precision}
 

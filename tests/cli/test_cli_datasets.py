@@ -72,7 +72,7 @@ def test_generate_writes_what_was_asked_for(tmp_path: Path) -> None:
     assert [shown["nodes"][0][part] for part in ("train", "valid", "test")] == [150, 60, 90]
     assert {"labelled": 0.1, "dtype": "float16", "edges": 20_000}.items() <= shown["source"].items()
     shown = answer(gamlp("generate", "short-video", "--scale", "0.002", "--out", "b", "--json", folder=tmp_path))
-    assert shown["nodes"][0]["nodes"] == 2000 and shown["nodes"][0]["classes"] == 253
+    assert shown["nodes"][0]["nodes"] == 2000 and shown["nodes"][0]["classes"] == 11
     words = "generate mag-like --scale 0.005 --metapath paper-author --classes 4 --width 16 --features paper --out c"
     shown = answer(gamlp(*words.split(), "--signal", "0.5", "--own", "1", "--json", folder=tmp_path))
     assert [(node_type["type"], node_type["nodes"], node_type["features"]) for node_type in shown["nodes"]] == [

@@ -11,7 +11,7 @@ import torch
 
 import gamlp.peers.hops
 import gamlp.peers.whole_graph
-from gamlp.bench.runner import recipe_in
+from gamlp.bench.cells import recipe_in
 from gamlp.bench.tables import table_of
 from gamlp.graph import Graph
 from gamlp.graph.datasets.catalogue import DATASETS

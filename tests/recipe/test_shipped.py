@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gamlp.bench.tables import table_of
 from gamlp.graph.datasets.catalogue import DATASETS
 from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe, shipped_names
@@ -18,9 +19,9 @@ from gamlp.training.loop import Machine
 from gamlp.training.seeds import bundle_of, fit_prepared
 
 ROOT = Path(__file__).parents[2]
-ACCURACY = yaml.safe_load((ROOT / "benchmarks" / "accuracy.yaml").read_text())
-TABLE = [f"{name}-{attention}" for name in ACCURACY["datasets"] for attention in ("jk", "recursive")]
-SEARCHED = [*TABLE, *ACCURACY["twitch"]["recipes"].values()]
+TABLES = [table_of(name) for name in ("citation", "co-purchase")]
+TABLE = [f"{name}-{attention}" for table in TABLES for name in table.datasets for attention in ("jk", "recursive")]
+SEARCHED = [*TABLE, "twitch-mlp", "twitch-jk", "twitch-recursive"]
 
 
 @pytest.mark.parametrize("name", shipped_names())
@@ -65,9 +66,8 @@ def test_a_recipe_of_one_view_has_one() -> None:
 
 
 def test_every_dataset_of_the_table_has_a_recipe_for_both_attentions() -> None:
-    assert set(TABLE) | set(ACCURACY["twitch"]["recipes"].values()) <= set(shipped_names())
-    twitch = ACCURACY["twitch"]
-    assert {twitch["train"], twitch["valid"], *twitch["test"], *ACCURACY["datasets"]} <= set(DATASETS)
+    assert len(TABLE) == 14 and set(SEARCHED) <= set(shipped_names())
+    assert {name for table in TABLES for name in table.datasets} <= set(DATASETS)
 
 
 def _found_by_search(name: str) -> bool:

@@ -323,12 +323,12 @@ def small_disk(tmp_path):
 @pytest.mark.parametrize("large", ["features", "edges", "blocks", "strings"])
 def test_no_space_left(small_disk: Path, tmp_path: Path, large: str):
     nodes, edges = tmp_path / "n.parquet", tmp_path / "e.parquet"
-    count = {"features": 300_000, "edges": 100, "blocks": 100_000, "strings": 100_000}[large]
+    count = {"features": 300_000, "edges": 100, "blocks": 200_000, "strings": 100_000}[large]
     ids = np.arange(count)
     names = [f"a rather long name of node {i}" for i in ids] if large == "strings" else ids
     features = {"features": ids * 1.0, "more": ids * 1.0} if large == "features" else {}
     pq.write_table(pa.table({"id": names, **features}), nodes)
-    some = {"features": 1, "edges": 1_000_000, "blocks": 100_000, "strings": 1}[large]
+    some = {"features": 1, "edges": 1_000_000, "blocks": 200_000, "strings": 1}[large]
     ends = np.random.default_rng(0).integers(0, count, (2, some))
     pq.write_table(pa.table({"src": ends[0], "dst": ends[1]}), edges)
     with pytest.raises(GamlpError, match="no space left on the device; free some space"):

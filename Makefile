@@ -26,7 +26,7 @@ run: $(VENV)/installed  ## train GAMLP on the bundled digits, and show what it l
 	@echo "Your own tables: $(BIN)/gamlp run --help"
 
 # Types and style beside the tests. No recursive make: `make --dry-run`, which the tests of the pages use, would run it.
-test: $(VENV)/developer  ## what CI runs, about 20 minutes on two cores: style and types, and all tests but those marked long
+test: $(VENV)/developer  ## what CI runs, 20 to 35 minutes on two cores: style and types, and all tests but those marked long
 	@( $(LINT) ) > $(VENV)/lint.txt 2>&1 & lint=$$!; \
 	$(PYTEST) -m "not long"; tests=$$?; \
 	test $$tests != 1 || { $(AGAIN); tests=$$?; }; \

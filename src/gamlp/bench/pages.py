@@ -119,8 +119,9 @@ def as_markdown(results: Results, stamp: Stamp, figures: Sequence[str] = ()) -> 
 def _heading(results: Results, stamp: Stamp) -> str:
     table = results.table
     kept = _stamps(results)
-    # A page whose numbers are all of earlier ones was measured by none of what runs here.
-    verb = "Written" if kept and not any(results.cells.values()) else "Measured"
+    # A page without numbers, or whose numbers are all of earlier ones, was measured by none of what runs here.
+    own = any(results.cells.values()) or results.tables or results.grids or results.growth
+    verb = "Measured" if own else "Written"
     lines = [
         f"{verb} by `{stamp.command}` on {stamp.date}; {_machine(stamp.machine, stamp.versions)}.",
         *(

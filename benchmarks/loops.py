@@ -31,7 +31,7 @@ SIGNATURES = {
 def loops(**constants: int) -> ctypes.CDLL:
     """The compiled file with GAMLP_<NAME>=value for every constant; kept under the folder of temporary files."""
     defined = [f"-DGAMLP_{name.upper()}={value}" for name, value in sorted(constants.items())]
-    sources = [SOURCE, KERNEL / "hop.hpp", KERNEL / "hop_rows.hpp"]
+    sources = [SOURCE, *(KERNEL / f"{name}.hpp" for name in ("hop", "hop_rows", "storage", "windows"))]
     key = hashlib.sha256(b"".join(file.read_bytes() for file in sources) + " ".join(defined).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / "gamlp-loops"
     folder.mkdir(exist_ok=True)

@@ -169,6 +169,62 @@ def test_rows_of_zeros_are_left_out_and_the_bytes_stay(
     assert minus.dst.tobytes() == task.dst[some].tobytes()
 
 
+@pytest.mark.parametrize("baseline", [False, True], ids=["best loop", "baseline loop"])
+@pytest.mark.parametrize("loops", [False, True], ids=["", "loops"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weights"])
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("width", [8, 16, 24, 32])
+def test_windows_give_the_bytes_of_a_plain_loop(
+    width: int, storage: str, weighted: bool, loops: bool, baseline: bool
+) -> None:
+    lengths = [0, 1, 2, *range(60), BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 1400, 3]
+    task = long_rows(storage, weighted, width, lengths, loops)
+    expected = by_loop(task, 0, len(lengths))
+    for bits in (5, 8, 20):  # 46 windows, six, one
+        windowed = replace(task, window_bits=bits, dst=np.zeros_like(task.dst))
+        assert hop(windowed, 0, len(lengths), baseline=baseline) == 0
+        assert windowed.dst.tobytes() == expected.tobytes()
+
+
+def test_windows_of_several_chunks_and_of_a_row_that_is_longer_than_a_chunk() -> None:
+    random, count, hub = np.random.default_rng(0), 2_200_000, 70_000
+    lengths = random.integers(0, 6, hub + 2)  # over 65,536 rows
+    lengths[hub] = count - 1  # over 2^21 entries
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    neighbours = random.integers(0, count, offsets[-1]).astype(np.int32)
+    neighbours[offsets[hub] : offsets[hub + 1]] = np.delete(np.arange(count, dtype=np.int32), hub)
+    for row in np.flatnonzero(lengths[:hub] > 1):
+        neighbours[offsets[row] : offsets[row + 1]].sort()
+    src = random.normal(size=(count, 8)).astype(np.float32)
+    plain, windowed = (
+        HopTask(offsets, neighbours, None, None, 0, True, src, np.zeros((len(lengths), 8), np.float32), window_bits=bits)
+        for bits in (0, 17)
+    )
+    assert hop(plain, 0, len(lengths)) == hop(windowed, 0, len(lengths)) == 0
+    assert windowed.dst.tobytes() == plain.dst.tobytes()
+    assert np.allclose(plain.dst[hub], src.sum(0, dtype=np.float64), atol=0.05)
+
+
+def test_a_large_state_is_read_in_windows_and_a_small_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gamlp.kernel import hop_task
+
+    asked: list[int] = []
+
+    class Recording:
+        def hop(self, *, window_bits: int, **others: Any) -> int:
+            asked.append(window_bits)
+            return 0
+
+    monkeypatch.setattr(hop_task, "native", Recording)
+    task = make_task(32)
+    hop(task, 0, 5)
+    whole = np.lib.stride_tricks.as_strided(task.src, (50_000_000, 32), (0, 4))  # as if it had 6.4 GB
+    hop(replace(task, src=whole), 0, 5)
+    hop(replace(task, src=whole, rows=np.array([START]), dst=task.dst), 0, 1)
+    hop(replace(task, src=whole, nonzero=np.zeros(6_250_000, np.uint8)), 0, 5)
+    assert asked == [0, 23, 0, 0]
+
+
 def test_a_row_whose_bit_is_not_set_is_not_read() -> None:
     task = make_task(16, factors=False)
     task.src[:] = np.nan
@@ -344,6 +400,14 @@ def test_sums_that_become_zero_are_counted(baseline: bool) -> None:
             lambda t: replace(t, nonzero=np.zeros(5, np.uint8), accumulate=True),
             "sums that begin with what dst holds do not leave out zero rows",
             id="bits and sums that go on",
+        ),
+        pytest.param(
+            lambda t: replace(t, window_bits=3, accumulate=True), "windows are for all rows", id="windows and sums that go on"
+        ),
+        pytest.param(
+            lambda t: replace(t, src=np.zeros((1000, 16), np.float32), window_bits=3),
+            r"2\^3 rows make 125 windows, and there may be 64",
+            id="too many windows",
         ),
         pytest.param(
             lambda t: replace(t, weights=np.ones(3, np.float32)),

@@ -32,7 +32,20 @@ struct Hop {
     int64_t dst_stride;
     int64_t width;    // columns, a multiple of kLanes
     bool accumulate;  // sums begin with what dst holds: entries of a row may come in several goes, kBlock in all
+    int64_t nodes = 0;        // rows of src
+    int window_bits = 0;      // with scratch: rows of src are read in windows of 2^window_bits rows
+    void *scratch = nullptr;  // or window_bytes() of memory of this thread's own; not with rows, nonzero or accumulate
 };
+
+// Windows of a hop: so many entries and pieces (rows, or blocks of long rows) are summed window by window at a time, and a
+// state has at most so many windows.
+constexpr int64_t kWindowEntries = 1 << 21, kWindowPieces = 1 << 16, kWindowAhead = 128, kMostWindows = 64;
+constexpr int kWindowVectors = 4;  // rows of at most so many vectors: wider ones miss a page less often than lines
+
+inline int64_t window_bytes(int64_t windows, bool weighted) {
+    return kWindowPieces * (kWindowVectors * kLanes * 4 + windows) +
+           windows * (kWindowEntries + kWindowAhead) * (weighted ? 8 : 4);
+}
 
 struct Scale {
     const void *src;

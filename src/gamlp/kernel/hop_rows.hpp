@@ -12,117 +12,7 @@
 namespace gamlp {
 namespace {
 
-typedef float Floats __attribute__((vector_size(32), aligned(4), may_alias));
-typedef uint32_t Words __attribute__((vector_size(32)));
-typedef int32_t Integers __attribute__((vector_size(32)));
-typedef uint16_t Halves __attribute__((vector_size(16), aligned(2), may_alias));
-
-// Each storage says which |values|, as bits, it turns to infinity (kInfinite and above) and to zero (kZero and below).
-struct Float32 {
-    using Element = float;
-    static constexpr uint32_t kInfinite = 0x7f800000, kZero = 0;
-    static inline void load(const float *p, Floats &out) { out = *reinterpret_cast<const Floats *>(p); }
-    static inline void store(float *p, const Floats &v) { *reinterpret_cast<Floats *>(p) = v; }
-};
-
-struct BFloat16 {
-    using Element = uint16_t;
-    static constexpr uint32_t kInfinite = 0x7f7f8000, kZero = 0x8000;
-    static inline void load(const uint16_t *p, Floats &out) {
-        Words w = __builtin_convertvector(*reinterpret_cast<const Halves *>(p), Words) << 16;
-        __builtin_memcpy(&out, &w, sizeof w);
-    }
-    static inline void store(uint16_t *p, const Floats &v) {  // round to nearest, ties to even
-        Words w;
-        __builtin_memcpy(&w, &v, sizeof w);
-        w = (w + 0x7fffu + ((w >> 16) & 1u)) >> 16;
-        *reinterpret_cast<Halves *>(p) = __builtin_convertvector(w, Halves);
-    }
-};
-
-// float16 by integers, eight at a time, where the processor has no instruction for it. Signed comparisons: a magnitude has
-// 31 bits, and SSE2 compares no unsigned numbers.
-inline Integers pick(const Integers &mask, const Integers &one, const Integers &other) {
-    return (mask & one) | (~mask & other);
-}
-
-inline void widen_halves(const uint16_t *p, Floats &out) {
-    const Integers bits = __builtin_convertvector(*reinterpret_cast<const Halves *>(p), Integers);
-    const Integers magnitude = bits & 0x7fff, no_number = magnitude >= 0x7c00;
-    const Floats tiny = __builtin_convertvector(magnitude, Floats) * 0x1p-24f;  // zero and subnormals: exact
-    Integers small;
-    __builtin_memcpy(&small, &tiny, sizeof small);
-    const Integers ordinary = (magnitude << 13) + 0x38000000 + (no_number & 0x38000000);
-    const Integers whole = pick(magnitude < 0x0400, small, ordinary) | ((bits & 0x8000) << 16);
-    __builtin_memcpy(&out, &whole, sizeof whole);
-}
-
-inline void narrow_to_halves(uint16_t *p, const Floats &v) {  // round to nearest, ties to even
-    Integers bits;
-    __builtin_memcpy(&bits, &v, sizeof bits);
-    const Integers magnitude = bits & 0x7fffffff;
-    Floats tiny;  // subnormal: let float32 addition round at 2^-24
-    __builtin_memcpy(&tiny, &magnitude, sizeof tiny);
-    tiny += 0.5f;
-    Integers small;
-    __builtin_memcpy(&small, &tiny, sizeof small);
-    const Integers ordinary = (magnitude - 0x38000000 + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
-    Integers whole = pick(magnitude < 0x38800000, small - 0x3f000000, ordinary);
-    whole = pick(magnitude >= 0x477ff000, 0x7c00 + ((magnitude > 0x7f800000) & 0x0200), whole);
-    *reinterpret_cast<Halves *>(p) = __builtin_convertvector(whole | ((bits >> 16) & 0x8000), Halves);
-}
-
-struct Float16 {
-    using Element = uint16_t;
-    static constexpr uint32_t kInfinite = 0x477ff000, kZero = 0x33000000;  // 65520; 2^-25
-#if defined(__F16C__)
-    static inline void load(const uint16_t *p, Floats &out) {
-        out = (Floats)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
-    }
-    static inline void store(uint16_t *p, const Floats &v) {
-        _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
-    }
-#elif defined(__aarch64__)  // every 64-bit ARM converts; it need not calculate in float16
-    static inline void load(const uint16_t *p, Floats &out) {
-        const float16x8_t halves = vreinterpretq_f16_u16(vld1q_u16(p));
-        const float32x4_t parts[2] = {vcvt_f32_f16(vget_low_f16(halves)), vcvt_high_f32_f16(halves)};
-        __builtin_memcpy(&out, parts, sizeof out);
-    }
-    static inline void store(uint16_t *p, const Floats &v) {
-        float32x4_t parts[2];
-        __builtin_memcpy(parts, &v, sizeof parts);
-        vst1q_u16(p, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(parts[0]), parts[1])));
-    }
-#else
-    static inline void load(const uint16_t *p, Floats &out) { widen_halves(p, out); }
-    static inline void store(uint16_t *p, const Floats &v) { narrow_to_halves(p, v); }
-#endif
-};
-
-// How many values a storage could not hold. Lanes are counted apart and added up now and then: a row costs little.
-struct Lost {
-    Words lanes = {};
-    int64_t total = 0;
-
-    // Those that turn infinite; with `floor`, also those above it that turn to zero.
-    template <class S>
-    static inline Words count(const Floats &v, const Floats *floor) {
-        Words bits;
-        __builtin_memcpy(&bits, &v, sizeof bits);
-        bits &= 0x7fffffffu;
-        Words found = Words(bits >= S::kInfinite);
-        if (S::kZero && floor) {
-            Words least;
-            __builtin_memcpy(&least, floor, sizeof least);
-            found |= Words(bits <= S::kZero) & Words(bits > least);
-        }
-        return found & 1u;
-    }
-    inline void add_up() {
-        for (int i = 0; i < kLanes; ++i) total += lanes[i];
-        lanes = Words{};
-    }
-};
+#include "storage.hpp"
 
 // Prefetched into the second cache: the first one's few buffers for misses were the bound of a processor with AVX-512. The
 // narrower a row, the more edges ahead. benchmarks/tried.py compiles these loops with other values, and with plain sums.
@@ -244,35 +134,49 @@ __attribute__((noinline)) void add_block(const Hop &h, const Row &row, int64_t c
     for (int v = 0; v < V; ++v) sum[v] += part[v];
 }
 
-// A row of more than kBlock entries: sums of kBlock entries, sums of kBlock of these, and so on. Not inlined, and with
-// nothing of the caller's: rows of ordinary length keep their sums in registers.
+// Sums of blocks: of kBlock blocks, of kBlock of these, and so on, in the order in which they come.
+template <int V>
+struct Levels {
+    Floats sums[kLevels][V] = {};  // sums[0]: of blocks since sums[1] was last added to
+    int64_t blocks = 0;
+
+    // sums[0] has been given one block more.
+    inline void close_block() {
+        int64_t done = ++blocks;
+        for (int level = 0; level + 1 < kLevels && done % kBlock == 0; ++level, done /= kBlock)
+            for (int v = 0; v < V; ++v) {
+                sums[level + 1][v] += sums[level][v];
+                sums[level][v] = Floats{};
+            }
+    }
+    inline void add_to(Floats (&sum)[V]) {
+        for (int level = 0; level + 1 < kLevels; ++level)
+            for (int v = 0; v < V; ++v) sums[level + 1][v] += sums[level][v];
+        for (int v = 0; v < V; ++v) sum[v] += sums[kLevels - 1][v];
+    }
+};
+
+// A row of more than kBlock entries. Not inlined, and with nothing of the caller's: rows of ordinary length keep their
+// sums in registers.
 template <class S, int V, bool Weighted>
 __attribute__((noinline)) void sum_blocks(const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
                                           typename S::Element *dst, Lost &lost) {
-    Floats levels[kLevels][V] = {};  // levels[0]: the sum of blocks since levels[1] was last added to
+    Levels<V> levels;
     const int64_t entries = row.entries();
-    int64_t block = 0;
     for (int64_t from = 0; from < entries; from += kBlock) {
         const int64_t to = from + kBlock < entries ? from + kBlock : entries;
         if (h.nonzero) {
             Kept<kBlock + 1> kept;
             const Row part = row.part(from, to), some = kept.add(h, part.first, part.last, part.self);
-            add_block<S, V, Weighted>(kept.as_hop(h), some, column, levels[0]);
+            add_block<S, V, Weighted>(kept.as_hop(h), some, column, levels.sums[0]);
         } else {
-            add_block<S, V, Weighted>(h, row.part(from, to), column, levels[0]);
+            add_block<S, V, Weighted>(h, row.part(from, to), column, levels.sums[0]);
         }
-        int64_t done = ++block;
-        for (int level = 0; level + 1 < kLevels && done % kBlock == 0; ++level, done /= kBlock)
-            for (int v = 0; v < V; ++v) {
-                levels[level + 1][v] += levels[level][v];
-                levels[level][v] = Floats{};
-            }
+        levels.close_block();
     }
-    for (int level = 0; level + 1 < kLevels; ++level)
-        for (int v = 0; v < V; ++v) levels[level + 1][v] += levels[level][v];
     Floats sum[V] = {};
     begin_sum<S, V>(h, dst, sum);
-    for (int v = 0; v < V; ++v) sum[v] += levels[kLevels - 1][v];
+    levels.add_to(sum);
     store_sum<S, V>(sum, factor, floor, dst, lost);
 }
 
@@ -367,10 +271,14 @@ void sum_nonzero(const Hop &h, Lost &lost) {
     }
 }
 
+#include "windows.hpp"
+
 template <class S, bool Weighted>
 int64_t sum_rows(const Hop &h) {
     Lost lost;
-    if (h.nonzero)
+    if (h.scratch)
+        sum_by_windows<S, Weighted>(h, lost);
+    else if (h.nonzero)
         sum_nonzero<S, Weighted>(h, lost);
     else
         sum_tiles<S, Weighted>({h, h, nullptr, h.begin, h.end}, lost);

@@ -4,6 +4,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -15,6 +17,7 @@
 #include "generate.hpp"
 #include "hop.hpp"
 #include "ids.hpp"
+#include "threads.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -77,10 +80,22 @@ void check_matrix(const char *name, const ConstMatrix &matrix, int storage) {
               matrix.stride(1), " apart");
 }
 
+static_assert(gamlp::kBlock < 256, "entries of a piece in a window are counted in a byte");
+
+// Kept by a thread from one call to the next; pages that no window fills are never touched.
+void *window_scratch(int64_t bytes) {
+    static thread_local std::unique_ptr<gamlp::Zeros<char>> kept;
+    if (!kept || int64_t(kept->bytes()) < bytes) {
+        kept.reset();
+        kept = std::make_unique<gamlp::Zeros<char>>(size_t(bytes));
+    }
+    return kept->data();
+}
+
 int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<Vector<float>> weights,
             std::optional<Vector<float>> factors, std::optional<Vector<int64_t>> rows, int64_t start, int64_t begin,
             int64_t end, bool loops, ConstMatrix src, Matrix dst, int storage, bool baseline, bool accumulate,
-            std::optional<Vector<float>> floors, std::optional<Vector<uint8_t>> nonzero) {
+            std::optional<Vector<float>> floors, std::optional<Vector<uint8_t>> nonzero, int window_bits) {
     check_matrix("src", src, storage);
     check_matrix("dst", ConstMatrix(dst), storage);
     refuse_if(src.shape(1) != dst.shape(1) || src.shape(1) % gamlp::kLanes, "src has ", src.shape(1),
@@ -118,6 +133,16 @@ int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<V
                  dst.stride(0),
                  int64_t(src.shape(1)),
                  accumulate};
+    h.nodes = int64_t(src.shape(0));
+    if (window_bits) {
+        const int64_t windows = ((std::max(h.nodes, stop) - 1) >> window_bits) + 1;
+        refuse_if(rows || nonzero || accumulate || h.width > gamlp::kWindowVectors * gamlp::kLanes,
+                  "windows are for all rows, of at most ", gamlp::kWindowVectors * gamlp::kLanes, " columns");
+        refuse_if(windows > gamlp::kMostWindows, "2^", window_bits, " rows make ", windows, " windows, and there may be ",
+                  gamlp::kMostWindows);
+        h.window_bits = window_bits;
+        h.scratch = window_scratch(gamlp::window_bytes(windows, bool(weights)));
+    }
     nb::gil_scoped_release release;
     return (baseline ? kBaseline : kLoops).hop(h, static_cast<gamlp::Storage>(storage));
 }
@@ -310,7 +335,8 @@ NB_MODULE(_native, m) {
     m.attr("block") = gamlp::kBlock;
     m.def("hop", &hop, "dst[i] = factors[i] * sum of neighbours' rows.", nb::kw_only(), "offsets"_a, "neighbours"_a,
           "weights"_a.none(), "factors"_a.none(), "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a,
-          "baseline"_a = false, "accumulate"_a = false, "floors"_a = nb::none(), "nonzero"_a = nb::none());
+          "baseline"_a = false, "accumulate"_a = false, "floors"_a = nb::none(), "nonzero"_a = nb::none(),
+          "window_bits"_a = 0);
     m.def("nonzero_rows", &nonzero_rows, "Bits of rows that hold another bit than those of +0.", "values"_a, "bits"_a.noconvert());
     m.def("scale", &scale, "dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].", "src"_a, "src_storage"_a,
           "dst"_a, "dst_storage"_a, "rows"_a.none(), "row_factors"_a.none(), "column_factors"_a.none(),

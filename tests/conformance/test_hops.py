@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gamlp.graph import Graph, Split
+from gamlp.graph import Graph, Split, hash_key
 from gamlp.propagation import FeatureSignal, Hops, LabelSignal, Operator, Plan, Propagator
 from tests.conformance import dense
 from tests.conformance.graphs import Case, cases
+from tests.graph.test_id_hash import by_hand
 
 TOLERANCE = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}  # of the largest value, for a few hops
 some = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -162,8 +163,7 @@ def test_cross_fitted_hops_come_from_the_other_folds(engine: Propagator, case: C
     plan = Plan(labels=LabelSignal(hops=3, folds=folds, fold_seed=7))
     found = propagate(engine, case.graph(), plan, train, crossfit=True).y[:, 0]
     matrix = case.operator(0.5, True)
-    fold_of = np.empty(len(train), int)
-    fold_of[np.random.default_rng(7).permutation(len(train))] = np.arange(len(train)) % folds
+    fold_of = np.array([by_hand(str(row).encode(), hash_key(7, "folds")) % folds for row in train])
     for fold in range(folds):
         inside, others = train[fold_of == fold], train[fold_of != fold]
         expected = dense.hops(matrix, case.first_labels(others), 3)[inside]

@@ -9,10 +9,11 @@ import numpy as np
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gamlp.graph import view_of
+from gamlp.graph import hash_key, view_of
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan, Propagator
 from tests.conformance.test_hops import close
 from tests.conformance.typed_graphs import TARGET, CaseRelation, TypedCase, typed_cases
+from tests.graph.test_id_hash import by_hand
 
 some = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SUBSETS = (
@@ -131,9 +132,7 @@ def test_cross_fitted_labels_come_from_the_other_folds_on_every_view(
     with tempfile.TemporaryDirectory() as folder:
         store = engine.propagate(case.graph(), plan, Path(folder) / "store")
         found = [store.signals[channel.signal].gather(train) for channel in store.channels(signal="crossfit")]
-    order = np.random.default_rng(0).permutation(len(train))
-    fold = np.empty(len(train), int)
-    fold[order] = np.arange(len(train)) % folds
+    fold = np.array([by_hand(str(row).encode(), hash_key(0, "folds")) % folds for row in train])
     for subset, hops in zip(subsets, found):
         for own in range(folds):
             first = case.first_labels(subset)

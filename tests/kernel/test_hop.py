@@ -197,7 +197,9 @@ def test_windows_of_several_chunks_and_of_a_row_that_is_longer_than_a_chunk() ->
         neighbours[offsets[row] : offsets[row + 1]].sort()
     src = random.normal(size=(count, 8)).astype(np.float32)
     plain, windowed = (
-        HopTask(offsets, neighbours, None, None, 0, True, src, np.zeros((len(lengths), 8), np.float32), window_bits=bits)
+        HopTask(
+            offsets, neighbours, None, None, 0, True, src, np.zeros((len(lengths), 8), np.float32), window_bits=bits
+        )
         for bits in (0, 17)
     )
     assert hop(plain, 0, len(lengths)) == hop(windowed, 0, len(lengths)) == 0
@@ -402,7 +404,9 @@ def test_sums_that_become_zero_are_counted(baseline: bool) -> None:
             id="bits and sums that go on",
         ),
         pytest.param(
-            lambda t: replace(t, window_bits=3, accumulate=True), "windows are for all rows", id="windows and sums that go on"
+            lambda t: replace(t, window_bits=3, accumulate=True),
+            "windows are for all rows",
+            id="windows and sums that go on",
         ),
         pytest.param(
             lambda t: replace(t, src=np.zeros((1000, 16), np.float32), window_bits=3),

@@ -94,9 +94,8 @@ class Cell:
 
 
 @cache
-def _revisions() -> dict[str, dict[str, int]]:
-    content = load_yaml((resources.files("gamlp.bench") / "revisions.yaml").read_text("utf-8"))
-    return {kind: dict(content[kind] or {}) for kind in ("methods", "datasets")}
+def _revisions() -> dict[str, Any]:
+    return load_yaml((resources.files("gamlp.bench") / "revisions.yaml").read_text("utf-8"))
 
 
 def made_of(dataset: str, recipe: Recipe, options: Options) -> str:
@@ -105,7 +104,8 @@ def made_of(dataset: str, recipe: Recipe, options: Options) -> str:
     names = [dataset] if graphs is None else [graphs["train"], graphs["valid"], *graphs["tests"]]
     made = options.get("generated", {}).get(dataset)
     of_method, of_dataset = revisions["methods"].get(recipe.model.name, 1), revisions["datasets"].get(dataset, 1)
-    return digest([of_method, of_dataset, made if made is not None else [_definition(name) for name in names]])
+    parts = [of_method, of_dataset, made if made is not None else [_definition(name) for name in names]]
+    return digest([*parts, revisions["folds"]] if recipe.propagation.folds > 1 else parts)
 
 
 def _definition(name: str) -> list[Any]:

@@ -19,8 +19,8 @@ LANES = 8  # a matrix's width is a multiple of it
 # Entries of a row that are summed by themselves. Of a million leaves with 0.1 the mean is off by 2.3e-7; in blocks of
 # 1,024 it would be by 1.4e-6, in a plain sum by 9.6e-4.
 BLOCK = 128
-# A state of more bytes is read in windows of a gigabyte: tables of pages that processors keep end at about 4 GB. Rows of
-# more columns than WINDOW_COLUMNS miss a page less often than a line.
+# A state of more bytes is read in windows of a gigabyte: tables of pages that processors keep end at about 4 GB. Rows
+# of more columns than WINDOW_COLUMNS miss a page less often than a line.
 WINDOWED = 3 << 30
 WINDOW_COLUMNS = 32
 _WINDOW = 1 << 30
@@ -36,8 +36,8 @@ class HopTask:
     `floors[n]`: a value above its row's floor that a half type turns to zero counts as one that it could not hold.
     `nonzero[n / 8]`: bits, lowest first; rows of src whose bit is 0 hold zeros alone and are not read, which pays while
     less than a tenth of the bits are set. Bytes are the same with and without. Not together with `accumulate`.
-    `window_bits`: rows of src are read in windows of 2^window_bits rows (0: not; None: if the state is large), by many rows
-    of dst together. Bytes are the same with and without; not with `rows`, `accumulate` or `nonzero`.
+    `window_bits`: rows of src are read in windows of 2^window_bits rows (0: not; None: if the state is large), by many
+    rows of dst together. Bytes are the same with and without; not with `rows`, `accumulate` or `nonzero`.
     """
 
     offsets: Array

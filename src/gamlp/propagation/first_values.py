@@ -13,7 +13,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import ROLES, Features, Graph, Labels, View
+from gamlp.graph import ROLES, Features, Graph, Labels, View, hash_key, id_hashes
 from gamlp.io import StreamedRows, StreamedShards, stream_rows, streamable
 from gamlp.propagation.plan import FeatureSignal, Statistics
 
@@ -75,21 +75,22 @@ class FirstFeatures:
         return np.asarray(np.abs(values).sum(1) if self.scaling == "row" else np.sqrt(np.square(values).sum(1)))
 
 
+def fold_numbers(rows: Array, folds: int, seed: int) -> Array:
+    """The fold of every row, by a hash of its number: of about equal sizes, and known to whoever knows the row."""
+    return np.asarray(id_hashes(np.asarray(rows, np.int64), hash_key(seed, "folds")) % np.uint64(folds), np.int64)
+
+
 @dataclass(frozen=True)
 class Fold:
-    """One fold of the training rows: those of `rows`, ascending, whose place in `folds` holds its number."""
+    """One of so many folds of the training rows."""
 
-    rows: Any
-    folds: Any
     number: int
+    folds: int
+    seed: int
 
-    def among(self, numbers: Array) -> Array:
-        """Which row numbers are in it."""
-        if not len(numbers):
-            return np.zeros(0, bool)
-        begin, end = np.searchsorted(np.asarray(self.rows), [numbers.min(), numbers.max() + 1])
-        inside = np.asarray(self.folds[begin:end]) == self.number
-        return np.isin(numbers, np.asarray(self.rows[begin:end])[inside])
+    def among(self, rows: Array) -> Array:
+        """Which of these training rows are in it."""
+        return fold_numbers(rows, self.folds, self.seed) == self.number
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ class FirstLabels:
     def read(self, rows: Any, columns: slice) -> Array:
         inside = np.asarray(self.roles[rows]) == _TRAIN
         if self.without is not None:
-            inside &= ~self.without.among(_numbers(rows, len(self.roles)))
+            found = np.flatnonzero(inside)
+            inside[found] = ~self.without.among(_numbers(rows, len(self.roles))[found])
         classes, labels = self.labels.classes, Labels(np.asarray(self.labels.values[rows]), self.labels.classes)
         known = np.flatnonzero(inside & labels.known())
         if self.soft is not None or labels.multi_label:

@@ -10,7 +10,15 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, Graph, Labels, Split, View, digest, fingerprint, whole_view
-from gamlp.propagation.first_values import NO_FEATURES_HINT, First, FirstValues, Fold, features_of, given_statistics
+from gamlp.propagation.first_values import (
+    NO_FEATURES_HINT,
+    First,
+    FirstValues,
+    Fold,
+    features_of,
+    fold_numbers,
+    given_statistics,
+)
 from gamlp.propagation.operator import Operator
 from gamlp.propagation.plan import FeatureSignal, LabelSignal, Plan
 
@@ -191,12 +199,14 @@ def _labels(
     if plan.folds < 2:
         return [all_labels]
     train = split.train
-    parts, folds = [], folds_of(train, plan)
+    if len(train) < plan.folds:
+        raise GamlpError(f"{plan.folds} folds for {len(train)} training rows", hint="use fewer folds")
+    parts, folds = [], fold_numbers(train, plan.folds, plan.fold_seed)
     for fold in range(plan.folds):
         positions = np.flatnonzero(folds == fold)
-        values = first.of_labels(view, Fold(train, folds, fold), soft=plan.soft)
+        values = first.of_labels(view, Fold(fold, plan.folds, plan.fold_seed), soft=plan.soft)
         parts.append(SignalPart(fold, values, train[positions], positions))
-    key = digest([*source, plan.folds, plan.fold_seed])
+    key = digest([*source, plan.folds, plan.fold_seed, "by hash"])
     settings = {**common, "folds": plan.folds, "fold_seed": plan.fold_seed}
     name = view.called("crossfit")
     crossfit = Signal(name, key, settings, plan.hops, width, plan.operator, plan.dtype, train, tuple(parts), view)
@@ -212,13 +222,3 @@ def _largest_label(labels: Labels, split: Split) -> int | None:
         if inside.any():
             found.append(int(labels.values[part][inside].max()))
     return max(found, default=None)
-
-
-def folds_of(train: Array, plan: LabelSignal) -> Array:
-    """A fold for every training row: equal sizes, by seed."""
-    if len(train) < plan.folds:
-        raise GamlpError(f"{plan.folds} folds for {len(train)} training rows", hint="use fewer folds")
-    order = np.random.default_rng(plan.fold_seed).permutation(len(train))
-    folds = np.empty(len(train), np.int64)
-    folds[order] = np.arange(len(train)) % plan.folds
-    return folds

@@ -24,7 +24,7 @@ from gamlp.propagation.first_values import (
 )
 from gamlp.propagation.passes import Piece
 from gamlp.propagation.plan import Plan, Statistics
-from gamlp.propagation.signals import Signal, folds_of
+from gamlp.propagation.signals import Signal
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
 
@@ -67,7 +67,6 @@ class SharedFirstValues:
         if plan.labels is not None and plan.labels.soft:
             node_types[graph.target] = None
         self._node_types = tuple(node_types)
-        self._folds: tuple[Any, Any] | None = None  # training rows, and the fold of each
         self._graph = self._shared(graph)
         self._statistics: dict[str, Statistics] = {}
         self._values = FirstValues(self._graph, plan.features, self._statistics.get)
@@ -105,8 +104,7 @@ class SharedFirstValues:
         assert labels is not None
         without = None
         if len(signal.parts) > 1:  # cross-fitted: one part a fold
-            assert self._folds is not None
-            without = Fold(*self._folds, piece.part.index)
+            without = Fold(piece.part.index, labels.folds, labels.fold_seed)
         return self._values.of_labels(signal.view, without, soft=labels.soft)
 
     def _shared(self, graph: Graph) -> Graph:
@@ -120,10 +118,6 @@ class SharedFirstValues:
         if labels is not None and nodes.labels is not None and nodes.split is not None:
             values, roles = self._put("labels", nodes.labels.values), self._put("split", nodes.split.roles)
             types[graph.target] = replace(nodes, labels=Labels(values, nodes.labels.classes), split=Split(roles))
-            if labels.folds > 1:
-                train = nodes.split.train
-                folds = folds_of(train, labels).astype(np.int16)
-                self._folds = self._put("train", train), self._put("folds", folds)
         return replace(graph, node_types=types)
 
     def _shared_features(self, graph: Graph, node_type: str, features: Features) -> Features:

@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from gamlp.io import Place
@@ -90,6 +93,28 @@ def fit_by(prepared: Prepared, world: ServedWorld, workers: int) -> list[Fitted]
         thread.join()
     assert all(one is not None for one in found)
     return [one for one in found if one is not None]
+
+
+def certificate(folder: Path) -> Certificate:
+    """A new one for loopback, signed by itself, in one file with its key."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gamlp")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    signed = builder.add_extension(alternative, critical=False).sign(key, hashes.SHA256())
+    both = folder / "both.pem"
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    both.write_bytes(signed.public_bytes(serialization.Encoding.PEM) + private)
+    return Certificate(both, both)
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ import pytest
 import torch
 
 from gamlp.errors import GamlpError
+from gamlp.graph import Graph
+from gamlp.graph.datasets import short_video
 from gamlp.graph.datasets.loading import load
 from gamlp.io import Place
+from gamlp.peers import recipe_named
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.training.batches import Batches
@@ -32,7 +36,7 @@ from gamlp.training.scores import evaluate
 from gamlp.training.seeds import fit_prepared, fitted_of
 from gamlp.training.server.checkpoint_sets import CheckpointSets
 from gamlp.training.server.launch import launch_served
-from tests.training.server.serving import wait_for
+from tests.training.server.serving import certificate, wait_for
 from tests.training.small import ONE_THREAD, make_graph, prepared_in
 
 pytestmark = pytest.mark.slow
@@ -154,8 +158,8 @@ def servers_of(job: TrainingJob, slices: bool) -> list[psutil.Process]:
     return [one for one in found if ("GAMLP_SERVER_SLICE" in one.environ()) == slices]
 
 
-@pytest.mark.parametrize("servers", [0, 2])
-def test_one_worker_is_one_process(own: Path, servers: int) -> None:
+@pytest.mark.parametrize(("servers", "encrypted"), [(0, False), (2, False), (2, True)])
+def test_one_worker_is_one_process(own: Path, servers: int, encrypted: bool) -> None:
     """With staleness 0, in processes of their own: weights within 1e-9, the same epochs, the same early stop."""
     changes = {"training__epochs": 60, "training__patience": 3, "training__learning_rate": 0.1}
     prepared = prepared_in(
@@ -163,7 +167,8 @@ def test_one_worker_is_one_process(own: Path, servers: int) -> None:
         training__staleness=0, training__servers=servers, **changes,
     )  # fmt: skip
     alone = fit_prepared(prepared, 0, Machine(CPU))
-    facts, weights = launch_served(job_of(prepared, own), 1, log=own / "log")
+    tls = certificate(own) if encrypted else None
+    facts, weights = launch_served(job_of(prepared, own), 1, log=own / "log", tls=tls)
     assert facts["epochs"] == alone.epochs < 60 and facts["epoch"] == alone.epoch and facts["stopped"] == alone.stopped
     for name, value in alone.weights.items():
         torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-9)
@@ -187,14 +192,20 @@ def test_a_killed_worker_is_started_again_alone(own: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("servers", "killed"),
-    [(0, "server"), (2, "slice"), pytest.param(2, "server", marks=pytest.mark.long)],
-    ids=["alone", "a slice", "with slices"],
+    ("servers", "killed", "encrypted"),
+    [
+        (0, "server", False),
+        (2, "slice", False),
+        pytest.param(2, "server", False, marks=pytest.mark.long),
+        pytest.param(2, "slice", True, marks=pytest.mark.long),
+    ],
+    ids=["alone", "a slice", "with slices", "a slice with a certificate"],
 )
-def test_a_killed_server_goes_on_from_its_checkpoint(own: Path, servers: int, killed: str) -> None:
+def test_a_killed_server_goes_on_from_its_checkpoint(own: Path, servers: int, killed: str, encrypted: bool) -> None:
     (own / "held").touch()
     job = job_in(own, {"held": str(own / "held")}, training__servers=servers)
-    with Launched(job, 2) as launched:
+    launch = partial(launch_served, tls=certificate(own) if encrypted else None)
+    with Launched(job, 2, launch) as launched:
         wait_for(lambda: len(launched.lines) >= 5)
         workers = workers_of(job)
         place = Place.of(own / "checkpoint")
@@ -248,11 +259,20 @@ def test_what_a_person_can_mend_is_told_as_itself(own: Path) -> None:
         launch_served(job, 2, log=own / "log")
 
 
-def digits_in(folder: Path, exchange: str) -> Prepared:
-    """Real data, with dropout and batch norm."""
-    settings = {"epochs": 80, "batch_size": 256, "exchange": exchange}
-    recipe = Recipe.of({"model": {"batch_norm": True}, "training": settings})
-    return prepare(load("digits"), recipe, folder / "hops", resources=ONE_THREAD)
+def digits() -> tuple[Graph, Recipe]:
+    """With dropout and batch norm."""
+    settings = {"epochs": 80, "batch_size": 256}
+    return load("digits"), Recipe.of({"model": {"batch_norm": True}, "training": settings})
+
+
+def dataset_of(name: str, folder: Path, raw: Callable[[], Path]) -> tuple[Graph, Recipe]:
+    """With its recipe, in batches so small that workers share an epoch: of some 1200, 60 and 500 training rows."""
+    if name == "digits":
+        return digits()
+    if name == "pubmed":
+        return load(name, raw()), recipe_named("recursive", name).changed({"training.batch_size": 20})
+    graph = short_video(folder / "graph", scale=0.1, threads=1)
+    return graph, recipe_named("recursive", name).changed({"training.batch_size": 100})
 
 
 def score_of_test_rows(prepared: Prepared, result: Result) -> float:
@@ -264,16 +284,22 @@ def score_of_test_rows(prepared: Prepared, result: Result) -> float:
 
 @pytest.mark.long
 @pytest.mark.parametrize("processes", [2, 3])
-def test_workers_are_as_accurate_as_all_reduce(tmp_path: Path, processes: int) -> None:
+@pytest.mark.parametrize("name", ["digits", "pubmed", "short-video"])
+def test_workers_are_as_accurate_as_all_reduce(
+    name: str, processes: int, tmp_path: Path, request: pytest.FixtureRequest, record_property: Callable[..., None]
+) -> None:
     """Within a point, as means over five seeds."""
+    graph, recipe = dataset_of(name, tmp_path, lambda: request.getfixturevalue("data_dir"))
     scores: dict[str, list[float]] = {}
     for launch in (launch_processes, launch_served):
         exchange = "server" if launch is launch_served else "all-reduce"
-        prepared = digits_in(tmp_path, exchange)
+        changed = recipe.changed({"training.exchange": exchange})
+        prepared = prepare(graph, changed, tmp_path / "hops", resources=ONE_THREAD)
         for seed in range(5):
             folder = tmp_path / f"{exchange}-{seed}"
             found = launch(job_of(prepared, folder, seed), processes, log=tmp_path / "log")
             scores.setdefault(exchange, []).append(score_of_test_rows(prepared, found))
+    record_property("scores", scores)
     assert np.mean(scores["server"]) == pytest.approx(np.mean(scores["all-reduce"]), abs=0.01), scores
 
 
@@ -288,7 +314,7 @@ def stopping_in_turns(one: psutil.Process, ended: threading.Event, share: float 
 
 
 @pytest.mark.long
-def test_a_slow_worker_does_not_hold_the_others(own: Path) -> None:
+def test_a_slow_worker_does_not_hold_the_others(own: Path, record_property: Callable[..., None]) -> None:
     """Updates a second with one of three workers four times slower, over the same seconds of training."""
     rates = {}
     for launch, word in ((launch_processes, "ranks.job"), (launch_served, "server.launch")):
@@ -314,4 +340,5 @@ def test_a_slow_worker_does_not_hold_the_others(own: Path) -> None:
                     with suppress(psutil.Error):
                         process.send_signal(signal.SIGKILL)
                 time.sleep(0.05)
+    record_property("epochs per second", rates)
     assert rates["server"] >= 1.5 * rates["all-reduce"], rates

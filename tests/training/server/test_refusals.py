@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from gamlp.training.server.process import refusals
 from gamlp.training.server.service import Certificate
 from gamlp.training.server.streams import kinds_of
 from gamlp.training.server.worker import ServedWorld
-from tests.training.server.serving import RUN, fit_by, fit_with, served
+from tests.training.server.serving import RUN, certificate, fit_by, fit_with, served
 from tests.training.small import make_graph, prepared_in, same_weights, trained
 
 FIRST: Weights = {"weight": torch.ones(2, 3), "mean": torch.zeros(3)}
@@ -125,27 +123,6 @@ def test_it_listens_on_loopback_alone(prepared: Prepared) -> None:
         listening = [one for one in psutil.Process().net_connections("inet") if one.status == psutil.CONN_LISTEN]
         found = [one.laddr.ip.removeprefix("::ffff:") for one in listening if one.laddr.port == port]
         assert found == ["127.0.0.1"]
-
-
-def certificate(folder: Path) -> Certificate:
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gamlp")])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    signed = builder.add_extension(alternative, critical=False).sign(key, hashes.SHA256())
-    both = folder / "both.pem"
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    both.write_bytes(signed.public_bytes(serialization.Encoding.PEM) + private)
-    return Certificate(both, both)
 
 
 def test_with_a_certificate_all_is_encrypted(prepared: Prepared, tmp_path: Path) -> None:

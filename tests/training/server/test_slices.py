@@ -27,7 +27,7 @@ from gamlp.training.server.slice_server import SliceServer, slice_run
 from gamlp.training.server.streams import kinds_of
 from gamlp.training.server.weight_slice import Entry, LostPush, WeightSlice
 from tests.training.ranks.ranks import OWN
-from tests.training.server.serving import RUN, fit_by, fit_with, served, slice_served, wait_for
+from tests.training.server.serving import RUN, certificate, fit_by, fit_with, served, slice_served, wait_for
 from tests.training.small import RECIPE, make_graph, prepared_in, same_weights, trained
 
 FIRST: Weights = {
@@ -246,6 +246,24 @@ def test_workers_share_slices(prepared: Prepared) -> None:
         one, other = fit_by(prepared, world, 2)
         assert server.counts()["refused"] == {} and server.counts()["slices"] == 2 and server.slice is None
         assert server.updates == prepared.recipe.training.epochs * server.ledger.batches
+    assert same_weights(one.weights, other.weights) and one.epochs == prepared.recipe.training.epochs
+
+
+@pytest.mark.slow
+def test_with_a_certificate_slices_are_encrypted_as_the_parameter_server_is(prepared: Prepared, tmp_path: Path) -> None:
+    tls = certificate(tmp_path)
+    with served(prepared, workers=2, tls=tls) as (server, world):
+        one, other = fit_by(prepared, world, 2)
+        assert server.counts()["refused"] == {} and server.counts()["slices"] == 2
+        assert server.updates == prepared.recipe.training.epochs * server.ledger.batches
+        about = {"run": "", "term": "another", "worker": 0, "what": "now"}
+        foreign = certificate(tmp_path).trusted()
+        for address in server.addresses or ():
+            assert Client(replace(world, address=address)).stream("pull", {}, **about)[0]["again"]
+            for root in (None, foreign):
+                stranger = Client(replace(world, address=address, root=root, patience=0.5))
+                with pytest.raises(GamlpError, match="does not answer"):
+                    stranger.stream("pull", {}, **about)
     assert same_weights(one.weights, other.weights) and one.epochs == prepared.recipe.training.epochs
 
 

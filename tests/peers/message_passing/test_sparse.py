@@ -9,7 +9,9 @@ from torch.nn.functional import leaky_relu
 
 pytest.importorskip("torch_geometric")
 
-from gamlp.peers.message_passing.sparse import Matrix, Pattern, attention, dropped, from_triples, softmax
+from gamlp.peers.message_passing.dropping import dropped
+from gamlp.peers.message_passing.heads import attention, softmax
+from gamlp.peers.message_passing.sparse import Matrix, Pattern, from_triples
 
 ROWS, COLUMNS, HEADS = 7, 5, 3
 EMPTY = 4  # a row without entries

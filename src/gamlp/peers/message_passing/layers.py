@@ -14,7 +14,9 @@ from torch.nn import functional
 from torch_geometric.nn import GATConv, GCNConv, GENConv, SAGEConv, TransformerConv
 from torch_geometric.nn.dense.linear import Linear
 
-from gamlp.peers.message_passing.sparse import Matrix, Pattern, attention, dropped, scores, softmax, weighted
+from gamlp.peers.message_passing.dropping import dropped
+from gamlp.peers.message_passing.heads import attention, scores, softmax, weighted
+from gamlp.peers.message_passing.sparse import Matrix, Pattern
 
 Features = Tensor | Matrix
 

@@ -15,14 +15,13 @@ import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from gamlp.arrays import Array
 from gamlp.kernel import LANES, HopTask, hop, instructions
+from gamlp.peers.message_passing.dropping import Among, dropped
 from gamlp.peers.tensors import GraphTensors
 
-_SPREAD = 60.0  # exp(-60) is far above float32's least, and so are sums of it
-_WIDE, _FEW_THREADS = 32, 2  # columns from which on, and threads up to which, gamlp's loop is no slower than torch's
+_FEW_THREADS = 2  # up to which gamlp's loop is no slower than torch's
 
 
 @dataclass(frozen=True)
@@ -89,19 +88,23 @@ class Pattern:
     def product(self, values: Tensor, dense: Tensor) -> Tensor:
         """The matrix of these values times dense `[columns, d]`.
 
-        gamlp's own loop takes half the time of torch's where rows are wide (500,000 entries, width 64, one thread);
-        it has one thread, so that it is no match for many of torch's.
+        gamlp's own loop takes a third to three quarters of the time of torch's (500,000 entries, width 64 and 10, one
+        thread); it has one thread, so that it is no match for many of torch's.
         """
         width = dense.shape[1]
-        suits = width >= _WIDE and width % LANES == 0 and self.entries and torch.get_num_threads() <= _FEW_THREADS
+        suits = self.entries and width and torch.get_num_threads() <= _FEW_THREADS
         if not suits or {dense.dtype, values.dtype} != {torch.float32} or instructions() == "torch":
             return self.filled(values) @ dense.contiguous()
         offsets, columns = self._csr
-        found = np.empty((self.shape[0], width), np.float32)
         source = dense.detach().contiguous().numpy()
+        if width % LANES:
+            wide = np.zeros((len(source), width + -width % LANES), np.float32)
+            wide[:, :width] = source
+            source = wide
+        found = np.empty((self.shape[0], source.shape[1]), np.float32)
         task = HopTask(offsets, columns, values.detach().contiguous().numpy(), None, 0, False, source, found)
         hop(task, 0, self.shape[0])
-        return torch.from_numpy(found)
+        return torch.from_numpy(np.ascontiguousarray(found[:, :width]))
 
     def filled(self, values: Tensor) -> Tensor:
         """As torch's CSR."""
@@ -139,11 +142,11 @@ class Matrix:
         found: Tensor = _Times.apply(dense, self)  # type: ignore[no-untyped-call]
         return found
 
-    def dropped(self, share: float, training: bool) -> Matrix:
+    def dropped(self, share: float, training: bool, among: Among | None = None) -> Matrix:
         """Dropout on what is not zero."""
         if not training or not share:
             return self
-        return replace(self, values=dropped(self.values, share), _kept={})
+        return replace(self, values=dropped(self.values, share, training, among), _kept={})
 
 
 class _Times(torch.autograd.Function):
@@ -159,173 +162,9 @@ class _Times(torch.autograd.Function):
         return other.product(matrix.turned, gradient), None
 
 
-class _Weighted(torch.autograd.Function):
-    """out[h] = M(w[h]) · dense[h] with gradients of both: of w[h, e] = out'[h, row e] · dense[h, column e]."""
-
-    @staticmethod
-    def forward(context: Any, weights: Tensor, dense: Tensor, pattern: Pattern) -> Tensor:
-        context.save_for_backward(weights, dense)
-        context.pattern = pattern
-        return torch.stack([pattern.product(own, values) for own, values in zip(weights, dense)])
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Any:
-        weights, dense = context.saved_tensors
-        pattern: Pattern = context.pattern
-        other, order = pattern.transposed
-        # Whoever made the weights has them by entry, `[entries, h]`: so is their gradient.
-        of_dense, of_weights = torch.empty_like(dense), torch.empty(weights.shape[::-1], dtype=weights.dtype).t()
-        for head, out in enumerate(gradient.contiguous()):
-            of_dense[head] = other.product(taken(weights[head], order), out)
-            of_weights[head] = entries_of_product(pattern, out, dense[head])
-        return of_weights, of_dense, None
-
-
-class _Scores(torch.autograd.Function):
-    """scores[h, e] = left[h, row e] · right[h, column e]."""
-
-    @staticmethod
-    def forward(context: Any, left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
-        context.save_for_backward(left, right)
-        context.pattern = pattern
-        return torch.stack([entries_of_product(pattern, one, two) for one, two in zip(left, right)])
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Any:
-        left, right = context.saved_tensors
-        pattern: Pattern = context.pattern
-        other, order = pattern.transposed
-        of_left = [pattern.product(own, two) for own, two in zip(gradient.contiguous(), right)]
-        of_right = [other.product(taken(own, order), one) for own, one in zip(gradient.contiguous(), left)]
-        return torch.stack(of_left), torch.stack(of_right), None
-
-
-def weighted(pattern: Pattern, weights: Tensor, dense: Tensor) -> Tensor:
-    """For every head h the sum over entries: weights `[h, entries]`, dense `[h, columns, d]` → `[h, rows, d]`."""
-    found: Tensor = _Weighted.apply(weights.contiguous(), dense.contiguous(), pattern)  # type: ignore[no-untyped-call]
-    return found
-
-
-def scores(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
-    """left `[h, rows, d]` · right `[h, columns, d]` where the pattern has entries → `[h, entries]`."""
-    found: Tensor = _Scores.apply(left.contiguous(), right.contiguous(), pattern)  # type: ignore[no-untyped-call]
-    return found
-
-
-def entries_of_product(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
-    """(left · rightᵀ) where the pattern has entries."""
-    empty = pattern.filled(torch.zeros(pattern.entries))
-    found: Tensor = torch.sparse.sampled_addmm(empty, left, right.t().contiguous(), beta=0.0).values()
-    return found
-
-
-class _Softmax(torch.autograd.Function):
-    """α = exp(v - most of its row) / the row's sum; backwards v' = α (α' - Σ of the row of α α')."""
-
-    @staticmethod
-    def forward(context: Any, values: Tensor, pattern: Pattern) -> Tensor:
-        found = _softmax(pattern, values.contiguous())
-        context.save_for_backward(found)
-        context.pattern = pattern
-        return found
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Any:
-        (alpha,) = context.saved_tensors
-        return _softmax_gradient(context.pattern, alpha, gradient), None
-
-
-class _Attention(torch.autograd.Function):
-    """The same of LeakyReLU(near[column] + own[row])."""
-
-    @staticmethod
-    def forward(context: Any, near: Tensor, own: Tensor, slope: float, pattern: Pattern) -> Tensor:
-        raw = pattern.by_column(near.detach())
-        raw += pattern.by_row(own.detach())
-        context.above = raw > 0
-        found = _softmax(pattern, functional.leaky_relu_(raw, slope))
-        context.save_for_backward(found)
-        context.pattern, context.slope = pattern, slope
-        return found
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Any:
-        (alpha,) = context.saved_tensors
-        pattern: Pattern = context.pattern
-        found = _softmax_gradient(pattern, alpha, gradient)
-        steep = np.where(context.above.numpy(), np.float32(1), np.float32(context.slope))
-        found *= torch.from_numpy(steep).to(found.dtype)
-        return pattern.sources.transposed.times(found), pattern.targets.transposed.times(found), None, None
-
-
-def _softmax(pattern: Pattern, values: Tensor) -> Tensor:
-    """What is taken off before exp cancels: one number for a head does, unless values spread too far for float32."""
-    if not pattern.entries:
-        return values.clone()
-    most, least = values.amax(0), values.amin(0)
-    if bool((most - least > _SPREAD).any()):
-        of_rows = torch.segment_reduce(values, "max", lengths=pattern.lengths, unsafe=True, initial=-torch.inf)
-        most = pattern.by_row(torch.where(of_rows.isfinite(), of_rows, 0.0))
-    found = values - most
-    found.exp_()
-    return found.div_(pattern.by_row(pattern.targets.transposed.times(found)))
-
-
-def _softmax_gradient(pattern: Pattern, alpha: Tensor, gradient: Tensor) -> Tensor:
-    found = alpha * gradient
-    sums = pattern.by_row(pattern.targets.transposed.times(found))
-    return found.addcmul_(alpha, sums, value=-1)
-
-
 def taken(values: Tensor, places: Array) -> Tensor:
     """values[places] by rows, without gradient. numpy's takes a third of torch's time."""
     return torch.from_numpy(values.numpy().take(places, axis=0))
-
-
-def softmax(pattern: Pattern, values: Tensor) -> Tensor:
-    """Over the entries of every row: values `[entries, h]`; the same shape."""
-    found: Tensor = _Softmax.apply(values, pattern)  # type: ignore[no-untyped-call]
-    return found
-
-
-def attention(pattern: Pattern, near: Tensor, own: Tensor, slope: float) -> Tensor:
-    """softmax over the entries of a row of LeakyReLU(near[column] + own[row]): `[columns, h]`, `[rows, h]`."""
-    found: Tensor = _Attention.apply(near, own, slope, pattern)  # type: ignore[no-untyped-call]
-    return found
-
-
-class _Dropped(torch.autograd.Function):
-    """values · kept / (1 - share): a product with bytes forwards and back.
-
-    numpy's takes a tenth of the time of torch's choice by entry and of its product with a mask (10 million entries).
-    """
-
-    @staticmethod
-    def forward(context: Any, values: Tensor, share: float) -> Tensor:
-        count, cut = values.numel(), round(share * 65536)
-        bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:count]
-        context.kept = bits.view(values.shape).numpy() >= cut - 32768
-        context.scale = 65536 / (65536 - cut)
-        return _kept(values, context.kept, context.scale)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Any:
-        return _kept(gradient, context.kept, context.scale), None
-
-
-def _kept(values: Tensor, kept: Array, scale: float) -> Tensor:
-    given = values.detach().numpy()
-    found = np.multiply(given, kept)
-    found *= given.dtype.type(scale)
-    return torch.from_numpy(found)
-
-
-def dropped(values: Tensor, share: float, training: bool = True) -> Tensor:
-    """Dropout by 16 random bits an entry: a fraction of torch's time; the share is exact to 1 / 65536."""
-    if not training or not share:
-        return values
-    found: Tensor = _Dropped.apply(values, share)  # type: ignore[no-untyped-call]
-    return found
 
 
 def from_triples(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Matrix:

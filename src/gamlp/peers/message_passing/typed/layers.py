@@ -10,8 +10,10 @@ from torch.nn import functional
 
 from gamlp.errors import GamlpError
 from gamlp.peers.contract import options_of
+from gamlp.peers.message_passing.dropping import dropped
+from gamlp.peers.message_passing.heads import attention, weighted
 from gamlp.peers.message_passing.layers import InitialisedLinear, dropout
-from gamlp.peers.message_passing.sparse import Matrix, Pattern, attention, dropped, from_triples, sparse, weighted
+from gamlp.peers.message_passing.sparse import Matrix, Pattern, from_triples, sparse
 from gamlp.peers.tensors import TypedShape, TypedTensors
 from gamlp.recipe import Recipe
 

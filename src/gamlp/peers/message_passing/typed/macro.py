@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gamlp.peers.message_passing.dropping import dropped
 from gamlp.peers.message_passing.layers import InitialisedLinear
-from gamlp.peers.message_passing.sparse import dropped
 from gamlp.peers.message_passing.typed.layers import (
     Residual,
     States,

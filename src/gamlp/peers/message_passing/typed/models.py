@@ -10,8 +10,10 @@ from torch.nn import functional
 from torch_geometric.nn import HGTConv
 
 from gamlp.peers.contract import options_of
+from gamlp.peers.message_passing.dropping import dropped
+from gamlp.peers.message_passing.heads import scores, softmax, weighted
 from gamlp.peers.message_passing.layers import InitialisedLinear
-from gamlp.peers.message_passing.sparse import Pattern, dropped, from_triples, scores, softmax, weighted
+from gamlp.peers.message_passing.sparse import Pattern, from_triples
 from gamlp.peers.message_passing.typed.layers import States, TypedInput, heads_of, relation_matrix
 from gamlp.peers.tensors import Heard, TypedShape, TypedTensors
 from gamlp.recipe import ModelSettings, Recipe

@@ -8,8 +8,9 @@ from torch.nn import functional
 
 from gamlp.errors import GamlpError
 from gamlp.peers.contract import options_of
+from gamlp.peers.message_passing.dropping import dropped
+from gamlp.peers.message_passing.heads import softmax, weighted
 from gamlp.peers.message_passing.layers import InitialisedLinear
-from gamlp.peers.message_passing.sparse import dropped, softmax, weighted
 from gamlp.peers.message_passing.typed.layers import States, TypedInput, relation_matrix
 from gamlp.peers.tensors import Heard, TypedShape, TypedTensors
 from gamlp.recipe import Recipe

@@ -28,7 +28,9 @@ class GraphTensors:
 
     Edges go both ways in an undirected graph; there are no self-loops: a layer adds its own. `rows` are the nodes
     whose logits are asked for, in order; None: all. `origin` are the nodes' row numbers in the whole graph. `share`
-    are weights of `rows` in the loss of training, for a sampler that corrects it; None: their mean.
+    are weights of `rows` in the loss of training, for a sampler that corrects it; None: their mean. `chosen` are
+    places among `all_rows`, the rows of other tensors of which these ask for some: what was computed for those rows
+    (`kept_of_rows`) is shared.
     """
 
     x: Tensor
@@ -38,6 +40,14 @@ class GraphTensors:
     origin: Tensor | None = None
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     share: Tensor | None = None
+    kept_of_rows: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    chosen: Tensor | None = None
+    all_rows: Tensor | None = None
+
+    @property
+    def reached_from(self) -> Tensor | None:
+        """The rows that `chosen` are some of; without it, `rows`."""
+        return self.rows if self.all_rows is None else self.all_rows
 
     @property
     def nodes(self) -> int:
@@ -55,6 +65,11 @@ class GraphTensors:
     def of_rows(self, rows: Tensor | None) -> GraphTensors:
         """The same nodes and edges, other rows asked for; what was computed of them is shared."""
         return GraphTensors(self.x, self.edges, self.weights, rows, self.origin, self.kept)
+
+    def some_rows(self, chosen: Tensor) -> GraphTensors:
+        """Some of the rows, by their places; what was computed for all of them is shared."""
+        assert self.rows is not None
+        return replace(self, rows=self.rows[chosen], chosen=chosen, all_rows=self.rows)
 
 
 def graph_tensors(graph: Graph, scaling: str = "none", statistics: Statistics | None = None) -> GraphTensors:
@@ -272,4 +287,5 @@ class GraphBatches:
         rows = self._rows[hidden]
         known = self.source.known.clone()
         known[rows] = UNKNOWN
-        return Batch(rows.numpy(), self.source.tensors.of_rows(rows), known, self._labels[rows])
+        some = self._tensors.some_rows(torch.nonzero(hidden).ravel())
+        return Batch(rows.numpy(), some, known, self._labels[rows])

@@ -169,6 +169,29 @@ def test_ap_gcn_halts_every_node_by_itself(small: Small, bias: float) -> None:
     assert float(model.penalty().detach()) == pytest.approx(0.25 * np.mean(costs), rel=1e-4)
 
 
+@pytest.mark.parametrize("bias", [-2.0, 0.0, 1.0, 6.0])
+def test_gradients_of_halting_are_those_of_a_plain_loop(small: Small, bias: float) -> None:
+    model, matrix = made("ap-gcn", options={"steps": 4, "penalty": 0.25}), small.normalised()
+    model.halt.bias.data.fill_(bias)
+    rows, upon = torch.tensor([1, 4, 6]), torch.randn(3, 4, generator=torch.Generator().manual_seed(3))
+    logits = model(small.view(rows=rows))
+    upon = upon[:, : logits.shape[1]]
+    own = torch.autograd.grad((logits * upon).sum() + model.penalty(), list(model.parameters()))
+    z = [first_logits(model, small.x)]
+    for _ in range(4):
+        z.append(matrix @ z[-1])
+    total = torch.zeros(())
+    for position, node in enumerate(rows.tolist()):
+        chances = [torch.sigmoid(model.halt(z[k][node])).squeeze() for k in range(1, 5)]
+        last = next((k for k in range(1, 5) if float(sum(chances[:k]).detach()) >= 0.99), 4)
+        rest = 1 - sum(chances[: last - 1], torch.zeros(()))
+        parts = [p * z[k][node] + (1 - p) * z[k - 1][node] for k, p in enumerate([*chances[: last - 1], rest], 1)]
+        total = total + (torch.stack(parts).sum(0) / last * upon[position]).sum() + 0.25 * (last + rest) / 3
+    expected = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
+    for one, other in zip(own, expected):
+        torch.testing.assert_close(one, torch.zeros_like(one) if other is None else other, atol=1e-5, rtol=1e-4)
+
+
 def test_the_halting_unit_learns_at_every_third_step_alone(small: Small) -> None:
     model = made("ap-gcn", options={"every": 3, "edge_dropout": 0.0}, dropout=0.0).train()
     learnt = []

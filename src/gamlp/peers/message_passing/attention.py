@@ -9,7 +9,7 @@ from torch.nn import functional
 from gamlp.models import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import Attention, InitialisedLinear, Transformer, dropout
-from gamlp.peers.message_passing.sparse import adjacency, features_of
+from gamlp.peers.message_passing.reach import reach
 from gamlp.peers.tensors import GraphTensors
 from gamlp.recipe import Recipe
 
@@ -35,13 +35,14 @@ class GAT(nn.Module):
         self.dropout = settings.dropout
 
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
-        pattern, hidden = adjacency(tensors, "loops").pattern, features_of(tensors)
-        for index, layer in enumerate(self.layers):
-            hidden = layer(dropout(hidden, self.dropout, self.training), pattern)
+        reached = reach(tensors, "loops", len(self.layers))
+        hidden, drawn = reached.features, reached.drawn
+        for index, (layer, near) in enumerate(zip(self.layers, reached.layers)):
+            hidden = layer(dropout(hidden, self.dropout, self.training, near.inputs if index else drawn), near)
             if index + 1 < len(self.layers):
                 hidden = functional.elu(hidden)
         assert isinstance(hidden, Tensor)
-        return tensors.asked(hidden)
+        return reached.asked(tensors, hidden)
 
 
 class UniMP(nn.Module):
@@ -67,13 +68,15 @@ class UniMP(nn.Module):
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
-        pattern = adjacency(tensors, "plain").pattern
-        hidden = self.first(dropout(features_of(tensors), self.input_dropout, self.training))
+        reached = reach(tensors, "plain", len(self.layers))
+        hidden = self.first(dropout(reached.features, self.input_dropout, self.training, reached.drawn))
         if known is not None:
+            inputs = reached.layers[0].inputs
+            known = known if inputs is None else known[torch.from_numpy(inputs.places)]
             labelled = torch.nonzero(known >= 0).ravel()
             hidden = hidden.index_add(0, labelled, self.labels[known[labelled]])
-        for index, layer in enumerate(self.layers):
-            hidden = layer(dropout(hidden, self.dropout, self.training), pattern)
+        for index, (layer, near) in enumerate(zip(self.layers, reached.layers)):
+            hidden = layer(dropout(hidden, self.dropout, self.training, near.inputs), near)
             if index + 1 < len(self.layers):
                 hidden = functional.relu(self.norms[index](hidden))
-        return tensors.asked(hidden)
+        return reached.asked(tensors, hidden)

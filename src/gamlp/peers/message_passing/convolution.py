@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -12,8 +13,10 @@ from torch_geometric.nn import JumpingKnowledge
 from gamlp.errors import GamlpError
 from gamlp.models import Shape
 from gamlp.peers.contract import options_of
+from gamlp.peers.message_passing.dropping import Among
 from gamlp.peers.message_passing.layers import Convolution, InitialisedLinear, Mean, Softmaxed, dropout
-from gamlp.peers.message_passing.sparse import adjacency, features_of
+from gamlp.peers.message_passing.reach import reach
+from gamlp.peers.message_passing.sparse import Matrix
 from gamlp.peers.tensors import GraphTensors
 from gamlp.recipe import Recipe
 
@@ -33,13 +36,14 @@ class _Stack(nn.Module):
         self.dropout = settings.dropout
 
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
-        matrix, hidden = adjacency(tensors, self.matrix), features_of(tensors)
-        for index, layer in enumerate(self.layers):
-            hidden = layer(dropout(hidden, self.dropout, self.training), matrix)
+        reached = reach(tensors, self.matrix, len(self.layers), bool(self.norms) and self.training)
+        hidden, drawn = reached.features, reached.drawn
+        for index, (layer, near) in enumerate(zip(self.layers, reached.layers)):
+            hidden = layer(dropout(hidden, self.dropout, self.training, near.inputs if index else drawn), near)
             if index + 1 < len(self.layers):
                 hidden = functional.relu(self.norms[index](hidden) if self.norms else hidden)
         assert isinstance(hidden, Tensor)
-        return tensors.asked(hidden)
+        return reached.asked(tensors, hidden)
 
 
 class GCN(_Stack):
@@ -74,12 +78,15 @@ class ResGCN(nn.Module):
         self.dropout = settings.dropout
 
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
-        matrix = adjacency(tensors, "symmetric")
-        hidden = self._active(0, self.first(dropout(features_of(tensors), self.dropout, self.training), matrix))
-        for index, layer in enumerate(self.layers):
-            found = layer(dropout(hidden, self.dropout, self.training), matrix)
-            hidden = hidden + self._active(index + 1, found)
-        return tensors.asked(self.last(dropout(hidden, self.dropout, self.training), matrix))
+        reached = reach(tensors, "symmetric", len(self.layers) + 2, bool(self.norms) and self.training)
+        first, *between, last = reached.layers
+        hidden = self._active(0, self.first(self._read(reached.features, reached.drawn), first))
+        for index, (layer, near) in enumerate(zip(self.layers, between)):
+            hidden = near.kept(hidden) + self._active(index + 1, layer(self._read(hidden, near.inputs), near))
+        return reached.asked(tensors, self.last(self._read(hidden, last.inputs), last))
+
+    def _read(self, hidden: Tensor | Matrix, among: Among | None) -> Any:
+        return dropout(hidden, self.dropout, self.training, among)
 
     def _active(self, index: int, hidden: Tensor) -> Tensor:
         return functional.relu(self.norms[index](hidden) if self.norms else hidden)
@@ -105,15 +112,15 @@ class JKNet(nn.Module):
         self.dropout = settings.dropout
 
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
-        matrix, hidden = adjacency(tensors, "symmetric"), features_of(tensors)
-        found = []
-        for index, layer in enumerate(self.layers):
-            passed = layer(dropout(hidden, self.dropout, self.training), matrix)
+        reached = reach(tensors, "symmetric", len(self.layers), bool(self.norms) and self.training)
+        hidden, drawn = reached.features, reached.drawn
+        found: list[Tensor] = []
+        for index, (layer, near) in enumerate(zip(self.layers, reached.layers)):
+            passed = layer(dropout(hidden, self.dropout, self.training, near.inputs if index else drawn), near)
             hidden = functional.relu(self.norms[index](passed) if self.norms else passed)
-            found.append(hidden)
-        # Only rows that are asked for are joined: a hundred layers of a big graph are never copied together.
-        joined = self.jump([tensors.asked(one) for one in found])
-        logits: Tensor = self.last(dropout(joined, self.dropout, self.training))
+            # Only rows that are asked for are joined: a hundred layers of a big graph are never copied together.
+            found.append(reached.after(tensors, index, hidden))
+        logits: Tensor = self.last(dropout(self.jump(found), self.dropout, self.training))
         return logits
 
 
@@ -144,16 +151,17 @@ class DeeperGCN(nn.Module):
         self.dropout = settings.dropout
 
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
-        matrix = adjacency(tensors, "plain")
-        hidden = self.first(dropout(features_of(tensors), self.dropout, self.training))
-        for index, layer in enumerate(self.layers):
-            read = self._ready(index - 1, hidden) if index else hidden
-            hidden = hidden + layer(read, matrix) if index else layer(read, matrix)
-        logits: Tensor = self.last(self._ready(-1, tensors.asked(hidden)))
+        # Batch norm inside of the layers is over all nodes while they train.
+        reached = reach(tensors, "plain", len(self.layers), self.training)
+        hidden = self.first(dropout(reached.features, self.dropout, self.training, reached.drawn))
+        for index, (layer, near) in enumerate(zip(self.layers, reached.layers)):
+            read = self._ready(index - 1, hidden, near.inputs) if index else hidden
+            hidden = near.kept(hidden) + layer(read, near) if index else layer(read, near)
+        logits: Tensor = self.last(self._ready(-1, reached.asked(tensors, hidden), None))
         return logits
 
-    def _ready(self, index: int, hidden: Tensor) -> Tensor:
-        found: Tensor = dropout(functional.relu(self.norms[index](hidden)), self.dropout, self.training)
+    def _ready(self, index: int, hidden: Tensor, among: Among | None) -> Tensor:
+        found: Tensor = dropout(functional.relu(self.norms[index](hidden)), self.dropout, self.training, among)
         return found
 
 

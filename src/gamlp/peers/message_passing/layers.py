@@ -14,9 +14,10 @@ from torch.nn import functional
 from torch_geometric.nn import GATConv, GCNConv, GENConv, SAGEConv, TransformerConv
 from torch_geometric.nn.dense.linear import Linear
 
-from gamlp.peers.message_passing.dropping import dropped
+from gamlp.peers.message_passing.dropping import Among, dropped
 from gamlp.peers.message_passing.heads import attention, scores, softmax, weighted
-from gamlp.peers.message_passing.sparse import Matrix, Pattern
+from gamlp.peers.message_passing.reach import LayerReach
+from gamlp.peers.message_passing.sparse import Matrix
 
 Features = Tensor | Matrix
 
@@ -39,9 +40,9 @@ class InitialisedLinear(SparseLinear):
         super().__init__(inner, outer, bias=bias, weight_initializer="glorot", bias_initializer="zeros")
 
 
-def dropout(x: Features, share: float, training: bool) -> Any:
+def dropout(x: Features, share: float, training: bool, among: Among | None = None) -> Any:
     """Of a sparse matrix, of what is not zero: zeros stay zeros."""
-    return x.dropped(share, training) if isinstance(x, Matrix) else dropped(x, share, training)
+    return x.dropped(share, training, among) if isinstance(x, Matrix) else dropped(x, share, training, among)
 
 
 class Convolution(GCNConv):  # type: ignore[misc]
@@ -51,8 +52,9 @@ class Convolution(GCNConv):  # type: ignore[misc]
         super().__init__(inner, outer, normalize=False)
         self.lin = InitialisedLinear(inner, outer, bias=False)
 
-    def propagate(self, matrix: Matrix, *, x: Tensor, edge_weight: Any) -> Tensor:
-        return matrix.times(x)
+    def forward(self, x: Features, near: LayerReach) -> Tensor:
+        found: Tensor = near.matrix.times(self.lin(x)) + self.bias
+        return found
 
 
 class Attention(GATConv):  # type: ignore[misc]
@@ -60,22 +62,16 @@ class Attention(GATConv):  # type: ignore[misc]
 
     def __init__(self, inner: int, outer: int, heads: int, concat: bool, dropout: float) -> None:
         super().__init__(inner, outer, heads, concat, dropout=dropout, add_self_loops=False)
-        # PyG's forward takes dense features only: ours maps them first, and PyG's own map does nothing.
+        # PyG's forward takes dense features only: ours maps them, and PyG's own map does nothing.
         self.map, self.lin = InitialisedLinear(inner, heads * outer, bias=False), nn.Identity()
 
-    def forward(self, x: Features, pattern: Pattern) -> Tensor:
-        found: Tensor = super().forward(self.map(x), pattern)
-        return found
-
-    def edge_updater(self, pattern: Pattern, *, alpha: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
-        """α `[entries, heads]`, after dropout."""
-        source, target = alpha
-        found = attention(pattern, source, target, self.negative_slope)
-        return dropped(found, self.dropout, self.training)
-
-    def propagate(self, pattern: Pattern, *, x: Any, alpha: Tensor, size: Any = None) -> Tensor:
-        source, _ = x
-        return weighted(pattern, alpha.t(), source.transpose(0, 1)).transpose(0, 1).contiguous()
+    def forward(self, x: Features, near: LayerReach) -> Tensor:
+        pattern, values = near.matrix.pattern, self.map(x).view(-1, self.heads, self.out_channels)
+        source, target = (values * self.att_src).sum(-1), (near.kept(values) * self.att_dst).sum(-1)
+        alpha = attention(pattern, source, target, self.negative_slope)
+        alpha = dropped(alpha, self.dropout, self.training, near.entries)
+        found: Tensor = weighted(pattern, alpha.t(), values.transpose(0, 1)).transpose(0, 1)
+        return (found.flatten(1) if self.concat else found.mean(1)) + self.bias
 
 
 class Transformer(TransformerConv):  # type: ignore[misc]
@@ -84,11 +80,16 @@ class Transformer(TransformerConv):  # type: ignore[misc]
     def __init__(self, inner: int, outer: int, heads: int, concat: bool, dropout: float) -> None:
         super().__init__(inner, outer, heads, concat, beta=True, dropout=dropout)
 
+    def forward(self, x: Tensor, near: LayerReach) -> Tensor:
+        found: Tensor = super().forward((x, near.kept(x)), near)
+        return found
+
     def propagate(
-        self, pattern: Pattern, *, query: Tensor, key: Tensor, value: Tensor, edge_attr: Any = None, size: Any = None
+        self, near: LayerReach, *, query: Tensor, key: Tensor, value: Tensor, edge_attr: Any = None, size: Any = None
     ) -> Tensor:
+        pattern = near.matrix.pattern
         alike = scores(pattern, query.transpose(0, 1), key.transpose(0, 1)) / math.sqrt(self.out_channels)
-        alpha = dropped(softmax(pattern, alike.t()), self.dropout, self.training)
+        alpha = dropped(softmax(pattern, alike.t()), self.dropout, self.training, near.entries)
         return weighted(pattern, alpha.t(), value.transpose(0, 1)).transpose(0, 1).contiguous()
 
 
@@ -99,9 +100,12 @@ class Mean(SAGEConv):  # type: ignore[misc]
         super().__init__(inner, outer)
         self.lin_l, self.lin_r = InitialisedLinear(inner, outer), InitialisedLinear(inner, outer, bias=False)
 
-    def forward(self, x: Features, matrix: Matrix) -> Tensor:
-        near = matrix.times(x.times(self.lin_l.weight.t()) if isinstance(x, Matrix) else x @ self.lin_l.weight.t())
-        found: Tensor = near + self.lin_l.bias + self.lin_r(x)
+    def forward(self, x: Features, near: LayerReach) -> Tensor:
+        # Both maps in one product: features are read once.
+        both = torch.cat([self.lin_l.weight, self.lin_r.weight]).t()
+        mapped = x.times(both) if isinstance(x, Matrix) else x @ both
+        heard, own = mapped.split(len(self.lin_l.weight), 1)
+        found: Tensor = near.matrix.times(heard) + self.lin_l.bias + near.kept(own)
         return found
 
 
@@ -114,11 +118,12 @@ class Softmaxed(GENConv):  # type: ignore[misc]
     def __init__(self, inner: int, outer: int, temperature: float) -> None:
         super().__init__(inner, outer, aggr="softmax", t=temperature, learn_t=True, num_layers=2)
 
-    def propagate(self, matrix: Matrix, *, x: Any, edge_attr: Any = None, size: Any = None) -> Tensor:
-        message = functional.relu(x[0]) + self.eps
+    def forward(self, x: Tensor, near: LayerReach) -> Tensor:
+        message = functional.relu(x) + self.eps
         strength = message * self.aggr_module.t
         # One bound for a channel, not one for a node: exp stays within range unless t m spreads over more than 80.
         raised = torch.exp((strength - strength.detach().amax(0)).clamp_min(-80.0))
-        sums = matrix.times(torch.cat([raised * message, raised], 1))
+        sums = near.matrix.times(torch.cat([raised * message, raised], 1))
         above, below = sums.chunk(2, 1)
-        return above / (below + 1e-38)
+        found: Tensor = self.mlp(near.kept(x) + above / (below + 1e-38))
+        return found

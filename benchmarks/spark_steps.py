@@ -267,7 +267,7 @@ def _of_steps(found: dict[str, Any]) -> list[str]:
     return [
         f"## {round(NODES * SCALE):,} nodes, {round(EDGES * SCALE):,} edges",
         "",
-        "| step | one machine, s | processor s | Spark, s | processor s | beyond 15 s ÷ one machine's | driver, Java, MB |",
+        "| step | one machine, s | processor s | Spark, s | processor s | beyond 15 s ÷ one's | driver, Java, MB |",
         "|---|---:|---:|---:|---:|---:|---:|",
         *rows,
         "",

@@ -1,6 +1,6 @@
 """What was tried to make a hop faster, each against the loop as it is: a table of docs/propagation.md.
 
-    python benchmarks/tried.py            # about five minutes, 5 GB of memory
+    python benchmarks/tried.py            # about ten minutes, 8 GB of memory
     python benchmarks/tried.py --quick    # small graphs, to see that it runs: its figures mean nothing
 
 Graphs: rows drawn at random whose state is twenty times a large cache, and planted communities with hubs. Every figure
@@ -106,7 +106,7 @@ def drawn(count: int, degree: int, storage: str, columns: int, of: int | None = 
     """Every row with as many neighbours drawn at random, of `of` nodes."""
     near = np.random.default_rng(0).integers(0, of or count, (count, degree), dtype=np.int32)
     near.sort(axis=1)
-    src, dst = (allocate(of or count, columns, storage) for _ in range(2))
+    src, dst = (allocate(rows, columns, storage) for rows in (of or count, count))
     dst[:] = 0
     src[:] = 1
     return Case(np.arange(count + 1, dtype=np.int64) * degree, near.reshape(-1), src, dst, storage)
@@ -169,6 +169,20 @@ def zero_rows(sizes: Sizes) -> dict[str, float]:
         bits = nonzero_rows(case.src)
         seconds = rounds_of({"all": case.product(), "bits": case.product(nonzero=bits)}, sizes.rounds)
         found[str(share)] = seconds["all"] / seconds["bits"]
+    return found
+
+
+def windows(sizes: Sizes) -> dict[str, float]:
+    """A hop of 32 float16 columns ÷ the same that reads its state in windows of a gigabyte, by the GB of the state."""
+    found = {}
+    for times in (1, 5, 11):
+        nodes = times * sizes.bytes // 64
+        case = drawn(sizes.gathered // 64 // 29, 29, "float16", 32, of=nodes)
+        bits = max(1, sizes.bytes // 38).bit_length() - 1
+        contestants = {"plain": case.product(window_bits=0), "windows": case.product(window_bits=bits)}
+        seconds = rounds_of(contestants, sizes.rounds)
+        found[f"{64 * nodes / 1e9:.2g}"] = seconds["plain"] / seconds["windows"]
+        del case, contestants
     return found
 
 
@@ -310,6 +324,11 @@ def _tried(found: dict[str, Any]) -> list[str]:
             "kept, while a tenth of the rows hold anything, or fewer",
         ),
         (
+            "rows of 64 bytes of a large state, read in windows of a gigabyte by many rows together",
+            ", ".join(f"{value:.2f} × at {size} GB" for size, value in found["windows"].items()),
+            "kept above 3 GB: more than the tables of pages of this processor cover",
+        ),
+        (
             "node order: communities side by side",
             f"{faster['communities']:.2f} ×; {order['communities']['missed']:.0%} of gathered rows miss the cache, "
             f"{plain['missed']:.0%} as it comes",
@@ -378,7 +397,9 @@ def _verdict(gain: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--parts", nargs="*", default=["prefetching", "blocks", "zero rows", "pages", "communities"])
+    parser.add_argument(
+        "--parts", nargs="*", default=["prefetching", "blocks", "zero rows", "windows", "pages", "communities"]
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "tried.json")
     parser.add_argument("--page", type=Path, help="Write the tables between their marks in this page.")
     options = parser.parse_args()
@@ -387,6 +408,7 @@ def main() -> None:
         "prefetching": prefetching,
         "blocks": blocks,
         "zero rows": zero_rows,
+        "windows": windows,
         "pages": pages,
         "communities": with_communities,
     }

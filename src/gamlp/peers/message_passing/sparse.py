@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from gamlp.kernel import LANES, HopTask, hop, instructions
 from gamlp.peers.message_passing.dropping import Among, dropped
 from gamlp.peers.tensors import GraphTensors
 
-_FEW_THREADS = 2  # up to which gamlp's loop is no slower than torch's
+_WIDE, _FEW_THREADS = 16, 2  # columns from which on, and threads up to which, gamlp's loop is no slower than torch's
 
 
 @dataclass(frozen=True)
@@ -88,29 +88,32 @@ class Pattern:
     def product(self, values: Tensor, dense: Tensor) -> Tensor:
         """The matrix of these values times dense `[columns, d]`.
 
-        gamlp's own loop takes a third to three quarters of the time of torch's (500,000 entries, width 64 and 10, one
-        thread); it has one thread, so that it is no match for many of torch's.
+        gamlp's own loop takes half the time of torch's where rows are wide (500,000 entries, width 64, one thread);
+        it has one thread, so that it is no match for many of torch's.
         """
         width = dense.shape[1]
-        suits = self.entries and width and torch.get_num_threads() <= _FEW_THREADS
+        suits = width >= _WIDE and width % LANES == 0 and self.entries and torch.get_num_threads() <= _FEW_THREADS
         if not suits or {dense.dtype, values.dtype} != {torch.float32} or instructions() == "torch":
             return self.filled(values) @ dense.contiguous()
         offsets, columns = self._csr
+        found = np.empty((self.shape[0], width), np.float32)
         source = dense.detach().contiguous().numpy()
-        if width % LANES:
-            wide = np.zeros((len(source), width + -width % LANES), np.float32)
-            wide[:, :width] = source
-            source = wide
-        found = np.empty((self.shape[0], source.shape[1]), np.float32)
         task = HopTask(offsets, columns, values.detach().contiguous().numpy(), None, 0, False, source, found)
         hop(task, 0, self.shape[0])
-        return torch.from_numpy(np.ascontiguousarray(found[:, :width]))
+        return torch.from_numpy(found)
 
     def filled(self, values: Tensor) -> Tensor:
         """As torch's CSR."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            return torch.sparse_csr_tensor(self.offsets, self.columns, values, self.shape, check_invariants=False)
+        _hear_warning()
+        return torch.sparse_csr_tensor(self.offsets, self.columns, values, self.shape, check_invariants=False)
+
+
+@cache
+def _hear_warning() -> None:
+    """torch warns of its first CSR alone: it is made here, so that no product has to set up filters."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), torch.zeros(0), (1, 1))
 
 
 @dataclass(frozen=True)

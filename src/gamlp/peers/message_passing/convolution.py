@@ -38,8 +38,10 @@ class _Stack(nn.Module):
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
         reached = reach(tensors, self.matrix, len(self.layers), bool(self.norms) and self.training)
         hidden, drawn = reached.features, reached.drawn
+        sums = reached.first_sums(self.training and self.dropout > 0)
         for index, (layer, near) in enumerate(zip(self.layers, reached.layers)):
-            hidden = layer(dropout(hidden, self.dropout, self.training, near.inputs if index else drawn), near)
+            read = dropout(hidden, self.dropout, self.training, near.inputs if index else drawn)
+            hidden = layer(read, near, None if index else sums)
             if index + 1 < len(self.layers):
                 hidden = functional.relu(self.norms[index](hidden) if self.norms else hidden)
         assert isinstance(hidden, Tensor)
@@ -114,9 +116,10 @@ class JKNet(nn.Module):
     def forward(self, tensors: GraphTensors, known: Tensor | None = None) -> Tensor:
         reached = reach(tensors, "symmetric", len(self.layers), bool(self.norms) and self.training)
         hidden, drawn = reached.features, reached.drawn
-        found: list[Tensor] = []
+        sums, found = reached.first_sums(self.training and self.dropout > 0), list[Tensor]()
         for index, (layer, near) in enumerate(zip(self.layers, reached.layers)):
-            passed = layer(dropout(hidden, self.dropout, self.training, near.inputs if index else drawn), near)
+            read = dropout(hidden, self.dropout, self.training, near.inputs if index else drawn)
+            passed = layer(read, near, None if index else sums)
             hidden = functional.relu(self.norms[index](passed) if self.norms else passed)
             # Only rows that are asked for are joined: a hundred layers of a big graph are never copied together.
             found.append(reached.after(tensors, index, hidden))

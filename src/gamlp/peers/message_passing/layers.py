@@ -16,7 +16,7 @@ from torch_geometric.nn.dense.linear import Linear
 
 from gamlp.peers.message_passing.dropping import Among, dropped
 from gamlp.peers.message_passing.heads import attention, scores, softmax, weighted
-from gamlp.peers.message_passing.reach import LayerReach
+from gamlp.peers.message_passing.reach import FirstSums, LayerReach
 from gamlp.peers.message_passing.sparse import Matrix
 
 Features = Tensor | Matrix
@@ -52,8 +52,8 @@ class Convolution(GCNConv):  # type: ignore[misc]
         super().__init__(inner, outer, normalize=False)
         self.lin = InitialisedLinear(inner, outer, bias=False)
 
-    def forward(self, x: Features, near: LayerReach) -> Tensor:
-        found: Tensor = near.matrix.times(self.lin(x)) + self.bias
+    def forward(self, x: Features, near: LayerReach, first: FirstSums | None = None) -> Tensor:
+        found: Tensor = (near.matrix.times(self.lin(x)) if first is None else self.lin(first.heard)) + self.bias
         return found
 
 
@@ -70,8 +70,9 @@ class Attention(GATConv):  # type: ignore[misc]
         source, target = (values * self.att_src).sum(-1), (near.kept(values) * self.att_dst).sum(-1)
         alpha = attention(pattern, source, target, self.negative_slope)
         alpha = dropped(alpha, self.dropout, self.training, near.entries)
-        found: Tensor = weighted(pattern, alpha.t(), values.transpose(0, 1)).transpose(0, 1)
-        return (found.flatten(1) if self.concat else found.mean(1)) + self.bias
+        sums = weighted(pattern, alpha.t(), values.transpose(0, 1)).transpose(0, 1)
+        found: Tensor = (sums.flatten(1) if self.concat else sums.mean(1)) + self.bias
+        return found
 
 
 class Transformer(TransformerConv):  # type: ignore[misc]
@@ -100,12 +101,16 @@ class Mean(SAGEConv):  # type: ignore[misc]
         super().__init__(inner, outer)
         self.lin_l, self.lin_r = InitialisedLinear(inner, outer), InitialisedLinear(inner, outer, bias=False)
 
-    def forward(self, x: Features, near: LayerReach) -> Tensor:
+    def forward(self, x: Features, near: LayerReach, first: FirstSums | None = None) -> Tensor:
+        found: Tensor
+        if first is not None:
+            found = self.lin_l(first.heard) + self.lin_r(first.own)
+            return found
         # Both maps in one product: features are read once.
         both = torch.cat([self.lin_l.weight, self.lin_r.weight]).t()
         mapped = x.times(both) if isinstance(x, Matrix) else x @ both
-        heard, own = mapped.split(len(self.lin_l.weight), 1)
-        found: Tensor = near.matrix.times(heard) + self.lin_l.bias + near.kept(own)
+        heard, own = mapped.chunk(2, 1)
+        found = near.matrix.times(heard) + self.lin_l.bias + near.kept(own)
         return found
 
 

@@ -7,6 +7,8 @@ Layers that normalise over all nodes while they train (batch norm) need all of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,6 +40,13 @@ class LayerReach:
         return values if self.own is None else values.index_select(0, self.own)
 
 
+class FirstSums(NamedTuple):
+    """Of the nodes that the first layer answers for: the sums of features that they hear, and their own features."""
+
+    heard: Tensor
+    own: Tensor
+
+
 @dataclass(frozen=True)
 class Reach:
     """Layers from the first to the last; what the first one's inputs are made of, and what bits are drawn for there.
@@ -54,6 +63,22 @@ class Reach:
     def nodes(self) -> Among | None:
         """The first layer's inputs among all nodes."""
         return self.layers[0].inputs if self.layers else None
+
+    def first_sums(self, changing: bool) -> FirstSums | None:
+        """Where features are dense and few nodes need their sums, these, made once; None: a map goes before sums.
+
+        `changing`: features are not the same each time (dropout).
+        """
+        near, features = self.layers[0], self.features
+        if changing or not isinstance(features, Tensor) or near.own is None or 2 * len(near.own) > len(features):
+            return None
+        return self._first_sums
+
+    @cached_property
+    def _first_sums(self) -> FirstSums:
+        near = self.layers[0]
+        assert isinstance(self.features, Tensor)
+        return FirstSums(near.matrix.times(self.features), near.kept(self.features))
 
     def asked(self, tensors: GraphTensors, values: Tensor) -> Tensor:
         """Of the last layer's answers, those of `tensors.rows`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.io import Place
 from gamlp.spark import served
-from gamlp.spark.served import launch_spark_served, own_address
+from gamlp.spark.served import LostSlices, SliceTasks, launch_spark_served, own_address
 from gamlp.training.ranks.job import TrainingJob
 from gamlp.training.rows import Prepared
 from gamlp.training.server.checkpoint_sets import CheckpointSets
@@ -103,6 +104,28 @@ def test_slices_that_do_not_come_are_told(tmp_path: Path, monkeypatch: pytest.Mo
     told = "2 tasks of parameter servers did not come .*; use fewer --servers"
     with pytest.warns(UserWarning, match="restart 1 of 1"), pytest.raises(GamlpError, match=told):
         launch_spark_served(job_in(tmp_path, 2), TaskThreads(), 2, retries=1)
+
+
+@pytest.mark.parametrize(
+    ("heard", "ended"),
+    [
+        ([{"slices": 2, "updates": 7}] * 9, False),
+        ([{"slices": 1, "updates": 7}] * 9, True),
+        ([{"slices": 1, "updates": number} for number in range(9)], False),
+        ([{"slices": 2, "updates": 7} if number % 4 == 3 else {} for number in range(9)], False),
+    ],
+    ids=["all there", "one is lost", "one writes for long", "all come back"],
+)
+def test_workers_make_room_for_slices_that_are_lost(
+    monkeypatch: pytest.MonkeyPatch, heard: list[dict[str, int]], ended: bool
+) -> None:
+    monkeypatch.setattr(served, "_BETWEEN", 0.0)
+    answers = iter(heard)
+    server: Any = SimpleNamespace(counts=lambda within: next(answers))
+    slices = SliceTasks(TaskThreads(), "", server, None, 2, 0)
+    with pytest.raises(LostSlices) if ended else nullcontext(), pytest.warns() if ended else nullcontext():
+        for _ in heard:
+            slices.look()
 
 
 def test_a_server_that_has_no_room_for_its_slices_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

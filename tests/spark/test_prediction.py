@@ -97,9 +97,11 @@ def test_the_table_of_gamlp_predict(spark: Any, tmp_path: Path, ids: str, multi_
     store = hops_of(graph, tmp_path)
     out = tmp_path / "expected.parquet"
     written = write_predictions(bundle, store, graph.nodes.ids, out, rows=choose_rows(store, rows))
-    frame = asked(spark, bundle, store, graph, rows=rows, each_class=True)
+    frame = asked(bundle, store, graph, rows=rows, each_class=True)
     assert (frame.rows, frame.tasks) == (written.rows, 9)
-    same(frame.frame.toArrow(), pyarrow.parquet.read_table(out))
+    same(frame.frame(spark, bundle).toArrow(), pyarrow.parquet.read_table(out))
+    write_spark_predictions(spark, bundle, store, graph, tmp_path / "parts.parquet", rows=rows)
+    same(pyarrow.parquet.read_table(tmp_path / "parts.parquet"), pyarrow.parquet.read_table(out))
 
 
 @pytest.mark.usefixtures("small_ranges")

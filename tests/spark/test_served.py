@@ -79,19 +79,22 @@ def test_tasks_train_without_a_barrier_and_go_on_after_kills(
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:parameter servers were lost")
-@pytest.mark.parametrize("killed", ["nobody", "workers"])
+@pytest.mark.parametrize("killed", ["nobody", "workers", "slice"])
 def test_a_slice_is_a_task_of_its_own_and_comes_again(
     spark: Any, prepared: Prepared, tmp_path: Path, killed: str
 ) -> None:
-    """One server and one worker at a time have room; all Python workers die, the server's with them."""
+    """One server and one worker at a time have room; all Python workers die, the server's with them, or it alone.
+
+    Then the next worker has its room before it comes again, and all wait for it.
+    """
     prepared = replace(prepared, recipe=prepared.recipe.changed({"training.servers": 1}, trust="served_on_spark:Mine"))
     lines: list[dict[str, Any]] = []
     ended: list[int] = []
 
     def observe(line: dict[str, Any]) -> None:
         lines.append(line)
-        if line["epoch"] >= 3 and not ended and killed == "workers":
-            ended.extend(one.pid for one in python_workers())
+        if line["epoch"] >= 3 and not ended and killed != "nobody":
+            ended.extend(one.pid for one in python_workers() if killed == "workers" or listening(one))
             for pid in ended:
                 os.kill(pid, signal.SIGKILL)
 

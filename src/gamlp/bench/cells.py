@@ -95,7 +95,7 @@ class Cell:
 
 @cache
 def _revisions() -> dict[str, Any]:
-    return load_yaml((resources.files("gamlp.bench") / "revisions.yaml").read_text("utf-8"))
+    return dict(load_yaml((resources.files("gamlp.bench") / "revisions.yaml").read_text("utf-8")))
 
 
 def made_of(dataset: str, recipe: Recipe, options: Options) -> str:

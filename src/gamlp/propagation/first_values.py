@@ -90,7 +90,7 @@ class Fold:
 
     def among(self, rows: Array) -> Array:
         """Which of these training rows are in it."""
-        return fold_numbers(rows, self.folds, self.seed) == self.number
+        return np.equal(fold_numbers(rows, self.folds, self.seed), self.number)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gamlp.run.prediction_table import Written as Written
     from gamlp.run.prediction_table import asked_among as asked_among
     from gamlp.run.prediction_table import batch_probabilities as batch_probabilities
+    from gamlp.run.prediction_table import new_table as new_table
     from gamlp.run.prediction_table import no_rows as no_rows
     from gamlp.run.prediction_table import not_kept as not_kept
     from gamlp.run.prediction_table import row_sets as row_sets
@@ -94,7 +95,8 @@ _PLACES = {
     "newcomers": ("Newcomers",),
     "path": ("Outcome", "run_path"),
     "prediction_table": (
-        "SUFFIXES", "Written", "asked_among", "batch_probabilities", "no_rows", "not_kept", "row_sets", "table_columns",
+        "SUFFIXES", "Written", "asked_among", "batch_probabilities", "new_table",
+        "no_rows", "not_kept", "row_sets", "table_columns",
         "table_schema", "write_probabilities", "write_predictions",
     ),
     "preparation": ("as_model_reads", "hops_for", "prepare", "prepare_split", "propagate"),

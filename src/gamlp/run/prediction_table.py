@@ -178,7 +178,7 @@ def write_probabilities(
     begun = time.monotonic()
     schema = table_schema(space, ids, each_class, text=".csv" in out.suffixes)
     done = 0
-    with _new_table(out, schema) as write:
+    with new_table(out, schema) as write:
         for some, probabilities in parts:
             chosen = None if choose is None else choose(probabilities)
             write(table_columns(space, schema, ids.take(some), probabilities, each_class, chosen))
@@ -274,9 +274,9 @@ def _joined(lists: pa.Array) -> pa.Array:
 
 
 @contextmanager
-def _new_table(out: Path, schema: pa.Schema) -> Iterator[Any]:
+def new_table(out: Path, schema: pa.Schema, *, sole: bool = True) -> Iterator[Any]:
     """A function that appends a table; the file gets its name when all is written, and vanishes when it is not."""
-    with atomic_file(out, sole=True) as new, ExitStack() as stack:
+    with atomic_file(out, sole=sole) as new, ExitStack() as stack:
         yield _parquet(stack, new, schema) if out.suffix == ".parquet" else _csv(stack, new, schema)
 
 

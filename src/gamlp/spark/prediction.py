@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,13 +26,14 @@ from gamlp.run import (
     Written,
     asked_among,
     batch_probabilities,
+    new_table,
     no_rows,
     not_kept,
     row_sets,
     table_columns,
     table_schema,
 )
-from gamlp.spark.tasks import spark_failure_as_error, status
+from gamlp.spark.tasks import run_tasks, spark_failure_as_error, status
 from gamlp.training import (
     Bundle,
     Sources,
@@ -133,12 +135,51 @@ class PredictionTask:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A frame that is not computed yet, and how many rows and tasks it has."""
+class PartTask:
+    """Part i of a folder of Parquet files: the ranges of `asked` from `cuts[i]` to `cuts[i + 1]`.
 
-    frame: Any
+    Written where they are computed: through Spark's rows and its own writer a hundred columns took ten times as long.
+    """
+
+    asked: PredictionTask
+    folder: Path
+    cuts: tuple[int, ...]
+
+    def __call__(self, number: int) -> dict[str, int]:
+        """Writes it; what a decision made of its rows."""
+        if not self.folder.is_dir():
+            hint = "choose a folder that all of them see, or a URL"
+            raise GamlpError("an executor does not see this folder", file=self.folder, hint=hint)
+        task, decided = self.asked, Decided()
+        with unpacked(task.sources):
+            bundle, store = loaded(task.bundle, task.model), task.opened()
+            ranges = [task.range_rows(store, one) for one in range(*self.cuts[number : number + 2])]
+            rows = np.concatenate([np.zeros(0, np.int64), *ranges])
+            if not len(rows):
+                return vars(decided)
+            schema = table_schema(bundle, task.ids.typed, task.each_class, text=False)
+            with new_table(self.folder / f"part-{number:05d}.parquet", schema, sole=False) as write:
+                for some, probabilities in batch_probabilities(bundle, store, rows):
+                    chosen = None
+                    if task.decision != LIKELIEST:
+                        chosen = task.decision.chosen(bundle, probabilities)
+                        decided.add(task.decision, bundle, chosen)
+                    write(table_columns(bundle, schema, task.ids.take(some), probabilities, task.each_class, chosen))
+        return vars(decided)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for, and how many rows and tasks it has."""
+
+    task: PredictionTask
     rows: int
     tasks: int
+
+    def frame(self, spark: Any, bundle: Bundle) -> Any:
+        """Not computed yet."""
+        numbers = spark.range(0, len(self.task.bounds), 1, self.tasks)
+        return numbers.mapInArrow(self.task.run, ddl(self.task.schema(bundle)))
 
 
 def predictions(
@@ -163,11 +204,11 @@ def predictions(
     bundle = bundle if isinstance(bundle, Bundle) else Bundle.load(bundle, trust)
     store = store if isinstance(store, HopStore) else HopStore.open(store, copies=False)
     graph = graph if isinstance(graph, Graph) else Graph.open(graph)
-    return asked(spark, bundle, store, graph, rows=rows, each_class=each_class, decision=decision).frame
+    found = asked(bundle, store, graph, rows=rows, each_class=each_class, decision=decision)
+    return found.frame(spark, bundle)
 
 
 def asked(
-    spark: Any,
     bundle: Bundle,
     store: HopStore,
     graph: Graph,
@@ -176,7 +217,7 @@ def asked(
     each_class: bool = False,
     decision: Decision = LIKELIEST,
 ) -> Asked:
-    """The same with what is known of it beforehand; what can be refused is refused here."""
+    """What tasks are to do; what can be refused is refused here."""
     check_store(store, without_folds(plan_of(bundle.recipe)))
     if fingerprint.structure(graph) != store.manifest.structure:
         raise GamlpError("the hops are of another graph", file=store.folder, hint=f"propagate '{graph.name}' first")
@@ -196,8 +237,7 @@ def asked(
     )
     count = _count(store, chosen, rows)
     tasks = min(len(bounds), max(_TASKS, -(-len(bounds) // _RANGES_OF_TASK)))
-    numbers = spark.range(0, len(bounds), 1, tasks)
-    return Asked(numbers.mapInArrow(task.run, ddl(task.schema(bundle))), count, tasks)
+    return Asked(task, count, tasks)
 
 
 def _count(store: HopStore, chosen: tuple[str, ...], names: str) -> int:
@@ -240,27 +280,48 @@ def write_spark_predictions(
     decision: Decision = LIKELIEST,
     progress: Progress = silent,
 ) -> Written:
-    """The columns of `gamlp predict` as a folder of parts, which Spark commits as a whole; one that exists is refused.
+    """The columns of `gamlp predict` as a folder of parts, whole when `_SUCCESS` is there; one that exists is refused.
 
     `out` ends with .parquet, .csv or .csv.gz. A URL is one that this Spark writes to.
     """
     begun, target = time.monotonic(), check_out(out)
     decision = decision.settled(bundle)
-    found = asked(spark, bundle, store, graph, rows=rows, each_class=each_class, decision=decision)
-    frame, count = _counted(found.frame, bundle, decision)
-    frame = frame if each_class else frame.drop("probabilities")
-    try:
-        with spark_failure_as_error(), status(spark, "predict", found.tasks, progress):
-            _write(frame, target, bundle.multi_label)
-    except BaseException:
-        _forget(target)
-        raise
+    found = asked(bundle, store, graph, rows=rows, each_class=each_class, decision=decision)
+    if target.local is not None and target.name.endswith(".parquet"):
+        decided = _write_parts(spark, found, target.local, progress)
+    else:
+        frame, count = _counted(found.frame(spark, bundle), bundle, decision)
+        frame = frame if each_class else frame.drop("probabilities")
+        try:
+            with spark_failure_as_error(), status(spark, "predict", found.tasks, progress):
+                _write(frame, target, bundle.multi_label)
+        except BaseException:
+            _forget(target)
+            raise
+        decided = count()
     progress("predict", found.tasks, found.tasks, "blocks")
-    decided = count()
     return Written(
         target.local or Path(target.url), found.rows, time.monotonic() - begun,
         decided.sentences(decision), decided.as_json(decision),
     )  # fmt: skip
+
+
+def _write_parts(spark: Any, found: Asked, folder: Path, progress: Progress) -> Decided:
+    """A part a task, and a mark when all are there; nothing stays of what did not end well."""
+    cuts = tuple(int(cut) for cut in np.linspace(0, len(found.task.bounds), found.tasks + 1))
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise GamlpError("already exists", file=folder, hint="choose another --out") from None
+    try:
+        answers = run_tasks(spark, PartTask(found.task, folder, cuts), range(found.tasks), "predict", progress)
+        for left in folder.glob(".*"):  # of tasks that were tried again
+            shutil.rmtree(left, ignore_errors=True)
+        (folder / "_SUCCESS").touch()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Decided(**{name: sum(answer[name] for answer in answers) for name in vars(Decided())})
 
 
 def _counted(frame: Any, bundle: Bundle, decision: Decision) -> tuple[Any, Callable[[], Decided]]:

@@ -21,6 +21,8 @@ from gamlp.training import LOOK, LOOPBACK, RETRIES, Follower, Observe, Result, T
 from gamlp.training.server import Certificate, ServedWorld, ServerProcess, refusals, serve_slice, settings_of
 
 _TO_END = 10.0  # seconds that tasks have to hear that all is over
+_SILENT = 5.0  # seconds after which a slice's server that says nothing, four times a second, may be gone
+_LOOKS, _BETWEEN = 5, 1.0  # looks at servers that are gone until workers make room for them, and seconds between two
 
 
 def launch_spark_served(
@@ -38,7 +40,8 @@ def launch_spark_served(
     """Train in tasks that need not run at once, with the parameter server in a process beside the driver.
 
     Where the recipe names servers they hold the weights, each in a task of its own that stays to the end. Spark runs a
-    lost task again; where it gives up a stage, as where its tasks may not fail, we run the stage again.
+    lost task again; where it gives up a stage, as where its tasks may not fail, we run the stage again. Workers that
+    hold the room of a server which was lost are ended, and begin again once it is back.
     """
     job, _ = for_tasks(job, spark)
     host = _reached_by_executors(spark)
@@ -60,11 +63,12 @@ def launch_spark_served(
             follow.look()
             if not server.alive and server.starts <= retries:
                 server.start()
+            holding.look()
 
         failure: BaseException | None = None
         try:
             server.start()
-            holding.start(wait)
+            holding.start()
             beside = processes if host == LOOPBACK else int(conf_of(spark, "spark.executor.cores", "1"))
             worlds = [server.world(rank, rank % beside, beside).as_text() for rank in range(processes)]
 
@@ -73,7 +77,11 @@ def launch_spark_served(
                 return {}
 
             for _ in range(retries + 1):
-                failure = attempt(spark, lambda: _run(spark, train, processes), look)
+                holding.wait(wait)
+                try:
+                    failure = attempt(spark, lambda: _run(spark, train, processes), look)
+                except LostSlices as error:
+                    failure = error
                 follow.look(last=True)
                 if (result := read_result(job)) is not None:
                     if told := refusals(server.counts()):
@@ -89,6 +97,10 @@ def _run(spark: Any, train: Any, processes: int) -> None:
     run_tasks(spark, train, range(processes))
 
 
+class LostSlices(GamlpError):
+    """Servers of slices were lost and do not come back while workers run."""
+
+
 class SliceTasks:
     """The servers of slices, an ordinary task each, in a job of Spark's own beside that of the workers."""
 
@@ -99,22 +111,40 @@ class SliceTasks:
         self._count, self._retries, self._ended = count, retries, threading.Event()
         self._tag = f"gamlp-{uuid.uuid4().hex[:8]}"
         self._failure: BaseException | None = None
+        self._gone, self._looked, self._updates = 0, 0.0, 0
         self._thread = threading.Thread(target=self._keep_running, daemon=True)
 
-    def start(self, wait: float) -> None:
-        """Begin them, and wait until all are there: workers that hold the last free core would keep them out."""
-        if not self._count:
-            return
-        self._thread.start()
-        until = time.monotonic() + wait
-        while self._server.counts().get("slices", 0) < self._count:
-            if not self._thread.is_alive() or time.monotonic() > until:
+    def start(self) -> None:
+        """Begin them."""
+        if self._count:
+            self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        """Until all have been heard of from now on: workers that hold the last free core would keep them out."""
+        begun, self._gone = time.monotonic(), 0
+        while self._count and self._server.counts(within=time.monotonic() - begun).get("slices", 0) < self._count:
+            if not self._thread.is_alive() or time.monotonic() > begun + seconds:
                 reason = f" ({reason_of(self._failure)})" if self._failure is not None else ""
                 raise GamlpError(
                     f"{self._count} tasks of parameter servers did not come{reason}",
                     hint="use fewer --servers, or more executors; --executor-wait waits longer",
                 )
             time.sleep(LOOK)
+
+    def look(self) -> None:
+        """While workers run: LostSlices where one is gone, and nothing was pushed, for some looks.
+
+        Its task waits for room, which workers have, and they wait for it. One that only writes for long takes pushes.
+        """
+        if not self._count or time.monotonic() < self._looked + _BETWEEN:
+            return
+        found = self._server.counts(within=_SILENT)
+        there = found.get("slices", 0) >= self._count or found.get("updates", 0) != self._updates
+        self._gone = 0 if there else self._gone + 1
+        self._looked, self._updates = time.monotonic(), found.get("updates", 0)
+        if self._gone >= _LOOKS:
+            tell("parameter servers were lost and have no room: workers end, and begin again once they are back")
+            raise LostSlices("parameter servers were lost, and workers held the room for new ones")
 
     def _keep_running(self) -> None:
         with suppress(Exception):  # tags need Spark 4

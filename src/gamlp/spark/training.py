@@ -108,6 +108,8 @@ def attempt(spark: Any, run: Callable[[], None], look: Callable[[], None]) -> Ba
         try:
             with suppress(Exception):  # tags need Spark 4
                 spark.addTag(tag)
+            with suppress(Exception):  # a session's tag ends nothing from another thread; Connect has no context
+                spark.sparkContext.addJobTag(tag)
             run()
         except BaseException as error:
             raised.append(error)
@@ -122,6 +124,8 @@ def attempt(spark: Any, run: Callable[[], None], look: Callable[[], None]) -> Ba
     except BaseException:
         with suppress(Exception):
             spark.interruptTag(tag)
+        with suppress(Exception):
+            spark.sparkContext.cancelJobsWithTag(tag)
         thread.join(_TO_END)
         raise
     return raised[0] if raised else None

@@ -267,6 +267,14 @@ def test_with_a_certificate_slices_are_encrypted_as_the_parameter_server_is(prep
     assert same_weights(one.weights, other.weights) and one.epochs == prepared.recipe.training.epochs
 
 
+def test_a_slice_that_is_silent_is_not_counted(prepared: Prepared) -> None:
+    with served(prepared, slices=False) as (server, world), slice_served(prepared, world, 1):
+        with slice_served(prepared, world, 2):
+            wait_for(lambda: server.counts(within=1.0)["slices"] == 2)
+        wait_for(lambda: Client(world).say("counts", within=1.0)["slices"] == 1)
+        assert Client(world).say("counts")["slices"] == 2
+
+
 def test_a_slice_that_comes_back_at_another_address_is_found(tmp_path: Path) -> None:
     """Nothing was saved, so that all begin again, and end where one process does."""
     changes = {**OWN, "training.exchange": "server", "training.servers": 2, "training.batch_size": 8}

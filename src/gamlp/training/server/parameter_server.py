@@ -7,6 +7,7 @@ its file.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import uuid
@@ -42,6 +43,7 @@ class Member:
     term: str
     version: int
     refused: dict[str, int]
+    heard: float  # when, of a clock that only grows
 
 
 class ParameterServer:
@@ -124,7 +126,7 @@ class ParameterServer:
             before = self.members.get(number)
             if before is not None and before.life != life:  # what it had since its last checkpoint is lost
                 self._begin_term()
-            self.members[number] = Member(address, life, term, version, refused)
+            self.members[number] = Member(address, life, term, version, refused, time.monotonic())
             self._forget_old_entries()
             self._changed.notify_all()
             told = [one.as_json() for one in self.journal if one.version > version] if term == self.term else []
@@ -285,13 +287,14 @@ class ParameterServer:
             self.save()
         return ""
 
-    def counts(self) -> dict[str, Any]:
-        """For people: steps that were taken, what was refused, and how many slices there are."""
+    def counts(self, within: float = math.inf) -> dict[str, Any]:
+        """Steps that were taken, what was refused, and how many slices were heard of `within` so many seconds."""
         with self._changed:
             refused = self.refused.copy()
             for one in self.members.values():
                 refused.update(one.refused)
-            there = 0 if self.slices == 0 else sum(one.term == self.term for one in self.members.values())
+            since = time.monotonic() - within
+            there = sum(one.term == self.term and one.heard >= since for one in self.members.values())
             return {"updates": self.updates, "refused": dict(refused), "slices": there}
 
     def end(self) -> None:

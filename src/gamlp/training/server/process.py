@@ -97,19 +97,19 @@ class ServerProcess:
             root=root,
         )  # fmt: skip
 
-    def counts(self) -> dict[str, Any]:
-        """Steps that it took, what it refused, how many slices are there; nothing where it is gone."""
-        return self._say("counts")
+    def counts(self, **within: float) -> dict[str, Any]:
+        """Steps that it took, what it refused, how many slices it heard of; nothing where it is gone."""
+        return self._say("counts", **within)
 
     def end(self) -> None:
         """Let the servers of slices go."""
         self._say("end")
 
-    def _say(self, word: str) -> dict[str, Any]:
+    def _say(self, word: str, **asked: float) -> dict[str, Any]:
         with suppress(GamlpError):
             client = Client(replace(self.world(0), patience=0.0))
             try:
-                return client.say(word)
+                return client.say(word, **asked)
             finally:
                 client.close()
         return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 import re
 import threading
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ class ParameterService(TokenService):
 
     def _answer(self, context: Any, word: str, asked: dict[str, Any]) -> dict[str, Any]:
         if word == "counts":
-            return self.server.counts()
+            return self.server.counts(float(asked.get("within", math.inf)))
         if word == "end":
             self.server.end()
             return {}

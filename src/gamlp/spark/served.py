@@ -15,7 +15,17 @@ from typing import Any
 from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
 from gamlp.spark.tasks import run_tasks
-from gamlp.spark.training import attempt, check_room, conf_of, for_tasks, gave_up, reason_of, train_in_task
+from gamlp.spark.training import (
+    attempt,
+    check_room,
+    conf_of,
+    end_jobs,
+    for_tasks,
+    gave_up,
+    reason_of,
+    tag_jobs,
+    train_in_task,
+)
 from gamlp.spark.watch import FOR_EXECUTORS, tell
 from gamlp.training import LOOK, LOOPBACK, RETRIES, Follower, Observe, Result, TrainingJob, clear, read_result
 from gamlp.training.server import Certificate, ServedWorld, ServerProcess, refusals, serve_slice, settings_of
@@ -147,8 +157,7 @@ class SliceTasks:
             raise LostSlices("parameter servers were lost, and workers held the room for new ones")
 
     def _keep_running(self) -> None:
-        with suppress(Exception):  # tags need Spark 4
-            self._spark.addTag(self._tag)
+        tag_jobs(self._spark, self._tag)
         job, world, tls = self._job, self._server.world(0).as_text(), self._tls
 
         def serve(number: int) -> dict[str, Any]:
@@ -174,8 +183,7 @@ class SliceTasks:
             self._server.end()
             self._thread.join(_TO_END)
         if self._thread.is_alive():
-            with suppress(Exception):
-                self._spark.interruptTag(self._tag)
+            end_jobs(self._spark, self._tag)
 
 
 def own_address(server: str) -> str:

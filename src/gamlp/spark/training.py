@@ -106,10 +106,7 @@ def attempt(spark: Any, run: Callable[[], None], look: Callable[[], None]) -> Ba
 
     def tagged() -> None:
         try:
-            with suppress(Exception):  # tags need Spark 4
-                spark.addTag(tag)
-            with suppress(Exception):  # a session's tag ends nothing from another thread; Connect has no context
-                spark.sparkContext.addJobTag(tag)
+            tag_jobs(spark, tag)
             run()
         except BaseException as error:
             raised.append(error)
@@ -122,13 +119,29 @@ def attempt(spark: Any, run: Callable[[], None], look: Callable[[], None]) -> Ba
             _watch(spark)
             thread.join(LOOK)
     except BaseException:
-        with suppress(Exception):
-            spark.interruptTag(tag)
-        with suppress(Exception):
-            spark.sparkContext.cancelJobsWithTag(tag)
+        end_jobs(spark, tag)
         thread.join(_TO_END)
         raise
     return raised[0] if raised else None
+
+
+def tag_jobs(spark: Any, tag: str) -> None:
+    """Jobs that this thread begins from now on can be ended by the tag; by both ways that there are.
+
+    A session's tag ends nothing from another thread (pyspark 4.3), and Connect has no context; tags need Spark 4.
+    """
+    with suppress(Exception):
+        spark.addTag(tag)
+    with suppress(Exception):
+        spark.sparkContext.addJobTag(tag)
+
+
+def end_jobs(spark: Any, tag: str) -> None:
+    """End jobs of any thread that have the tag."""
+    with suppress(Exception):
+        spark.interruptTag(tag)
+    with suppress(Exception):
+        spark.sparkContext.cancelJobsWithTag(tag)
 
 
 def _in_a_task(spark: Any, text: str) -> None:

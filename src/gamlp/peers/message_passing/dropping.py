@@ -13,13 +13,13 @@ from gamlp.arrays import Array
 
 
 class Among(NamedTuple):
-    """Of `count` rows (or entries) those in `places` are at hand: bits are drawn for all, the others' are not used.
+    """Of `total` rows (or entries) those in `places` are at hand: bits are drawn for all, the others' are not used.
 
     So a draw does not depend on which rows are asked for.
     """
 
     places: Array
-    count: int
+    total: int
 
 
 class _Dropped(torch.autograd.Function):
@@ -30,7 +30,7 @@ class _Dropped(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, values: Tensor, share: float, among: Among | None) -> Tensor:
-        shape = values.shape if among is None else (among.count, *values.shape[1:])
+        shape = values.shape if among is None else (among.total, *values.shape[1:])
         count, cut = math.prod(shape), round(share * 65536)
         bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:count]
         drawn = bits.view(shape).numpy()

@@ -15,7 +15,7 @@ from torch.nn import functional
 from gamlp.models import Shape
 from gamlp.peers.contract import options_of
 from gamlp.peers.message_passing.layers import InitialisedLinear, dropout
-from gamlp.peers.message_passing.reach import LayerReach, Reach, reach
+from gamlp.peers.message_passing.reach import LayerReach, RowReach, reach
 from gamlp.peers.tensors import GraphTensors
 from gamlp.recipe import Recipe
 
@@ -35,7 +35,7 @@ class _LogitModel(nn.Module):
     def decayed(self) -> Iterator[nn.Parameter]:
         return self.layers[0].parameters()
 
-    def logits(self, reached: Reach) -> Tensor:
+    def logits(self, reached: RowReach) -> Tensor:
         """Of the nodes that the first step reads."""
         hidden, nodes = reached.features, reached.nodes
         for index, layer in enumerate(self.layers):
@@ -104,7 +104,7 @@ class APGCN(_LogitModel):
         self._cost = reached.asked(tensors, cost).mean()
         return reached.asked(tensors, found)
 
-    def halting(self, logits: Tensor, reached: Reach) -> tuple[Tensor, Tensor]:
+    def halting(self, logits: Tensor, reached: RowReach) -> tuple[Tensor, Tensor]:
         """(answers, K + R) of the nodes that the last step answers for."""
         learns = not self.training or int(self.waited) % self.every == 0
         weight, bias = (one if learns else one.detach() for one in (self.halt.weight, self.halt.bias))

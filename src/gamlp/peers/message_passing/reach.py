@@ -48,7 +48,7 @@ class FirstSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reach:
+class RowReach:
     """Layers from the first to the last; what the first one's inputs are made of, and what bits are drawn for there.
 
     `rows` are the places of the rows asked for among the last layer's answers; None: they are those, in order.
@@ -92,22 +92,22 @@ class Reach:
         return self.asked(tensors, values)
 
 
-def reach(tensors: GraphTensors, kind: str, layers: int, whole: bool = False) -> Reach:
+def reach(tensors: GraphTensors, kind: str, layers: int, whole: bool = False) -> RowReach:
     """Of the rows that these tensors ask for, over the matrix of that kind; made once for them.
 
     `whole`: all nodes in every layer, for what is not a function of a node and its neighbours alone.
     """
     if whole or tensors.reached_from is None:
         parts = (LayerReach(adjacency(tensors, kind)),) * layers
-        return Reach(parts, features_of(tensors), None, tensors.reached_from)
+        return RowReach(parts, features_of(tensors), None, tensors.reached_from)
     key = f"reach {kind} {layers}"
     if key not in tensors.kept_of_rows:
         tensors.kept_of_rows[key] = _made(tensors, tensors.reached_from.numpy(), adjacency(tensors, kind), layers)
-    found: Reach = tensors.kept_of_rows[key]
+    found: RowReach = tensors.kept_of_rows[key]
     return found
 
 
-def _made(tensors: GraphTensors, asked: Array, matrix: Matrix, layers: int) -> Reach:
+def _made(tensors: GraphTensors, asked: Array, matrix: Matrix, layers: int) -> RowReach:
     parts: list[LayerReach] = []
     rows: Array | None = np.unique(asked)
     assert rows is not None
@@ -122,7 +122,7 @@ def _made(tensors: GraphTensors, asked: Array, matrix: Matrix, layers: int) -> R
         part, rows = _layer(matrix, rows, bool(left))
         parts.append(part)
     features, drawn = _features(tensors, rows)
-    return Reach(tuple(parts[::-1]), features, drawn, None if ordered else places)
+    return RowReach(tuple(parts[::-1]), features, drawn, None if ordered else places)
 
 
 def _few(pattern: Pattern, rows: Array) -> bool:

@@ -26,8 +26,8 @@ from gamlp.spark.training import launch_spark
 from gamlp.spark.watch import FOR_EXECUTORS
 from gamlp.training import Fitted, Observe, Prepared, Result, SeedFiles, fitted_of, shared_job
 
-# Java only hands out tasks here: to compile it well costs more than it saves. Executors that sort and join tables have it
-# as Spark starts it.
+# Java only hands out tasks here: to compile it well costs more than it saves. Executors that sort and join tables have
+# it as Spark starts it.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LIGHT_DRIVER = {"spark.driver.extraJavaOptions": _JAVA}
 LIGHT_JAVA = {**_LIGHT_DRIVER, "spark.executor.extraJavaOptions": _JAVA}

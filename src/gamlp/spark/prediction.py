@@ -138,7 +138,7 @@ class PredictionTask:
 class PartTask:
     """Part i of a folder of Parquet files: the ranges of `asked` from `cuts[i]` to `cuts[i + 1]`.
 
-    Written where they are computed: rows of Spark's and its own writer cost several times as much where classes are many.
+    Written where they are computed: rows of Spark's and its own writer cost several times as much with many classes.
     """
 
     asked: PredictionTask

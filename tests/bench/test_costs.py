@@ -36,8 +36,18 @@ def test_rows_and_columns_multiply() -> None:
     """GCN takes 3 times as long as SGC, and PubMed 5 times as long as Cora: 2 s → 2 · 3 · 5."""
     known = [line("SGC", "cora", 2.0), line("SGC", "pubmed", 10.0), line("GCN", "cora", 6.0)]
     found = Costs(known).of(cell("GCN", "pubmed"))
-    # Rows: log means √(2·10), 6; columns: √(2·6), 10; all rows' mean √(√20·6).
-    assert found.seconds == pytest.approx(6 * 10 / (20**0.25 * 6**0.5)) and found.source == "similar"
+    assert found.seconds == pytest.approx(30) and found.source == "similar"
+
+
+def test_a_method_that_ran_on_large_graphs_alone_is_not_slow_on_small_ones() -> None:
+    """AP-GCN is known on Physics, 100 times as slow as Cora for everybody: on Cora it takes a hundredth."""
+    known = [
+        line(name, graph, base * times)
+        for name, base in (("SGC", 1.0), ("GCN", 4.0), ("MLP", 2.0))
+        for graph, times in (("cora", 1.0), ("pubmed", 7.0), ("physics", 100.0))
+    ]
+    found = Costs([*known, line("AP-GCN", "physics", 900.0)]).of(cell("AP-GCN", "cora"))
+    assert found.seconds == pytest.approx(9.0)
 
 
 def test_without_its_row_or_its_column_nothing_is_known() -> None:

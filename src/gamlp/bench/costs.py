@@ -14,6 +14,7 @@ from gamlp.bench.record import Line
 
 LONG_RUN = 300.0  # seconds; cells whose runs take longer say so, and get LONG_SEEDS seeds
 LONG_SEEDS = 3
+_SWEEPS = 100  # of rows and columns in turns: a table is small
 _DOUBT = 2.0  # times what similar cells say, a run may take
 
 
@@ -46,21 +47,30 @@ class Costs:
             alike[line["method"], line["dataset"]].append(took)
         self._same = dict(same)
         self._alike = {key: statistics.fmean(found) for key, found in alike.items()}
-        self._rows, self._columns = (self._means(place) for place in (0, 1))
-
-    def _means(self, place: int) -> dict[str, float]:
-        """Mean of log seconds by method or by dataset."""
-        found: dict[str, list[float]] = defaultdict(list)
-        for key, seconds in self._alike.items():
-            found[key[place]].append(math.log(max(seconds, 1e-3)))
-        return {name: statistics.fmean(logs) for name, logs in found.items()}
+        self._rows, self._columns = _rows_and_columns(
+            {key: math.log(max(seconds, 1e-3)) for key, seconds in self._alike.items()}
+        )
 
     def of(self, cell: Cell) -> Estimate:
-        """Of the same cell, else of its row and column elsewhere: row's mean · column's mean / mean of all, of logs."""
+        """Of the same cell, else of its row and column elsewhere, which multiply."""
         if found := self._same.get((cell.recipe_key, cell.made)):
             return Estimate(statistics.fmean(found), max(found), "measured")
         seconds = self._alike.get((cell.method, cell.dataset))
         if seconds is None and cell.method in self._rows and cell.dataset in self._columns:
-            both = self._rows[cell.method] + self._columns[cell.dataset]
-            seconds = math.exp(both - statistics.fmean(self._rows.values()))
+            seconds = math.exp(self._rows[cell.method] + self._columns[cell.dataset])
         return _UNKNOWN if seconds is None else Estimate(seconds, _DOUBT * seconds, "similar")
+
+
+def _rows_and_columns(logs: dict[tuple[str, str], float]) -> tuple[dict[str, float], dict[str, float]]:
+    """log seconds ≈ row + column, by least squares over the cells that are known.
+
+    Means of rows and columns alone would not do: a method that ran on large graphs only would look slow on small ones.
+    """
+    rows, columns = ({key[place]: 0.0 for key in logs} for place in (0, 1))
+    for _ in range(_SWEEPS):
+        for own, other, place in ((rows, columns, 0), (columns, rows, 1)):
+            rest: dict[str, list[float]] = defaultdict(list)
+            for key, log in logs.items():
+                rest[key[place]].append(log - other[key[1 - place]])
+            own.update({name: statistics.fmean(found) for name, found in rest.items()})
+    return rows, columns

@@ -39,7 +39,7 @@ struct Hop {
 
 // Windows of a hop: so many entries and pieces (rows, or blocks of long rows) are summed window by window at a time, and a
 // state has at most so many windows.
-constexpr int64_t kWindowEntries = 1 << 21, kWindowPieces = 1 << 16, kWindowAhead = 128, kMostWindows = 64;
+constexpr int64_t kWindowEntries = 1 << 22, kWindowPieces = 1 << 17, kWindowAhead = 128, kMostWindows = 64;
 constexpr int kWindowVectors = 4;  // rows of at most so many vectors: wider ones miss a page less often than lines
 
 inline int64_t window_bytes(int64_t windows, bool weighted) {

@@ -14,7 +14,7 @@ from gamlp.graph import Block, Relation
 from gamlp.io import StreamedRows, even_ranges, streamable
 
 _WORTH_A_CALL = 100_000  # entries: fewer are not worth a call of the kernel
-_STREAMED = 4 << 20  # entries that are read at a time: 16 MB of neighbours
+_STREAMED = 8 << 20  # entries that are read at a time: 32 MB of neighbours, two chunks of a hop by windows
 WAITING = 2  # further threads that wait for the disk while others sum
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Semaphore
 
 import numpy as np
 
@@ -169,6 +170,7 @@ class PassRun:
     def _sum_rows(self, k: int, src: Array, dst: Array, rows: Array | None) -> None:
         """Rows of hop k (None: all; else dst has these alone)."""
         done, floors, nonzero = 0, self._row_floors(), self._nonzero(src)
+        summing = Semaphore(self.threads)  # others wait for the disk: more than a thread a core would share its caches
 
         def work(task: tuple[BlockEntries, tuple[int, int]]) -> tuple[int, int]:
             (entries, (begin, end)), target, inside = task, dst, None
@@ -178,7 +180,7 @@ class PassRun:
                 inside, target = rows[first:last], dst[first:last]
                 if first == last:
                     return 0, 0
-            with entries.part(begin, end) as part:
+            with entries.part(begin, end) as part, summing:
                 if not self._checked:
                     check_neighbours(_neighbours_of(part, end - begin), self.count)
                 hop_task = HopTask(

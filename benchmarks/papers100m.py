@@ -24,6 +24,7 @@ import papers100m_page
 from bounds import LINE, disk, random_lines
 from gamlp.graph import Graph
 from gamlp.io import format_size, parse_size, usable_cores, write_text
+from gamlp.kernel import WINDOW
 from machine import describe, versions
 from watched import Watched, watch
 
@@ -111,7 +112,8 @@ def run(given: argparse.Namespace, record: Path) -> None:
     """Every step that is missing; what it took is written when it ends."""
     memory = parse_size(given.memory) if given.memory else max(400 << 20, int((18 << 30) * given.scale))
     scale, work = given.scale, given.work
-    given.work.mkdir(parents=True, exist_ok=True)
+    for folder in (work, record.parent):
+        folder.mkdir(parents=True, exist_ok=True)
     results = json.loads(record.read_text()) if record.exists() else {}
     run = results.setdefault(f"{scale:g}", {"steps": {}})
     free, need = shutil.disk_usage(work).free + _size(work), needed_disk(scale, memory)
@@ -123,16 +125,16 @@ def run(given: argparse.Namespace, record: Path) -> None:
     run |= {"scale": scale, "memory": memory, "machine": describe(), "versions": versions(), "needed disk": need}
     run |= {"cores": usable_cores(), "date": time.strftime("%Y-%m-%d"), "epochs": given.epochs}
     for step in steps(work, scale, memory, given.epochs, kill):
+        if step.name == "propagate" and "window" not in run.get("rates", {}):
+            run["facts"] = facts(work)
+            run["rates"] = rates(work, run["facts"]["nodes"])
+            write_text(record, json.dumps(results, indent=1) + "\n")
         if not (step.made.exists() and step.name in run["steps"]):
-            if step.name == "propagate" and "rates" not in run:
-                run["facts"] = facts(work)
-                run["rates"] = rates(work, run["facts"]["nodes"])
             run["steps"][step.name] = measured(step, work)
             run["disk"] = max(go["disk"] for one in run["steps"].values() for go in one["goes"])
             run["sizes"] = {"graph": _size(work / "graph"), "hops": _size(work / "hops")}
             run["facts"] = facts(work)
-            record.parent.mkdir(parents=True, exist_ok=True)
-            record.write_text(json.dumps(results, indent=1) + "\n")
+            write_text(record, json.dumps(results, indent=1) + "\n")
             goes_of(step, work).unlink()
     if not given.keep:
         shutil.rmtree(work)
@@ -173,10 +175,15 @@ def measured(step: Step, work: Path) -> dict[str, Any]:
 
 
 def rates(work: Path, nodes: int) -> dict[str, float | None]:
-    """What the machine can do at most, measured right before the step that needs it most."""
+    """What the machine can do at most, measured right before the step that needs it most.
+
+    A large state is read in windows, and lines of a window come faster than those of the whole: both are measured.
+    """
     tell("rates of memory and disk")
     write, read = disk(work)
-    return {"memory": nodes * LINE, "lines": random_lines(nodes * LINE), "write": write, "read": read}
+    state, window = nodes * LINE, min(nodes * LINE, WINDOW)
+    lines = {"lines": random_lines(state), "window lines": random_lines(window)}
+    return {"memory": state, "window": window, **lines, "write": write, "read": read}
 
 
 def facts(work: Path) -> dict[str, Any]:

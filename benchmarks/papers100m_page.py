@@ -123,10 +123,18 @@ def _bounds(run: dict[str, Any]) -> list[str]:
     lines += [
         "",
         f"Rates, measured beside: {rates['lines'] / 1e6:.0f} million lines a second at random in "
-        f"{_gib(rates['memory'])}, disk {rates['write'] / GB:.2f} GB/s written and {rates['read'] / GB:.2f} GB/s read.",
+        f"{_gib(rates['memory'])}{_in_a_window(rates)}, "
+        f"disk {rates['write'] / GB:.2f} GB/s written and {rates['read'] / GB:.2f} GB/s read.",
         "Work that a kill undid and what it took to start again are in the seconds.",
     ]
     return lines
+
+
+def _in_a_window(rates: dict[str, float]) -> str:
+    if rates.get("window", rates["memory"]) >= rates["memory"]:
+        return ""
+    rate = f"{rates['window lines'] / 1e6:.0f} million in a window of {_gib(rates['window'])}"
+    return f" and {rate} (the state is read in windows, so the faster of both is the bound)"
 
 
 def _moved(run: dict[str, Any], rates: dict[str, float]) -> list[tuple[str, float, float, str]]:
@@ -136,7 +144,7 @@ def _moved(run: dict[str, Any], rates: dict[str, float]) -> list[tuple[str, floa
         (
             "propagate",
             lines * LINE + sizes["hops"],
-            lines / rates["lines"] + sizes["hops"] / rates["write"],
+            lines / max(rates["lines"], rates.get("window lines", 0)) + sizes["hops"] / rates["write"],
             "the lines of every neighbour's row for every hop and block of columns, as if no cache ever held one; "
             "hops written once",
         )

@@ -24,8 +24,8 @@ from gamlp.kernel.generate import (
 )
 
 # One hop over a range of rows; columns come in multiples of LANES. Rows in pieces of BLOCK entries; some rows alone;
-# which rows hold anything
-from gamlp.kernel.hop_task import BLOCK, LANES, HopTask, cut_rows, gather_rows, hop, instructions, nonzero_rows
+# which rows hold anything; bytes of a window of a large state
+from gamlp.kernel.hop_task import BLOCK, LANES, WINDOW, HopTask, cut_rows, gather_rows, hop, instructions, nonzero_rows
 
 # Ids → rows
 from gamlp.kernel.ids import UNKNOWN_ROW, IdTable, id_table
@@ -39,6 +39,7 @@ __all__ = [
     "NUMPY_DTYPES",
     "UNKNOWN_ROW",
     "WHOLE",
+    "WINDOW",
     "FloatName",
     "HopTask",
     "IdTable",

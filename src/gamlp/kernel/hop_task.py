@@ -23,7 +23,7 @@ BLOCK = 128
 # of more columns than WINDOW_COLUMNS miss a page less often than a line.
 WINDOWED = 3 << 30
 WINDOW_COLUMNS = 32
-_WINDOW = 1 << 30
+WINDOW = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _window_bits(task: HopTask) -> int:
     if some or width > WINDOW_COLUMNS or size <= WINDOWED:
         return 0
     # At most 64 windows, whatever the size; a power of two, so that a node's window is a shift.
-    return int(max(_WINDOW // (width * task.src.itemsize), count // 32)).bit_length() - 1
+    return int(max(WINDOW // (width * task.src.itemsize), count // 32)).bit_length() - 1
 
 
 def nonzero_rows(values: Array) -> Array:

@@ -79,7 +79,7 @@ from gamlp.io.sizes import format_size, parse_size
 from gamlp.io.streamed import StreamedArray
 
 # Rows of files that no cache holds
-from gamlp.io.streamed_rows import StreamedRows, StreamedShards, stream_rows, streamable
+from gamlp.io.streamed_rows import ReadBuffers, StreamedRows, StreamedShards, stream_rows, streamable
 
 # Counts over ranges of rows that add up
 from gamlp.io.tallies import (
@@ -114,6 +114,7 @@ __all__ = [
     "Place",
     "RangeWork",
     "Ranges",
+    "ReadBuffers",
     "RemoteRows",
     "RowShards",
     "RowSource",

@@ -105,25 +105,28 @@ class DirectWriter:
 
 
 class DirectReader:
-    """Reads ranges of a file into a buffer of its own; a view is good until the next read. Not for two threads."""
+    """Reads ranges of a file into a buffer; a view is good until the next read. Not for two threads.
 
-    def __init__(self, path: Path) -> None:
+    `buffer` is what it was given, `aligned`, or a larger one that a read needed.
+    """
+
+    def __init__(self, path: Path, buffer: Array | None = None) -> None:
         self._file = _open(path, os.O_RDONLY)
-        self._buffer = aligned(PAGE)
+        self.buffer = aligned(PAGE) if buffer is None else buffer
 
     def read(self, begin: int, end: int) -> Array:
         """Bytes begin..end, fewer at the end of the file."""
         first = begin // PAGE * PAGE
-        if end - first > len(self._buffer):
-            self._buffer = aligned(end - first)
-        wanted = min(len(self._buffer), -(-(end - first) // PAGE) * PAGE)
+        if end - first > len(self.buffer):
+            self.buffer = aligned(end - first)
+        wanted = min(len(self.buffer), -(-(end - first) // PAGE) * PAGE)
         got = 0
         while got < wanted:
-            count = os.preadv(self._file, [self._buffer[got:wanted].data], first + got)
+            count = os.preadv(self._file, [self.buffer[got:wanted].data], first + got)
             got += count
             if count == 0 or count % PAGE:  # the end of the file
                 break
-        return self._buffer[begin - first : min(end - first, got)]
+        return self.buffer[begin - first : min(end - first, got)]
 
     def close(self) -> None:
         os.close(self._file)

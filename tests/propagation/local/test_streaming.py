@@ -6,6 +6,7 @@ import contextlib
 import gc
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from gamlp.graph import Graph
 from gamlp.graph.datasets import communities
-from gamlp.io import RowShards, StreamedRows, StreamedShards, streamable
+from gamlp.io import ReadBuffers, RowShards, StreamedRows, StreamedShards, streamable
 from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 from gamlp.propagation.local import engine, hops
 from gamlp.propagation.local.entries import Mapped, Streamed, entries_of
@@ -97,6 +98,29 @@ def test_streamed_rows_show_what_the_map_shows(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one, mapped[10:20])
         np.testing.assert_array_equal(another, mapped[500:501])
     rows.close()
+
+
+def test_files_that_are_read_in_turns_share_their_memory(tmp_path: Path) -> None:
+    """A graph lies in many files: a buffer for each would be many times what is read at once."""
+    buffers, many = ReadBuffers(), []
+    for number in range(6):
+        np.save(tmp_path / f"{number}.npy", np.arange(number, 100_000 + number, dtype=np.int32))
+        many.append(StreamedRows(np.load(tmp_path / f"{number}.npy", mmap_mode="r"), buffers))
+    for number, rows in enumerate(many):
+        with rows.range(0, 100_000) as values, rows.range(5, 6) as one:
+            assert values[-1] == 99_999 + number and one[0] == 5 + number
+            assert buffers.held == 0
+    assert 400_000 <= buffers.held < 2 * 410_000, "two at once, not two a file"
+    many[0].close()
+    assert buffers.held == 0
+
+
+def test_blocks_of_a_graph_share_them(graph: Graph) -> None:
+    small = graph.relation.blocks[0]
+    relation = replace(graph.relation, blocks=(small, small, small))
+    first, *others = entries_of(relation, 0)
+    assert isinstance(first, Streamed) and others
+    assert all(isinstance(other, Streamed) and other.buffers is first.buffers for other in others)
 
 
 def test_shards_of_features_are_streamed_as_one_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

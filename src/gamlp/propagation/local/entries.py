@@ -11,7 +11,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.graph import Block, Relation
-from gamlp.io import StreamedRows, even_ranges, streamable
+from gamlp.io import ReadBuffers, StreamedRows, even_ranges, streamable
 
 _WORTH_A_CALL = 100_000  # entries: fewer are not worth a call of the kernel
 _STREAMED = 8 << 20  # entries that are read at a time: 32 MB of neighbours, two chunks of a hop by windows
@@ -77,13 +77,14 @@ class Streamed:
     """Read range by range, past the page cache, while other threads sum what was read before."""
 
     block: Block
+    buffers: ReadBuffers  # of all blocks: few of them are read at once
     _neighbours: StreamedRows = field(init=False)
     _weights: StreamedRows | None = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_neighbours", StreamedRows(self.block.neighbours))
+        object.__setattr__(self, "_neighbours", StreamedRows(self.block.neighbours, self.buffers))
         weights = self.block.weights
-        object.__setattr__(self, "_weights", None if weights is None else StreamedRows(weights))
+        object.__setattr__(self, "_weights", None if weights is None else StreamedRows(weights, self.buffers))
 
     def workers(self, threads: int) -> int:
         return threads + WAITING
@@ -101,9 +102,7 @@ class Streamed:
             yield Entries(self.block.start + begin, 0, offsets - first, neighbours, weights)
 
     def close(self) -> None:
-        self._neighbours.close()
-        if self._weights is not None:
-            self._weights.close()
+        self.buffers.drop()
 
 
 def entries_of(relation: Relation, room: int | None) -> tuple[BlockEntries, ...]:
@@ -111,7 +110,8 @@ def entries_of(relation: Relation, room: int | None) -> tuple[BlockEntries, ...]
     size = sum(block.entries * (8 if block.weighted else 4) for block in relation.blocks)
     if room is None or size <= room:
         return tuple(Mapped(block) for block in relation.blocks)
-    return tuple(Streamed(block) if _on_disk(block) else Mapped(block) for block in relation.blocks)
+    buffers = ReadBuffers()
+    return tuple(Streamed(block, buffers) if _on_disk(block) else Mapped(block) for block in relation.blocks)
 
 
 def _on_disk(block: Block) -> bool:

@@ -212,3 +212,15 @@ def test_a_module_of_ones_own(place: Path, call: Call) -> None:
     assert call(f"run graph --out whole {words}").code == 0
     ended = call(f"train graph --out odd {words} --set 'model.options={{size: 3}}'")
     assert ended.code == 2 and "cannot be made" in ended.err and not Path("odd").exists()
+
+
+def test_a_store_of_some_rows_is_run_to_the_end(place: Path, call: Call) -> None:
+    assert call("propagate graph --out some --hops 2 --label-hops 0 --rows split").code == 0
+    ended = call(f"run some --out again {FAST}")
+    assert ended.code == 0 and "labels and probabilities of 50 nodes" in ended.out, ended.err
+
+
+def test_rows_that_were_not_kept_are_told_without_an_option_of_another_verb(place: Path, call: Call) -> None:
+    assert call(f"train graph --out few {FAST} --set propagation.rows=train+valid").code == 0
+    ended = call("evaluate few")
+    assert ended.code == 2 and "were kept" in ended.err and "--rows" not in ended.err

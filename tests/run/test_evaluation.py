@@ -34,6 +34,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return run_on(named(make_graph()).save(folder / "graph"), folder / "run")
 
 
+def heard(graph: Graph) -> int:
+    """Training rows: the model listens to their labels."""
+    assert graph.nodes.split is not None
+    return len(graph.nodes.split.train)
+
+
 def learned(graph: Graph) -> int:
     assert graph.nodes.split is not None
     return len(graph.nodes.split.rows("train", "valid"))
@@ -76,7 +82,7 @@ def test_scores_come_with_base_rates_classes_and_reliability(run: RunFolder) -> 
 
 def test_other_nodes_of_the_same_ids_are_scored_when_that_is_said(run: RunFolder) -> None:
     graph = without_test(named(make_graph()))
-    assert evaluate(run, graph, other_nodes=True, resources=ONE_THREAD)["rows"] == NODES
+    assert evaluate(run, graph, other_nodes=True, resources=ONE_THREAD)["rows"] == NODES - heard(graph)
 
 
 def test_rows_in_another_order_are_known_by_their_ids(run: RunFolder) -> None:
@@ -86,7 +92,8 @@ def test_rows_in_another_order_are_known_by_their_ids(run: RunFolder) -> None:
     report = evaluate(run, with_nodes(plain, ids=Ids(NODES, turned)), resources=ONE_THREAD)
     split = make_graph().nodes.split
     assert split is not None
-    assert report["rows"] == NODES - int(np.isin(split.roles[1:], [1, 2]).sum())
+    learned_of = np.append(np.isin(split.roles[1:], [1, 2]), False)
+    assert report["rows"] == int((~learned_of & (split.roles != 1)).sum())  # role 1 trains: its labels are heard
 
 
 def test_where_nothing_is_left_it_is_refused(run: RunFolder) -> None:
@@ -98,16 +105,18 @@ def test_where_nothing_is_left_it_is_refused(run: RunFolder) -> None:
 
 
 def test_other_ids_are_other_nodes(run: RunFolder) -> None:
-    report = evaluate(run, without_test(named(make_graph(), "q")), resources=ONE_THREAD)
-    assert report["rows"] == NODES and not any(TOLD in note for note in report["notes"])
+    graph = without_test(named(make_graph(), "q"))
+    report = evaluate(run, graph, resources=ONE_THREAD)
+    assert report["rows"] == NODES - heard(graph) and not any(TOLD in note for note in report["notes"])
 
 
 def test_row_numbers_are_no_ids_but_of_the_very_graph(tmp_path: Path) -> None:
     run = run_on(make_graph(), tmp_path / "run")
     report = evaluate(run, without_test(make_graph()), resources=ONE_THREAD)
     assert report["rows"] == NODES - learned(make_graph())
-    other = evaluate(run, without_test(make_graph(1, name="other")), resources=ONE_THREAD)
-    assert other["rows"] == NODES
+    graph = without_test(make_graph(1, name="other"))
+    other = evaluate(run, graph, resources=ONE_THREAD)
+    assert other["rows"] == NODES - heard(graph)
     assert "nodes of graph 'other' have no ids: it is not known whether some trained the model" in other["notes"]
 
 
@@ -149,3 +158,16 @@ def test_a_list_of_ids_that_is_none_is_told(tmp_path: Path) -> None:
         np.save(tmp_path / f"{name}.npy", wrong)
         with pytest.raises(GamlpError, match="no sorted list of hashed ids"):
             read_seen(tmp_path / f"{name}.npy")
+
+
+def test_rows_whose_labels_the_model_hears_are_not_scored(run: RunFolder) -> None:
+    """Training rows of another graph are heard through its label hops: scored too, they would be told their answer."""
+    other = without_test(named(make_graph(), "q"))
+    split = other.nodes.split
+    assert split is not None
+    report = evaluate(run, other, resources=ONE_THREAD)
+    assert report["rows"] == NODES - len(split.train)
+    assert any("whose labels the model listens to, are left out" in note for note in report["notes"])
+    all_heard = with_nodes(other, split=replace(split, roles=np.ones(NODES, np.int8)))
+    with pytest.raises(GamlpError, match="listens to the labels of all rows"):
+        evaluate(run, all_heard, resources=ONE_THREAD)

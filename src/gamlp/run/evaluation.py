@@ -15,6 +15,7 @@ from gamlp.errors import GamlpError
 from gamlp.explanation import WeightsByDegree
 from gamlp.graph import ROLES, Graph, Labels
 from gamlp.io import TakeTally, row_ranges
+from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.report import Observed, RowSurvey, write_report
@@ -112,10 +113,13 @@ def _evaluate_other(
     if not other_nodes:
         seen, said = _without_seen(run, graph, part, progress)
         notes += said
+    unheard = part == "labelled" and labels_used(bundle.recipe) and graph.nodes.split is not None
+    if unheard:
+        notes = [*notes, *_without_heard(graph, seen)]
     device = choose_device(resources.device)
     with hops_beside(bundle, graph, run.path, resources, progress) as store:
         observed = Observed(graph)
-        report = evaluate_rows(bundles, store, RowsOfPart(part, seen), resources, observed, take)
+        report = evaluate_rows(bundles, store, RowsOfPart(part, seen, unheard=unheard), resources, observed, take)
         page = write_report(
             run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device, take=take
         )
@@ -163,6 +167,24 @@ def _without_seen(run: RunFolder, graph: Graph, part: str, progress: Progress) -
     if not has_ids(graph):
         return None, [f"nodes of graph '{graph.name}' have no ids: it is not known whether some trained the model"]
     return None, []
+
+
+def _without_heard(graph: Graph, seen: SeenRows | None) -> list[str]:
+    """What is said of training rows of the graph: the model listens to their labels, so they are not scored by them."""
+    assert graph.nodes.split is not None
+    heard = left = 0
+    for rows in _parts_of(graph, "labelled"):
+        train = np.asarray(graph.nodes.split.roles[rows]) == ROLES.index("train")
+        heard += int(np.count_nonzero(train))
+        left += int(np.count_nonzero(~train if seen is None else ~train & ~seen.mask(rows)))
+    if not left:
+        raise GamlpError(
+            f"the model listens to the labels of all rows of graph '{graph.name}' that could be scored",
+            hint="give some of its labelled rows the split 'test'",
+        )
+    if not heard:
+        return []
+    return [f"{heard:,} training rows of graph '{graph.name}', whose labels the model listens to, are left out"]
 
 
 def _note_seen(run: RunFolder, progress: Progress) -> bool:

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gamlp.explanation import WeightsByDegree
 from gamlp.io import TakeTally
 from gamlp.progress import Progress, silent
@@ -15,7 +17,7 @@ from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.report import Observed, listening, write_report
 from gamlp.run.evaluation import evaluate, evaluate_rows
-from gamlp.run.prediction_table import Written
+from gamlp.run.prediction_table import ROW_SETS, Written, asked_for
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.scoring import RowsOfPart
 from gamlp.run.source import Source
@@ -65,8 +67,17 @@ def run_path(
 
 
 def _rows_kept(store: HopStore, recipe: Recipe) -> str:
-    """All nodes, or those whose hops the recipe keeps."""
-    return "all" if store.kept is None else recipe.propagation.rows
+    """All nodes, or those whose hops the recipe keeps; of a store that was made before, the sets that it has whole."""
+    if store.kept is None:
+        return "all"
+    if recipe.propagation.rows != "all":
+        return recipe.propagation.rows
+    count = store.manifest.nodes
+    have = np.zeros(count, bool)
+    have[np.asarray(store.kept)] = True
+    names = [name for name in ROW_SETS[1:] if store.split is not None or name.endswith("labelled")]
+    asked = {name: asked_for([name], count, store.labels, store.split) for name in names}
+    return "+".join(name for name, wanted in asked.items() if wanted.any() and have[wanted].all())
 
 
 def _test(

@@ -123,13 +123,16 @@ def no_rows(names: str) -> GamlpError:
     return GamlpError(f"no rows are '{names}'", hint="use --rows all")
 
 
-def not_kept(store: HopStore, names: str) -> GamlpError:
+_FEWER = "choose fewer with --rows (split, labelled, test, …), or give the graph anew with --graph"
+
+
+def not_kept(store: HopStore, names: str, hint: str = _FEWER) -> GamlpError:
     """What is said where hops of a row were not kept."""
     kept = store.signals[store.channels()[0].signal].entry.count
     return GamlpError(
         f"hops of {kept:,} of {store.manifest.nodes:,} nodes were kept, and others are among '{names}'",
         file=store.folder,
-        hint="choose fewer with --rows (split, labelled, test, …), or give the graph anew with --graph",
+        hint=hint,
     )
 
 

@@ -75,11 +75,13 @@ class RowsOfPart:
     """Labelled rows of a part of the split (train, valid, test), or all `labelled` ones.
 
     `kept_alone`: rows whose hops were not kept are left out, not missed.
+    `unheard`, with `labelled`: training rows, whose labels the model listens to, are left out too.
     """
 
     part: str
     seen: SeenRows | None = None
     kept_alone: bool = False
+    unheard: bool = False
 
     def find(self, store: HopStore, begin: int, end: int) -> Array:
         kept = store.kept
@@ -93,6 +95,8 @@ class RowsOfPart:
         chosen = asked_among(store, ("labelled",), some)
         if self.part != "labelled":
             chosen &= asked_among(store, (self.part,), some)
+        elif self.unheard and store.has_split:
+            chosen &= ~asked_among(store, ("train",), some)
         rows = rows[chosen]
         return rows if self.seen is None else rows[~self.seen.mask(rows)]
 
@@ -300,7 +304,10 @@ def count_scores(
 def _check_kept(rows: ScoredRows, store: HopStore, found: int, take: TakeTally) -> None:
     """Refuse rows whose hops were not kept."""
     if store.kept is not None and rows.count(store, take) > found:
-        raise not_kept(store, "those that are scored")
+        raise not_kept(
+            store, "those that are scored",
+            hint="give the graph anew, gamlp evaluate RUN --graph GRAPH, or train with propagation.rows all",
+        )  # fmt: skip
 
 
 def seen_rows(hashes: Path, graph: Graph) -> SeenRows:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import UNKNOWN, Graph, Labels, fingerprint, told_apart, view_name
+from gamlp.graph import ROLES, UNKNOWN, Graph, Labels, fingerprint, told_apart, view_name
 from gamlp.models import is_solved, labels_used
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.recipe import Recipe
@@ -169,14 +169,18 @@ def _refuse_unseen(graph: Graph, unseen: list[str]) -> None:
 
 
 def valid_rows(graph: Graph) -> Array:
-    """Of a graph given to validate on: its validation rows, or all its labelled rows."""
+    """Of a graph given to validate on: its validation rows, or all labelled rows but those that a model may listen to.
+
+    Training rows of that graph are heard through label hops: validated by them, a model would hear the answer.
+    """
     labels, split = graph.nodes.labels, graph.nodes.split
     if labels is None or not labels.known().any():
         raise GamlpError(f"graph '{graph.name}' has no labels to validate by", hint="ingest a label column")
     known = labels.known()
     if split is not None and known[split.valid].any():
         return split.valid[known[split.valid]]
-    return np.flatnonzero(known)
+    unheard = known if split is None else known & (np.asarray(split.roles) != ROLES.index("train"))
+    return np.flatnonzero(unheard if unheard.any() else known)
 
 
 def check_targets(train: HopRows, labels: Labels) -> None:

@@ -13,6 +13,7 @@ from gamlp.graph import Graph
 from gamlp.graph.datasets import load
 from gamlp.graph.fingerprint import features, inputs
 from gamlp.peers import recipe_for, run_method
+from gamlp.training.scores import RowScores
 
 
 @pytest.fixture
@@ -48,3 +49,28 @@ def test_a_graph_without_features_has_a_name_of_its_own(bare: Graph) -> None:
     assert features(bare) != features(graph) and inputs(bare) != inputs(graph)
     renamed = replace(bare, name="other")
     assert inputs(renamed) == inputs(bare)
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_no_rows_have_no_scores(multi_label: bool) -> None:
+    assert RowScores(0, multi_label).report() == {}
+
+
+def test_without_test_rows_no_test_score_is_told(tmp_path: Path) -> None:
+    graph = load("karate")
+    split = graph.nodes.split
+    assert split is not None
+    roles = np.where(split.roles == 3, 0, split.roles).astype(np.int8)
+    graph = replace(graph.with_targets(split=replace(split, roles=roles)), folder=None)
+    found = run_method(graph, recipe_for("cluster-gcn").changed({"training.epochs": 2}), tmp_path / "run")
+    assert found.scores("test")["mean"] == {}
+    assert any("No row with a known label was left" in one for one in found.words)
+
+
+def test_a_refused_peer_leaves_what_was_there_before(bare: Graph, tmp_path: Path) -> None:
+    graph = bare.save(tmp_path / "graph")
+    recipe = recipe_for("gcn").changed({"features.structural": "none"})
+    with pytest.raises(GamlpError, match="has no features"):
+        run_method(graph, recipe, tmp_path)
+    assert Graph.open(tmp_path / "graph").nodes.count == 34
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["graph"]

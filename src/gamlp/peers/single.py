@@ -69,6 +69,7 @@ def _run_method(graph: Graph, recipe: Recipe, out: Path, resources: Resources, p
             "training rows would see later edges",
             hint="set propagation.as_of_split false if that is meant",
         )
+    before = _others_names(out)
     fresh = _claim(graph, recipe, out)
     reports: dict[int, Report] = {}
     try:
@@ -76,7 +77,7 @@ def _run_method(graph: Graph, recipe: Recipe, out: Path, resources: Resources, p
             reports[seed] = _seed(Task(graph), recipe, seed, out, resources, progress)
     except GamlpError:
         if fresh and not reports:  # nothing was learned: the same --out may be used with a better recipe
-            _forget(out)
+            _forget(out, before)
         raise
     best = best_of({seed: report.valid for seed, report in reports.items()}, recipe.training)
     probabilities = np.load(_probabilities_path(out, best), mmap_mode="r", allow_pickle=False)
@@ -141,9 +142,16 @@ def _claim(graph: Graph, recipe: Recipe, out: Path) -> bool:
     return True
 
 
-def _forget(out: Path) -> None:
+def _others_names(out: Path) -> set[str]:
+    """Names of what is in the folder before the run; a graph that was made of tables for it is its own."""
+    found = {path.name for path in out.iterdir()}
+    return found - {"graph", "tables.json", "ingest.json"} if "tables.json" in found else found
+
+
+def _forget(out: Path, before: set[str]) -> None:
+    """Remove what the run made."""
     for path in out.iterdir():
-        if path.name != LOCK:  # its holder's to remove
+        if path.name != LOCK and path.name not in before:  # the lock is its holder's to remove
             Place.of(path).remove()
 
 

@@ -202,6 +202,8 @@ class RowScores:
     def report(self) -> dict[str, float]:
         """Every metric by its name; those that these rows leave undefined are left out."""
         counts = self.counts
+        if not counts.rows:  # nothing was measured, and no score is 0, or 1, by itself
+            return {}
         report = {"score": counts.score, "loss": counts.loss, "macro_f1": counts.macro_f1}
         report["balanced_accuracy"] = counts.balanced_accuracy
         if self._ranked:

@@ -39,6 +39,11 @@ def test_nodes_are_asked_for_by_their_ids(call: Call) -> None:
     ):
         ended = call(f"predict run --out x.csv {wrong}")
         assert ended.code == 2 and said in ended.err and not Path("x.csv").exists(), ended.err
+    for nobody in ("''", ","):  # an empty variable of a script is not a wish for all nodes
+        ended = call(f"predict run --out x.csv --ids {nobody}")
+        assert ended.code == 2 and "--ids names no node" in ended.err and not Path("x.csv").exists(), ended.err
+    ended = call("predict run --out lines.csv --ids 'p12\np7\n'")
+    assert ended.code == 0 and len(Path("lines.csv").read_text().splitlines()) == 3, ended.err
 
 
 def test_thresholds_abstention_and_base_rates(call: Call) -> None:

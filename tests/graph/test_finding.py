@@ -78,3 +78,10 @@ def test_files_that_have_no_ids(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(GamlpError, match="is no UTF-8 text"):
         ids_in_file(path)
+
+
+def test_ids_in_several_chunks() -> None:
+    graph = with_ids(pa.chunked_array([["a", "b"], ["c"]], pa.large_string()), 3)
+    assert rows_by_id(graph, ["c", "a"]).tolist() == [2, 0]
+    with pytest.raises(GamlpError, match="has no node 'd'"):
+        rows_by_id(graph, ["d"])

@@ -170,6 +170,8 @@ def _predict(
     resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
     trust = trusted(trust)
     newcomers = _newcomers(add_nodes, add_edges, reading)
+    if ids and not split_ids(ids):
+        raise GamlpError("--ids names no node", hint="give ids between commas, or leave it out for all nodes")
     named_ids = split_ids(ids or []) + (ids_in_file(ids_file) if ids_file is not None else [])
     with display.progress(as_json) as progress, closing(resources.open_engine()):
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def rows_by_id(graph: Graph, ids: Sequence[str]) -> Array:
         return np.zeros(0, np.int64)
     nodes = graph.nodes
     values = np.arange(nodes.count) if nodes.ids.values is None else nodes.ids.values
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     # A person writes " 7" for 7; spaces may be part of a text.
     wanted = list(dict.fromkeys(name.strip() if isinstance(values, np.ndarray) else name for name in ids))
     rows = IdMap(values).rows(pa.array(wanted, pa.large_string()))
@@ -44,7 +46,11 @@ def split_ids(texts: Sequence[str]) -> list[str]:
     >>> split_ids(['p1,p2', '"a, b",c'])
     ['p1', 'p2', 'a, b', 'c']
     """
-    return [name for fields in csv.reader(texts, skipinitialspace=True) for name in fields if name]
+    lines = (line for text in texts for line in io.StringIO(text))  # `--ids "$(cat ids.txt)"` has an id a line
+    try:
+        return [name for fields in csv.reader(lines, skipinitialspace=True) for name in fields if name]
+    except csv.Error as error:
+        raise GamlpError(f"ids cannot be read ({error})", hint="give them between commas, or one a line") from error
 
 
 def ids_in_file(path: Path) -> list[str]:

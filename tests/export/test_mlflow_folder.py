@@ -19,10 +19,10 @@ from gamlp.export.mlflow_folder import link_tree, log_model, pinned
 from gamlp.io import sealed, write_json
 from gamlp.recipe import Recipe
 from gamlp.run import predict, train
-from gamlp.serve import Ends, NewNode, Question, Refusal, ServedRun
+from gamlp.serve import Ends, NewNode, Question, Refusal, ServedRun, refresh_run, serving
 from gamlp.training import Bundle, RunFolder, tracked_run, trackers_for
 from tests.export import tracking_server
-from tests.serve.trained import trained_run
+from tests.serve.trained import RECIPE, trained_run
 from tests.training.typed_small import RECIPE as TYPED_RECIPE
 from tests.training.typed_small import planted
 
@@ -362,3 +362,14 @@ def test_a_tracking_server_has_epochs_and_the_model(server: str, tmp_path: Path)
     expected = pq.read_table(tmp_path / "all.parquet").to_pandas()
     found = model.predict(pd.DataFrame({"id": [0, 33]}))
     np.testing.assert_allclose(found["p_2"], expected["p_2"].iloc[[0, 33]], atol=1e-6)
+
+
+def test_a_refreshed_run_of_a_dataset_is_loaded(tmp_path: Path) -> None:
+    train("karate", RECIPE, tmp_path / "run")
+    new = NewNode(77, features=(0.0,) * 34, hears={None: Ends((0, 1))})
+    with serving(tmp_path / "run") as served:
+        served.answer([Question(nodes=(new,), keep=True)])
+    assert refresh_run(tmp_path / "run").generation == 1
+    export_run(tmp_path / "run", tmp_path / "model", "mlflow")
+    found = mlflow.pyfunc.load_model(str(tmp_path / "model")).predict(pd.DataFrame({"id": [77]}))
+    assert found["id"].tolist() == [77]

@@ -372,3 +372,20 @@ def test_no_run_no_server(tmp_path: Path) -> None:
     with pytest.raises(GamlpError, match="is no run folder"):
         ServedRun.open(tmp_path)
     assert not (tmp_path / "serving").exists()
+
+
+def test_blanks_around_an_integer_make_no_second_node(tmp_path: Path) -> None:
+    train("karate", RECIPE, tmp_path / "run")
+    with serving(tmp_path / "run") as served:
+        for name in (" 7", "7 ", "7"):
+            found = refusal(served, Question(nodes=(NewNode(name, features=(0.0,) * 34),), keep=True))
+            assert found.status == 409 and "in the graph already" in str(found)
+        assert served.newcomers == 0
+
+
+def test_of_what_is_not_kept_nothing_stays(run: Path, log: Path) -> None:
+    with serving(run) as served:
+        for number in range(3):
+            one(served, Question(nodes=(node(f"a{number}", "n1"), node(f"b{number}", f"a{number}"))))
+        refusal(served, Question(nodes=(node("c", "n1"), node("d", "nobody")), keep=True))
+        assert served.newcomers == 0 and served.nodes._contents == {}

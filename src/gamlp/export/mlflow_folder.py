@@ -158,9 +158,19 @@ def _copy_run(run: RunFolder, store: HopStore, graph: Graph, to: Path, in_place:
             link_tree(folder, to / "graph")
         else:
             graph.save(to / "graph")
-        _know_graph(to / "hops", fingerprint.structure(Graph.open(to / "graph")))
+        structure = fingerprint.structure(Graph.open(to / "graph"))
+        _know_graph(to / "hops", structure)
+        _grew_from(to / _SERVING / "current.json", structure)
     write_json(to / "run.json", sealed(About(graph=kept, store="hops").model_dump(mode="json")))
     return notes
+
+
+def _grew_from(current: Path, structure: str) -> None:
+    """A generation of a refreshed run knows by the same name what it grew from."""
+    if current.exists():
+        content = unsealed(current.read_bytes(), required=True) | {"structure": structure}
+        current.unlink()  # a further name of the run's own
+        write_json(current, sealed(content))
 
 
 def _know_graph(store: Path, structure: str) -> None:

@@ -58,7 +58,7 @@ class IdBook:
         return found
 
     def in_graph(self, node_type: str, name: Id) -> bool:
-        return bool(self._maps[node_type].rows(_column([name]))[0] >= 0)
+        return bool(self._maps[node_type].rows(_column([self.plain(node_type, name)]))[0] >= 0)
 
     def add(self, node_type: str, name: Id) -> int:
         """A newcomer's row."""
@@ -73,12 +73,14 @@ class IdBook:
     def newcomers(self, node_type: str) -> int:
         return len(self._new[node_type])
 
-    def shorten(self, counts: dict[str, int]) -> None:
-        """Forget the newest newcomers of each type, down to so many."""
+    def shorten(self, counts: dict[str, int]) -> list[tuple[str, Id]]:
+        """Forget the newest newcomers of each type, down to so many; types and ids of those that went."""
+        gone: list[tuple[str, Id]] = []
         for node_type, count in counts.items():
             new = self._new[node_type]
             while len(new) > count:
-                new.popitem()
+                gone.append((node_type, new.popitem()[0]))
+        return gone
 
     def names(self, node_type: str, rows: Array) -> list[Id]:
         """Original ids of rows, newcomers among them."""

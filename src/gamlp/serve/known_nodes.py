@@ -52,7 +52,8 @@ class KnownNodes:
         """Forget the newest newcomers of each type, down to so many."""
         if counts == self.counts():
             return
-        self.ids.shorten(counts)
+        for key in self.ids.shorten(counts):
+            self._contents.pop(key, None)
         for signal in self.signals:
             signal.shorten(counts)
         for node_type, count in counts.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,50 @@ def test_what_cannot_be_added_leaves_the_graph(tmp_path: Path) -> None:
         add_tables(tmp_path / "nothing", tmp_path / "bad.csv")
     assert not (tmp_path / "nothing").exists()
     assert [path for path in sorted((tmp_path / "graph").rglob("*")) if not path.name.startswith(".lock")] == before
+
+
+def test_newcomers_without_a_role_have_none(tmp_path: Path) -> None:
+    """A column of roles that are all empty says nothing: nobody is drawn into training."""
+    tables = GrowingTables(tmp_path)
+    old = [f"n{i},{i}.5,{'xy'[i % 2]},{('train', 'valid', 'test')[i % 3]}" for i in range(30)]
+    tables.write("nodes", "id,a,label,split", old, [f"m{i},{i}.5,x," for i in range(30)])
+    tables.write("edges", "src,dst", ["n0,n1"], ["m0,n1"])
+    tables.graph()
+    whole = tables.graph(grown=True)
+    grown = add(tables)
+    same_arrays(grown, whole)
+    assert grown.nodes.split is not None and not grown.nodes.split.roles[30:].any()
+
+
+def test_two_tables_of_one_database_are_two_additions(tmp_path: Path) -> None:
+    some_tables(tmp_path).graph()
+    with closing(sqlite3.connect(tmp_path / "new.db")) as base:
+        for day in ("monday", "tuesday"):
+            base.execute(f"CREATE TABLE {day} (id TEXT, a REAL, b REAL, c REAL)")
+            base.execute(f"INSERT INTO {day} VALUES (?, 1, 2, 3)", (day,))
+        base.commit()
+    for count, day in enumerate(("monday", "tuesday"), 61):
+        found = add_tables(tmp_path / "graph", f"{tmp_path}/new.db::{day}")
+        assert found.graph.nodes.count == count and found.new == {"node": 1}
+    again = add_tables(tmp_path / "graph", f"{tmp_path}/new.db::tuesday")
+    assert again.notes == ["these tables were added before: nothing was changed"]
+
+
+def test_types_that_somebody_named_hold_for_newcomers(tmp_path: Path) -> None:
+    tables = GrowingTables(tmp_path)
+    old = [f"n{i},{i * 0.37 % 5:.2f},{'xy'[i % 2]}" for i in range(60)]
+    tables.write("nodes", "id,size,label", old, ["n60,7.5,x"])
+    tables.write("edges", "src,dst", ["n1,n2"], ["n60,n1"])
+    columns = tables.graph(columns={"size": "robust"}).columns
+    grown = add(tables)
+    assert grown.nodes.count == 61 and grown.columns == columns
+
+
+def test_a_graph_without_features_takes_newcomers_with_its_own_columns(tmp_path: Path) -> None:
+    tables = GrowingTables(tmp_path)
+    old = [f"n{i},Person {i},{'xy'[i % 2]}" for i in range(30)]
+    tables.write("nodes", "id,name,label", old, ["n30,Person 30,x"])
+    tables.write("edges", "src,dst", ["n1,n2"], ["n30,n1"])
+    assert tables.graph(columns={}).nodes.features is None
+    grown = add(tables)
+    assert grown.nodes.count == 31 and grown.nodes.features is None

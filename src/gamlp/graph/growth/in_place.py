@@ -50,17 +50,21 @@ R = TypeVar("R")
 
 
 def grow_folder(
-    folder: Path, tables: Mapping[str, Sequence[Path]], read: Callable[[Graph, Path], tuple[GrownGraph, R]]
+    folder: Path,
+    tables: Mapping[str, Sequence[Path]],
+    read: Callable[[Graph, Path], tuple[GrownGraph, R]],
+    how: Any = None,
 ) -> tuple[Graph, R | None]:
     """The grown graph, and what `read(graph, scratch folder)` told beside what is added.
 
-    The files of `tables` tell an addition from others: one that was made before is not made again (None).
+    The files of `tables`, and `how` they are read where that tells tables of one file apart, tell an addition from
+    others: one that was made before is not made again (None).
     """
     if Place.of(folder).local is None:
         raise GamlpError("is behind a URL, and graphs grow on this machine", file=str(folder), hint="copy it here")
     read_manifest(Place.of(folder))  # before anything is made where there is no graph
     with sole_writer(Place.of(folder), refused="another process is writing this graph"):
-        before, key = read_manifest(Place.of(folder)), _key(tables)
+        before, key = read_manifest(Place.of(folder)), _key(tables, how)
         base = open_graph(folder)
         if any(one.get("key") == key for one in before.source.get("added", [])):
             return base, None
@@ -80,8 +84,9 @@ def _added(names: dict[str, list[str]], counts: dict[str, int], key: str) -> dic
     return {"files": names, "nodes": counts, "key": key}
 
 
-def _key(tables: Mapping[str, Sequence[Path]]) -> str:
-    return digest([[name, [[path.name, checksum(path)] for path in paths]] for name, paths in sorted(tables.items())])
+def _key(tables: Mapping[str, Sequence[Path]], how: Any) -> str:
+    files = [[name, [[path.name, checksum(path)] for path in paths]] for name, paths in sorted(tables.items())]
+    return digest(files if how is None else [files, how])
 
 
 def _next(manifest: GraphManifest) -> str:

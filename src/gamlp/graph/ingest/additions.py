@@ -31,7 +31,7 @@ from gamlp.graph.ingest.tables import Table
 from gamlp.graph.ingest.wanted import EVERY, GivenSchema, WantedTypes
 from gamlp.graph.opening import open_graph
 from gamlp.graph.relations import DeclaredRelation, RelationEnds
-from gamlp.graph.schema import match_columns, name_some
+from gamlp.graph.schema import FeatureColumn, FeatureSchema, match_columns, name_some
 from gamlp.graph.splits import roles_by_id
 from gamlp.io import available_memory
 from gamlp.kernel import MOST_NODES, spread_rows
@@ -105,7 +105,7 @@ def read_additions(
         one = one if node_type == base.target else without_targets(one)
         table = _nodes_table(base, one, bad, size, progress, node_type, known[node_type])
         found = _read_type(base, table, scratch / f"newcomers-{node_type}", options, report)
-        newcomers[node_type] = _as_in_graph(base, found, table, notes)
+        newcomers[node_type] = _as_in_graph(base, found, table, notes, report.split_made)
     ids = {
         name: IdMap(_values(_joined(one, newcomers[name]))) if name in newcomers else known[name]
         for name, one in base.node_types.items()
@@ -138,13 +138,33 @@ def add_tables(
         found = read_additions(base, nodes, edges, scratch, options, memory=memory, progress=progress)
         return found.growth, found
 
-    grown, added = grow_folder(Path(folder), files, read)
+    grown, added = grow_folder(Path(folder), files, read, _told_apart(nodes, edges, options))
     notes = ["these tables were added before: nothing was changed"] if added is None else added.notes
     report = IngestReport(str(folder), 0) if added is None else added.report
     new = {} if added is None else {name: one.count for name, one in added.growth.nodes.items()}
     report.folder, report.seconds = str(folder), round(time.monotonic() - begun, 3)
     report.entries = {name: relation.entries for name, relation in grown.relations.items()}
     return AddedTables(grown, new, report, notes)
+
+
+def _told_apart(nodes: TablePlaces | None, edges: TablePlaces | None, options: IngestOptions | None) -> Any:
+    """What tells tables of the same files apart: types and relations, tables of a database, names of columns.
+
+    None where nothing was said of them.
+    """
+    given, usual = options or IngestOptions(), IngestOptions()
+    parts = ("node_names", "edge_names", "names_of", "edge_names_of")
+    columns = {part: repr(getattr(given, part)) for part in parts if getattr(given, part) != getattr(usual, part)}
+    within = {part: _within(one) for part, one in (("nodes", nodes), ("edges", edges))}
+    tables = {part: found for part, found in within.items() if found is not None}
+    return [tables, columns] if tables or columns else None
+
+
+def _within(tables: TablePlaces | None) -> Any:
+    """The table of a database, by type or relation where they are named; None of one plain table."""
+    if isinstance(tables, Mapping):
+        return {name: _within(place) for name, place in tables.items()}
+    return None if tables is None or Path(tables).exists() else str(tables).partition("::")[2] or None
 
 
 def _files(tables: TablePlaces | None) -> list[Path]:
@@ -182,7 +202,9 @@ def _nodes_table(
     features = base.node_types[node_type].features
     columns = None if features is None else features.columns
     wanted, schema = WantedTypes(), None
-    if columns is not None and any(column.state is not None for column in columns):
+    if features is None:  # no column of the graph's own table is a feature
+        wanted = WantedTypes({EVERY: "drop"})
+    elif columns is not None and any(column.state is not None for column in columns):
         fitted = {column.name: FittedColumn.of(column) for column in columns}
         schema = GivenSchema({name: column.type for name, column in fitted.items()}, fitted)
     else:  # numbers as they are: of a graph without states, or whose columns have no names
@@ -203,17 +225,18 @@ def _read_type(base: Graph, table: NodesTable, folder: Path, options: IngestOpti
     return open_graph(folder).nodes
 
 
-def _as_in_graph(base: Graph, found: Nodes, table: NodesTable, notes: list[str]) -> Nodes:
+def _as_in_graph(base: Graph, found: Nodes, table: NodesTable, notes: list[str], drawn: bool) -> Nodes:
     """Newcomers with the features, in the order, that the graph has, and with roles by the graph's rule."""
     old = base.node_types[found.name]
     features = _features(old.features, found.features, table, notes)
-    return replace(found, features=features, split=_split(base, found, table) if found.name == base.target else None)
+    split = _split(base, found, table, drawn) if found.name == base.target else None
+    return replace(found, features=features, split=split)
 
 
 def _features(old: Features | None, new: Features | None, table: NodesTable, notes: list[str]) -> Features | None:
     file = table.table.place
     if old is None:
-        if new is not None:
+        if new is not None or table.plan.left_out:
             notes.append("features of newcomers are left out: the graph has none")
         return None
     if new is None:
@@ -224,7 +247,7 @@ def _features(old: Features | None, new: Features | None, table: NodesTable, not
                 f"{new.width} features where nodes of the graph have {old.width}", file=file, hint=_same(old)
             )
         return new
-    match = match_columns(new.columns, old.columns)
+    match = match_columns(_as_before(new.columns, old.columns), old.columns)
     if match.missing:
         raise GamlpError(f"lacks {name_some(match.missing)}, which the graph has", file=file, hint=_same(old))
     if match.changed:
@@ -237,15 +260,28 @@ def _features(old: Features | None, new: Features | None, table: NodesTable, not
     return new if match.order is None else new.arranged(match.order, old.columns)
 
 
+def _as_before(new: FeatureSchema, old: FeatureSchema) -> FeatureSchema:
+    """Columns as the graph has them where they are encoded alike: who named a type, and when, is no difference."""
+    before = {column.name: column for column in old}
+    return tuple(before[one.name] if one.name in before and _alike(one, before[one.name]) else one for one in new)
+
+
+def _alike(one: FeatureColumn, other: FeatureColumn) -> bool:
+    return FittedColumn.of(one).same_as(FittedColumn.of(other))
+
+
 def _same(old: Features) -> str:
     if old.columns is None:
         return f"give {old.width} numbers a node, or a .npy file with --features"
     return f"give the columns of the graph: {name_some([one.name for one in old.columns])}"
 
 
-def _split(base: Graph, found: Nodes, table: NodesTable) -> Split | None:
-    """A newcomer's role: that of its table; else, where the graph's split was drawn by ids, drawn by the same rule."""
-    if table.split is not None or found.labels is None:
+def _split(base: Graph, found: Nodes, table: NodesTable, drawn: bool) -> Split | None:
+    """A newcomer's role: that of its table; else, where the graph's split was drawn by ids, drawn by the same rule.
+
+    A column of roles that are all empty says nothing: what reading has `drawn` then is not by the graph's rule.
+    """
+    if found.labels is None or (table.split is not None and not drawn):
         return found.split
     seed = base.source.get("seed")
     if base.nodes.split is None or seed is None:

@@ -81,3 +81,12 @@ def test_a_sparse_matrix_is_an_adjacency() -> None:
     for wrong, sentence in ((np.eye(3), "not a sparse matrix"), (scipy.sparse.csr_matrix((2, 3)), "is 2 × 3")):
         with pytest.raises(GamlpError, match=sentence):
             Graph.from_scipy(wrong)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_attributes_that_are_called_by_numbers() -> None:
+    network = networkx.path_graph(4)
+    for node in network:
+        network.nodes[node].update({0: node + 0.5, 1: node * node + 0.25})
+    graph = Graph.from_networkx(network, label="")
+    assert [column.name for column in graph.columns["node"]] == ["0", "1"]

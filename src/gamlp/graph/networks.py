@@ -29,13 +29,14 @@ def from_networkx(network: Any, **how: Any) -> Graph:
     while id in names:  # an attribute of that name is a column of its own
         id = f"node_{id}"
     nodes = {id: _column("nodes", id, list(about))}
-    for name in names:
-        nodes[name] = _column("nodes", name, [values.get(name) for values in about.values()])
+    for name, own in names.items():
+        nodes[name] = _column("nodes", name, [values.get(own) for values in about.values()])
     ends = list(network.edges(data=True))
     src, dst = (_column("edges", name, [edge[place] for edge in ends]) for place, name in enumerate(_ENDS))
     edges = {"src": src.cast(nodes[id].type), "dst": dst.cast(nodes[id].type)}
-    for name in (name for name in _attributes(edge[2] for edge in ends) if name not in _ENDS):
-        edges[name] = _column("edges", name, [edge[2].get(name) for edge in ends])
+    for name, own in _attributes(edge[2] for edge in ends).items():
+        if name not in _ENDS:
+            edges[name] = _column("edges", name, [edge[2].get(own) for edge in ends])
     how = {"directed": bool(network.is_directed()), "name": str(network.name or "networkx"), **how}
     return graph_from_frames(pa.table(nodes), pa.table(edges), id=id, **how)
 
@@ -71,8 +72,9 @@ def from_scipy(
     )
 
 
-def _attributes(of_each: Iterable[dict[Any, Any]]) -> list[str]:
-    return [str(name) for name in dict.fromkeys(name for attributes in of_each for name in attributes)]
+def _attributes(of_each: Iterable[dict[Any, Any]]) -> dict[str, Any]:
+    """Names of attributes as columns have them, and as networkx has them: any value may be a name there."""
+    return {str(name): name for attributes in of_each for name in attributes}
 
 
 def _column(table: str, name: str, values: list[Any]) -> pa.Array:

@@ -44,9 +44,16 @@ def with_columns(graph: Graph, wanted: Mapping[str, FeatureSchema]) -> tuple[Gra
     if len(wanted) == 1 and not graph.heterogeneous:  # where there is one type, its name does not matter
         wanted = {graph.target: next(iter(wanted.values()))}
     for node_type, nodes in graph.node_types.items():
-        if nodes.features is None:
-            continue
         of = "" if len(graph.node_types) == 1 else f" of {node_type}"
+        if nodes.features is None:
+            if node_type in wanted:
+                names = _counted(tuple(column.name for column in wanted[node_type]))
+                raise GamlpError(
+                    f"graph '{graph.name}' has no features{of} where the model was trained on {names}",
+                    hint="where a table is too small to tell what its columns are, ingest it with gamlp ingest "
+                    "--schema RUN, the run of the model",
+                )
+            continue
         if node_type not in wanted or nodes.features.columns is None:
             lacks = f"the model knows no names of columns{of}" if node_type not in wanted else ""
             if nodes.features.columns is None:

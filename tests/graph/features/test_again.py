@@ -128,3 +128,15 @@ def test_nothing_that_differs_among_training_rows_is_refused(tmp_path: Path) -> 
     graph = graph_of(table(tmp_path / "one", age=same), drop=["city", "since"])
     with pytest.raises(GamlpError, match="no feature column of graph 'graph' differs among its training rows"):
         fitted_on(graph, graph.nodes.split.train)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_table_of_one_row_needs_the_states_of_the_model(tmp_path: Path) -> None:
+    trained = graph_of(table(tmp_path / "one"))
+    folder = table(tmp_path / "two", 1)
+    alone = graph_of(folder, "alone")
+    assert alone.nodes.features is None
+    with pytest.raises(GamlpError, match=r"no features where the model was trained on columns 'age'.*--schema RUN"):
+        with_columns(alone, trained.columns)
+    given = graph_of(folder, "schema", schema=states_schema(trained.columns))
+    assert with_columns(given, trained.columns)[1] == []

@@ -153,3 +153,17 @@ def test_dates_have_elapsed_days_and_places_in_circles() -> None:
     hours, _ = timed.apply(pa.array([datetime.datetime(2024, 1, 1, 6), datetime.datetime(2024, 1, 2, 18)]))
     assert timed.width == 7
     np.testing.assert_allclose(hours[:, 5:], [[1, 0], [-1, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("arrow", [pa.time32("s"), pa.time64("us"), pa.duration("ns")], ids=str)
+def test_times_and_durations_are_the_categories_that_were_fitted(arrow: pa.DataType) -> None:
+    hours = [8 + n % 3 for n in range(60)]
+    lasts = pa.types.is_duration(arrow)
+    cells = [datetime.timedelta(hours=hour) if lasts else datetime.time(hour) for hour in hours]
+    values = pa.array(cells, arrow)
+    fitting = Fitting("opens")
+    fitting.add(values)
+    column = finish(fitting)
+    features, unseen = column.apply(values)
+    assert column.type == "category" and column.width == 3
+    assert not unseen and (features.sum(1) == 1).all()

@@ -227,7 +227,7 @@ def category_keys(column: Column) -> tuple[Column, Array]:
     coded = column.dictionary_encode()
     places = (coded.indices.fill_null(-1) if coded.indices.null_count else coded.indices).to_numpy(zero_copy_only=False)
     words = coded.dictionary
-    if pa.types.is_floating(words.type) or pa.types.is_decimal(words.type):
+    if kind == "number" and not pa.types.is_integer(words.type):  # times and durations too: seconds, as when fitted
         values, gap = floats(words)
         return _merged(pa.array([number_key(float(value)) for value in values], pa.large_string()), gap, places)
     return words.cast(pa.large_string()), places

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,16 @@ import torch
 from pyarrow import flight
 
 from gamlp.errors import GamlpError
+from gamlp.io import Place
+from gamlp.recipe import TrainingSettings
 from gamlp.training.checkpoint import Weights
 from gamlp.training.rows import Prepared
+from gamlp.training.server import parameter_server
 from gamlp.training.server.client import Client
 from gamlp.training.server.parameter_server import ParameterServer
 from gamlp.training.server.parameters import Layout, run_digest
 from gamlp.training.server.process import refusals
-from gamlp.training.server.service import Certificate
+from gamlp.training.server.service import Certificate, saving
 from gamlp.training.server.streams import kinds_of
 from gamlp.training.server.worker import ServedWorld
 from tests.training.server.serving import RUN, certificate, fit_by, fit_with, served
@@ -155,3 +160,67 @@ def test_a_server_that_is_not_there_is_told(prepared: Prepared) -> None:
     world = ServedWorld(address=f"127.0.0.1:{port}", token="x", run=RUN, patience=0.5)
     with pytest.raises(GamlpError, match=rf"the parameter server at 127\.0\.0\.1:{port} does not answer; run it again"):
         fit_with(prepared, world)
+
+
+def test_weights_that_a_server_lost_after_the_end_are_asked_for_again(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(prepared) as (_, world):
+        expected = fit_with(prepared, world).weights
+    plain, asked = ParameterServer.ended, []
+
+    def ended(self: ParameterServer, epoch: int) -> Weights | None:
+        if self.ledger.finished:
+            asked.append(epoch)
+            if len(asked) == 1:
+                return None  # as after a restart from an older checkpoint
+        return plain(self, epoch)
+
+    monkeypatch.setattr(ParameterServer, "ended", ended)
+    with served(prepared) as (_, world):
+        assert same_weights(fit_with(prepared, world).weights, expected)
+    assert len(asked) == 2
+
+
+def test_what_a_lost_copy_of_a_worker_left_is_handed_out_again() -> None:
+    server = ParameterServer(RUN, TrainingSettings(exchange="server", epochs=1), 1)
+    first, good = {"weight": torch.ones(2, 3)}, {"weight": torch.ones(2, 3)}
+    kinds = kinds_of(first)
+    digest = run_digest(RUN, LAYOUT, 8, kinds)
+    for _ in range(2):  # the copy that is thought lost, and the one in its place
+        assert server.begin(0, digest, LAYOUT, 8, kinds, first) == ""
+        assert server.next(0)["task"] == "part"
+    assert server.push((0, 0, 0), [1.0], 2, good) == ""  # the old copy, then it dies
+    assert server.push((0, 0, 0), [1.0], 2, good) == "too late"
+    while (task := server.next(0))["task"] == "part":
+        for batch in range(task["begin"], task["end"]):
+            assert server.push((0, 0, batch), [1.0], 2, good) == ""
+    assert task["task"] == "look", "and not 'wait', for ever"
+
+
+def test_a_checkpoint_that_could_not_be_written_is_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, first = Place.of(tmp_path / "checkpoint"), {"weight": torch.ones(2, 3)}
+    server = ParameterServer(RUN, TrainingSettings(exchange="server"), 1, place)
+    kinds = kinds_of(first)
+    server.begin(0, run_digest(RUN, LAYOUT, 8, kinds), LAYOUT, 8, kinds, first)
+    server.next(0)
+    assert server.push((0, 0, 0), [1.0], 2, first) == ""
+    real, failed = parameter_server.write_checkpoint, []
+
+    def write(*given: Any) -> None:
+        if not failed:
+            failed.append(True)
+            raise GamlpError("no space left on the device")
+        real(*given)
+
+    monkeypatch.setattr(parameter_server, "write_checkpoint", write)
+    ended = threading.Event()
+    thread = saving(server, 0.05, ended)
+    until = time.monotonic() + 10
+    while not place.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    ended.set()
+    thread.join()
+    assert failed and place.exists()

@@ -193,6 +193,7 @@ class ParameterServer:
     def _task(self, worker: int) -> dict[str, Any] | None:
         if self.ledger.finished:
             return {"task": "end", "state": self._told_state()}
+        self.ledger.release(worker)  # who asks has nothing in hand: the rest is of a copy of it that is gone
         if (epoch := self.ledger.may_look(worker)) is not None:
             losses = self.ledger.losses(epoch)
             return {"task": "look", "epoch": epoch, "losses": losses, "state": self._told_state()}
@@ -313,15 +314,22 @@ class ParameterServer:
                 return
             if self.slices and ((self._saved and self._saved not in whole) or self.addresses is None):
                 return
-            self._saved = self._decide(save=True) if self.slices else self.version
+            before, self._saved = self._saved, self._decide(save=True) if self.slices else self.version
             about, tensors, version = self._kept(), Weights(), self._saved
             if self.slice is not None:
                 about["slice"], tensors = self.slice.kept()
-        if sets is None:
-            write_checkpoint(self.place, about, tensors)
-            return
-        sets.write(version, 0, about, {})
-        sets.tidy()
+        try:
+            if sets is None:
+                write_checkpoint(self.place, about, tensors)
+            else:
+                sets.write(version, 0, about, {})
+        except BaseException:
+            with self._changed:
+                if self._saved == version:  # a set that never becomes whole would hold up all later ones
+                    self._saved = before
+            raise
+        if sets is not None:
+            sets.tidy()
 
     def _kept(self) -> dict[str, Any]:
         return {

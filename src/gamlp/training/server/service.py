@@ -6,6 +6,7 @@ import hmac
 import json
 import math
 import re
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,7 +219,10 @@ def saving(server: ParameterServer, seconds: float, ended: threading.Event) -> t
 
     def save() -> None:
         while not ended.wait(max(0.05, seconds)):
-            server.save()
+            try:
+                server.save()
+            except Exception as error:  # the storage may be back the next time
+                sys.stderr.write(f"no checkpoint was written: {error}\n")
 
     thread = threading.Thread(target=save, daemon=True)
     thread.start()

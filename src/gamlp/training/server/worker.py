@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -28,6 +29,7 @@ from gamlp.training.server.parameters import Layout, Moving
 PATIENCE = 120.0  # seconds in which a server that was killed may come back
 _SIGN_OF_LIFE = 2.0  # seconds
 _ORDERS = 4  # epochs whose order of rows is kept
+_MOST_REFUSED, _PAUSE = 50, 0.1  # tries, and seconds between them, to have the best weights of a server that has ended
 KEPT = "average"  # of the averages: the one that is validated and kept
 
 
@@ -104,6 +106,7 @@ class Served:
         self._before: Weights = {}  # buffers as they were pulled
         self._losses: list[float] = []
         self._final: dict[str, Any] = {}
+        self._best: Weights = {}
         self._at, self._end = Stretch(0), 0
 
     def _values(self) -> dict[str, Tensor]:
@@ -111,7 +114,7 @@ class Served:
         return {**self._learned, **dict(self.learner.model.named_buffers())}
 
     def work(self) -> Generator[Stretch | Look]:
-        ended = threading.Event()
+        ended, refused = threading.Event(), 0
         self._link.begin()
         alive = threading.Thread(target=self._live, args=(ended,), daemon=True)
         alive.start()
@@ -119,7 +122,14 @@ class Served:
             while True:
                 task = self._link.next()
                 if task.get("task") == "end":
-                    self._final = task["state"]
+                    best = self._link.ended(task["state"]["best_epoch"] - 1)
+                    if best is None:  # a server went back to a checkpoint meanwhile: there is more to do
+                        refused += 1
+                        if refused > _MOST_REFUSED:
+                            raise GamlpError("the parameter server no longer has the weights of the best epoch")
+                        time.sleep(_PAUSE)
+                        continue
+                    self._final, self._best = task["state"], best
                     return
                 if task.get("task") == "part":
                     self._link.lost = False
@@ -230,7 +240,7 @@ class Served:
         return self._losses
 
     def ended(self) -> TrainingState:
-        self._take(self._link.ended(self._final["best_epoch"] - 1) or {})
+        self._take(self._best)
         self._link.close()
         average = self.learner.averages.get(KEPT)
         kept = self.learner.model if average is None else average.module

@@ -222,3 +222,9 @@ def test_what_stages_cannot_do_is_said(tmp_path: Path) -> None:
     hops = trained_in(tmp_path / "run", graph, RECIPE).run.path / "hops"
     with pytest.raises(GamlpError, match="give the graph instead of its hops"):
         train(str(hops), STAGED, tmp_path / "c", resources=ONE_THREAD)
+
+
+def test_stages_with_hops_of_labels_refuse_another_graph_before_training(tmp_path: Path) -> None:
+    with pytest.raises(GamlpError, match="validated on the graph that is trained on"):
+        trained_in(tmp_path / "run", make_graph(), valid=make_graph(1, name="other"))
+    assert not list((tmp_path / "run").glob("**/seeds/*.safetensors"))

@@ -318,3 +318,12 @@ def test_several_processes_train_every_member(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "two" / "seeds").iterdir()} == {"0.safetensors"}
     _, fitted = fit_blend(prepared_in(tmp_path / "hops", graph, quick(epochs=2)), 0, Machine())
     assert fitted.epochs <= 2 * MEMBERS
+
+
+def test_a_blend_reads_label_hops_by_size_as_its_members_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    equal_shares(monkeypatch, 0.5, 0.25, 0.25)
+    prepared = prepared_in(tmp_path, make_graph(), model__label_scale="size", **SEVERAL)
+    bundle, _ = blend(prepared)
+    assert prepared.valid is not None
+    again = rows_of(prepared.store, bundle.recipe, prepared.valid.rows)
+    assert again.label_factor == prepared.valid.label_factor != 1

@@ -11,8 +11,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from gamlp.errors import GamlpError
+from gamlp.models import Blend, Shape
 from gamlp.recipe import ConsistencySettings, Recipe
 from gamlp.training.batches import Batch
 from gamlp.training.checks import resolve_unlabelled
@@ -283,3 +285,27 @@ def test_gamlp_takes_label_hops_by_size(tmp_path: Path) -> None:
     prepared = prepared_in(tmp_path, make_graph(), model__label_scale="size")
     assert not same_weights(trained(prepared).weights, trained(prepared_in(tmp_path, make_graph())).weights)
     assert RECIPE.model.label_scale == "none"
+
+
+def test_a_teacher_is_asked_where_its_rows_are_and_not_as_it_trains(tmp_path: Path) -> None:
+    class Recorded(nn.Module):
+        where: Any = None
+
+        def to(self, device: Any) -> Recorded:  # type: ignore[override]
+            self.where = device
+            return self
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
+            assert not self.training
+            return torch.zeros(len(x), CLASSES)
+
+    model, rows = Recorded(), unlabelled_rows(prepared_in(tmp_path / "p", make_graph(), training__stages=2))
+    here = torch.device("cpu")
+    write_teacher(tmp_path / "t", model, rows, multi_label=False, reliable=0.0, device=here)
+    assert model.where == here
+
+
+def test_a_blend_that_teaches_has_no_temperatures() -> None:
+    members: list[dict[str, Any]] = [{"model": {"name": "sgc"}}, {"model": {"name": "mlp"}}]
+    made = Blend(Shape(4, 3, 5), members=members, weights=[1, 1], temperatures=[2.0, 0.5])
+    assert made.uncalibrated().temperatures == (1.0, 1.0) and made.temperatures == (2.0, 0.5)

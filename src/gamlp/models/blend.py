@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,6 +46,7 @@ class Blend(Model):
         multi_label: bool = False,
         beta: float = 1.0,
         label_zero: bool = False,
+        label_scale: str = "none",  # how rows are read, before any member sees them
     ) -> None:
         from gamlp.models.registry import model_of  # which names this class
 
@@ -78,6 +80,12 @@ class Blend(Model):
             has, has_not = functional.logsigmoid(logits) + share, functional.logsigmoid(-logits) + share
             return has.logsumexp(0) - has_not.logsumexp(0)
         return (functional.log_softmax(logits, 2) + share).logsumexp(0)
+
+    def uncalibrated(self) -> Blend:
+        """The same members and weights, none divided by a temperature."""
+        other = copy.copy(self)
+        other.temperatures = (1.0,) * len(self.temperatures)
+        return other
 
     def _given(self, x: Tensor, y: Tensor | None) -> list[tuple[Tensor, Tensor | None]]:
         """What each member reads of the hops."""
@@ -140,6 +148,9 @@ def blend_recipe(
         if differ:
             raise GamlpError(f"members of a blend read one store of hops, and differ in {differ[0]}")
     reading = [one for one in members if labels_used(one)]
+    scales = {one.model.label_scale for one in reading} - {"hop"}  # shares of a hop are the same by any factor
+    if len(scales) > 1:
+        raise GamlpError("members of a blend read one store of hops, and differ in model.label_scale")
     deepest = {
         "hops": max(one.propagation.hops for one in members),
         "label_hops": max((one.propagation.label_hops for one in reading), default=0),
@@ -159,6 +170,8 @@ def blend_recipe(
         "label_zero": any(one.model.label_zero for one in reading),
         "options": options,
     }
+    if scales == {"size"}:
+        content["model"]["label_scale"] = "size"
     if "training" in content:
         content["training"] = {key: value for key, value in content["training"].items() if key not in _OF_TRAINING}
     content.pop("about", None)

@@ -135,6 +135,11 @@ def run_stages(
             "stages are chosen by validation rows, and there are none",
             hint="mark some rows 'valid', or set training.stages to 1",
         )
+    if settings.stages > 1 and labels_used(first.recipe) and first.train.store is not first.store:
+        raise GamlpError(
+            "stages with hops of labels are validated on the graph that is trained on",
+            hint="set model.beta to 0 or training.stages to 1, or leave out --valid",
+        )
     starts, ends = [], [fit_stage(first)]
     for stage in range(1, settings.stages):
         starts.append(begin(stage, ends[-1]))

@@ -12,6 +12,7 @@ from torch import nn
 from gamlp.arrays import Array
 from gamlp.graph import Features, Graph
 from gamlp.io import GrowingArray, Place, atomic_folder, map_array, save_array
+from gamlp.models import Blend
 from gamlp.progress import Progress, silent
 from gamlp.training.batches import UnlabelledRows, read_batches
 from gamlp.training.scores import to_probabilities
@@ -62,6 +63,7 @@ def write_teacher(
     """
     if folder.exists():
         return
+    model = (model.uncalibrated() if isinstance(model, Blend) else model).to(device).eval()
     with atomic_folder(folder) as new:
         said = GrowingArray(new / _SAID, rows.classes, np.float32)
         sure: list[Array] = []

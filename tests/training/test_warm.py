@@ -74,3 +74,14 @@ def test_classes_must_be_the_same(trained: Path, tmp_path: Path) -> None:
         tables.place(name).write_text(tables.place(name).read_text().replace(",x\n", ",w\n"))
     with pytest.raises(GamlpError, match="the weights to start from are of other classes: 'w' is new"):
         train(tables.graph(), RECIPE, tmp_path / "run", warm=trained / "run")
+
+
+def test_an_interrupted_run_goes_on_from_them_when_they_are_gone(trained: Path, tmp_path: Path) -> None:
+    still = changed(training={"epochs": 1, "learning_rate": 1e-30, "keep": "last", "seeds": [0, 1]})
+    train(trained / "grown", still, tmp_path / "run", warm=trained / "run")
+    for left in ("seeds/1.safetensors", "bundle.safetensors"):  # as if killed before the second seed
+        (tmp_path / "run" / left).unlink()
+    found = train(trained / "grown", still, tmp_path / "run", resume=True).bundles[1]
+    before = Bundle.load(trained / "run/bundle.safetensors").weights
+    learned = [name for name, value in before.items() if value.is_floating_point() and "running" not in name]
+    assert learned and all(torch.equal(before[name], found.weights[name]) for name in learned)

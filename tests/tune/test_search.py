@@ -12,12 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Labels
+from gamlp.graph import Graph, Labels, Split
 from gamlp.graph.datasets.loading import load
 from gamlp.recipe import Recipe, load_space, named_spaces, starting_point, suggest
+from gamlp.recipe.space import Choice
 from gamlp.training.loop import Machine
 from gamlp.training.seeds import fit_blend, fit_prepared
 from gamlp.tune.search import Search
+from tests.training.small import ONE_THREAD, RECIPE, make_graph, with_nodes
 
 pytest.importorskip("optuna", reason="the search comes with gamlp[tune]")
 
@@ -246,3 +248,17 @@ def test_a_search_is_drawn_by_its_seed_and_goes_on_as_if_never_interrupted(tmp_p
     assert len({trial["training.learning_rate"] for trial in one}) > 6
     assert drawn("two", 3, 10) == one
     assert drawn("three", 3, seed=1)[1:] != one[1:3]
+
+
+def test_a_search_without_validation_rows_is_refused_before_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make_graph()
+    assert graph.nodes.split is not None
+    roles = graph.nodes.split.roles.copy()
+    roles[roles == 2] = 0
+    monkeypatch.setattr("gamlp.tune.search.fit_blend", lambda *_: pytest.fail("it trained"))
+    space = {"model.hidden": Choice(choices=[4, 8])}
+    search = Search([with_nodes(graph, split=Split(roles))], RECIPE, space, tmp_path / "s", resources=ONE_THREAD)
+    with pytest.raises(GamlpError, match="goes by validation rows, and none"):
+        search.run(2)

@@ -163,6 +163,8 @@ def _train(
                 source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress
             )
         took = time.monotonic() - begun
+        if run is not None and (out / _WARM).exists():
+            warm = out / _WARM  # what it started from, also where that is gone or another by now
         if warm is not None and not finished:
             prepared, said = _start_from(prepared, warm, out, trust)
             notes = [*notes, said]

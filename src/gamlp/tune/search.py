@@ -77,6 +77,7 @@ class Search:
         load_optuna()
         check_one_model(self.base)
         check_one_stage(self.base, "a search")
+        _ = self.measured  # without rows to measure by it is said now
         if not self.space and not self.select_subsets:
             raise GamlpError(
                 "the space is empty: every trial would be the same", hint="give it keys, or --select-subsets"
@@ -121,6 +122,10 @@ class Search:
         train, valid = (labels.values[rows[known[rows]]] for rows in (split.train, split.valid))
         if self.valid_graph is not None and self.valid_graph.nodes.labels is not None:
             valid = self.valid_graph.nodes.labels.values[valid_rows(self.valid_graph)]
+        if not len(valid):
+            raise GamlpError(
+                "a search goes by validation rows, and none has a label", hint="mark some rows 'valid', or give --valid"
+            )
         name, _ = resolve_metric(self.base.training, train, labels.multi_label, valid)
         return "loss" if self.by == "loss" or name == "log_loss" else name
 

@@ -31,6 +31,7 @@ from gamlp.graph.opening import FolderFiles, open_edges, open_features, open_gra
 from gamlp.graph.shared_folder import building
 from gamlp.graph.text_ids import id_files, id_shards, shard_bounds
 from gamlp.io import Place, map_array, put_rows
+from gamlp.kernel import crc32
 
 Run = Callable[[Callable[[int], dict[str, Any]], Sequence[int], str], list[dict[str, Any]]]
 _CHUNK = 1 << 20  # rows whose labels, roles and ids are copied at a time
@@ -94,8 +95,9 @@ def induced_by_tasks(graph: Graph, rows: Array, folder: Place, blocks: int, run:
     count = max(1, min(blocks, len(rows)))
     bounds = tuple(len(rows) * at // count for at in range(count + 1))
     with building(folder) as made:
-        put_rows(made.staging / "rows.npy", rows)
-        work = InducedBlocks(Place.of(graph.folder).resolved(), made.staging / "rows.npy", bounds, made.graph)
+        listed = made.staging / f"rows-{crc32(np.ascontiguousarray(rows)):08x}.npy"  # workers keep copies by name
+        put_rows(listed, rows)
+        work = InducedBlocks(Place.of(graph.folder).resolved(), listed, bounds, made.graph)
         results = run(work.write, range(count), "training graph")
         files = {name: facts for result in results for name, facts in result["files"].items()}
         nodes, relation = graph.nodes, graph.relation

@@ -95,7 +95,7 @@ class FolderFiles:
 
     def array(self, name: str, shape: tuple[int, ...], check: Check | None = None) -> Any:
         """Whole numbers, fetched where they are elsewhere."""
-        values = map_array(self.at(name).local_copy())
+        values = map_array(self._copy(name))
         if tuple(values.shape) != shape:
             raise GamlpError(f"shape is {tuple(values.shape)}, not {shape}", file=self.at(name), hint=_HINT)
         if values.dtype.kind != "i":
@@ -117,7 +117,7 @@ class FolderFiles:
         found = []
         for name, (begin, end) in zip(names, bounds):
             self.verify(name)
-            found.append(open_strings(self.at(name).local_copy(), end - begin))
+            found.append(open_strings(self._copy(name), end - begin))
         if len(found) == 1:
             return found[0]
         chunks = [chunk for part in found for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
@@ -131,7 +131,12 @@ class FolderFiles:
 
     def verify(self, name: str) -> None:
         place = self.at(name)
-        verify(place, self.entry(name).crc32, hint=_HINT, copy=place.local_copy())
+        verify(place, self.entry(name).crc32, hint=_HINT, copy=self._copy(name))
+
+    def _copy(self, name: str) -> Path:
+        """Fetched where it is elsewhere; by its content, as a graph may grow behind its URL."""
+        entry = self.entries.get(name)
+        return self.at(name).local_copy("" if entry is None else f"-{entry.crc32:08x}")
 
     def entry(self, name: str) -> FileEntry:
         if name not in self.entries:

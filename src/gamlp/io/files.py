@@ -246,6 +246,18 @@ def save_array(path: Path, values: np.ndarray[Any, Any]) -> None:
             file.write(values.data.cast("B"))
 
 
+def more_files() -> bool:
+    """Let this process open as many files as the system allows; whether that is more than before."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ImportError, OSError, ValueError):
+        return False
+    return soft != hard
+
+
 def map_array(path: Path) -> np.ndarray[Any, Any]:
     """Map a .npy file for reading; a damaged one is refused with a sentence. Never unpickles."""
     try:
@@ -258,6 +270,10 @@ def map_array(path: Path) -> np.ndarray[Any, Any]:
     except FileNotFoundError as error:
         raise GamlpError("file is missing", file=path, hint="the folder is incomplete; build it again") from error
     except Exception as error:  # numpy raises nearly anything at a damaged header
+        if getattr(error, "errno", None) == errno.EMFILE:  # a map holds its file open, and a large store has thousands
+            if more_files():
+                return map_array(path)
+            raise GamlpError("too many files are open", file=path, hint="allow more of them: ulimit -n") from error
         message = " ".join(str(error).split())[:200]
         message = "it holds objects, not numbers" if "pickle" in message else message
         raise GamlpError(f"not a readable .npy array ({message})", file=path, hint="make it again") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import sys
@@ -18,6 +19,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
+from gamlp.io.files import more_files
 from gamlp.io.parallel import parallel_map
 
 # A page fault waits for the disk, and reads what lies around besides: 8 MB a fault where the system reads so far ahead.
@@ -54,12 +56,22 @@ class FileRows:
         return True
 
 
+def _opened(name: Any) -> int:
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+    try:
+        return os.open(name, flags)
+    except OSError as error:
+        if error.errno != errno.EMFILE or not more_files():
+            raise
+    return os.open(name, flags)
+
+
 def read_scattered(parts: Sequence[FileRows], out: Array) -> None:
     """out[place] = the first bytes of each row, as many as a row of `out` has; rows side by side in one request."""
     with ExitStack() as stack:
         requests: list[tuple[int, FileRows, int, int]] = []
         for part in parts:
-            file = os.open(part.values.filename, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            file = _opened(part.values.filename)
             stack.callback(os.close, file)
             if hasattr(os, "posix_fadvise"):  # what lies behind a row is not wanted
                 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -28,3 +31,10 @@ def test_hops_in_memory_are_powers_of_the_dense_operator(hops: int, dtype: str, 
         limit = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype] * max(1.0, np.abs(expected).max())
         assert np.abs(values - expected[:, k]).max() < limit
     assert np.array_equal(graph.nodes.features.values, x), "the caller's features are left alone"
+
+
+def test_hops_that_take_long_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SimpleNamespace(monotonic=itertools.count(0, 1000).__next__)
+    monkeypatch.setattr("gamlp.propagation.local.hops.time", slow)
+    graph = Graph.from_arrays(np.array([[0, 1], [1, 2]]), np.eye(3))
+    assert len(hops_in_memory(graph, FeatureSignal(hops=3))) == 4

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -188,3 +189,13 @@ def test_a_state_takes_the_place_of_the_one_before(
     assert max(seen) == 1
     LocalPropagator().propagate(graph, deep, tmp_path / "at once")
     assert contents(tmp_path / "store") == contents(tmp_path / "at once")
+
+
+@pytest.mark.parametrize("threads", [2, 64])
+def test_ranges_of_all_threads_stay_within_one_bound(threads: int) -> None:
+    rows, degree = 200_000, 1000
+    block = SimpleNamespace(offsets=np.arange(rows + 1) * degree, entries=rows * degree, weights=None)
+    streamed = object.__new__(Streamed)
+    object.__setattr__(streamed, "block", block)
+    longest = max(end - begin for begin, end in streamed.ranges(threads)) * degree
+    assert longest * 4 * streamed.workers(threads) <= 260 << 20

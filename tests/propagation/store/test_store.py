@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import gc
+import resource
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -338,3 +340,15 @@ def test_a_plan_without_signals_or_what_it_needs_is_told(tmp_path: Path) -> None
         with pytest.raises(GamlpError, match=told):
             ENGINE.propagate(bare, plan, tmp_path / "store")
     assert not (tmp_path / "store").exists()
+
+
+def test_a_store_of_more_shards_than_files_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "SHARD_BYTES", 512)  # two rows a shard
+    ENGINE.propagate(make_graph(), BOTH, tmp_path / "s")
+    gc.collect()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len([*Path("/proc/self/fd").iterdir()]) + 20, hard))
+    try:
+        assert len(HopStore.open(tmp_path / "s").gather(np.arange(NODES)).x) == NODES
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

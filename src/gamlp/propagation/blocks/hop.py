@@ -17,7 +17,7 @@ from gamlp.kernel import NUMPY_DTYPES, scale
 from gamlp.propagation.blocks.hubs import Hub, whole_sum
 from gamlp.propagation.blocks.needs import Needs
 from gamlp.propagation.blocks.parcels import Parcels
-from gamlp.propagation.blocks.sums import BlockHop
+from gamlp.propagation.blocks.sums import BlockHop, let_go
 from gamlp.propagation.checks import refuse_lost
 from gamlp.propagation.first_values import First
 from gamlp.propagation.local.hops import column_scales, half_floors
@@ -152,6 +152,7 @@ class BlockPass:
 
     def enter(self, index: int) -> dict[str, Any]:
         """One task: Z^(0) = enter ∘ X^(0) of a block."""
+        let_go()
         begin, end = self.needs.blocks.bounds[index : index + 2]
         whole, state = npy_buffer((end - begin, self.width(0)), NUMPY_DTYPES[self.dtype])
         lost = 0

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gamlp.graph import Graph, View, digest, union_by_tasks
+from gamlp.graph import Graph, View, digest, fingerprint, union_by_tasks
 from gamlp.io import Place, Workers, put_rows, scratch_folder
+from gamlp.kernel import crc32
 from gamlp.progress import Progress, overall
 from gamlp.propagation.blocks.first import Run, SharedFirstValues
 from gamlp.propagation.blocks.hop import TOP, BlockPass, Columns, scales_of
@@ -142,7 +143,8 @@ class _KeptRows:
         for rows, place, kept in self._put:
             if rows is wanted or (len(rows) == len(wanted) and np.array_equal(rows, wanted)):
                 return place, kept
-        place = self._folder / f"{piece.name}.rows.npy"
+        content = crc32(np.ascontiguousarray(wanted))  # workers keep copies by name: other rows, another name
+        place = self._folder / f"{piece.name}-{content:08x}.rows.npy"
         put_rows(place, wanted)
         kept = tuple(int(at) for at in np.searchsorted(wanted, self._bounds))
         self._put.append((wanted, place, kept))
@@ -238,7 +240,8 @@ class BlockRun:
         """Where tasks find the graph: its folder, or a copy beside the store of one that is in memory alone."""
         if graph.folder is not None:
             return graph, Place.of(graph.folder).resolved()
-        place = self.writer.work / "graph"
+        # By all that is in it: labels may be others since a run was killed.
+        place = self.writer.work / "graph" / fingerprint.everything(graph)
         if not (place / "graph.json").exists():
             made = graph.save(scratch_folder() / f"graph-{id(self)}", replace=True)
             assert isinstance(made.folder, Path)

@@ -123,6 +123,7 @@ class BlockHop:
         self, places: Array, weights: Array | None, cuts: Array, sources: Sources, width: int, dtype: str, room: int
     ) -> tuple[Array, int]:
         """Sums of the entries between two cuts, `BLOCK` at most, over groups of source blocks; bytes pulled."""
+        let_go()
         sums = np.zeros((len(cuts) - 1, width), np.float32)
         groups = self._groups((room - sums.nbytes) // (4 * width))
         lows = self.starts[[first for first, _ in groups]]
@@ -190,6 +191,11 @@ def by_group(places: Array, lows: Array) -> tuple[Array, list[int]]:
 
 
 _kept = threading.local()
+
+
+def let_go() -> None:
+    """Give back what is kept for whole blocks: what comes next does not count it."""
+    _kept.memory = None
 
 
 def _room(rows: int, columns: int, storage: str) -> Array:

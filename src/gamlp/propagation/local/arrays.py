@@ -36,7 +36,10 @@ def hops_in_memory(graph: Graph, plan: FeatureSignal, threads: int | None = None
     # As many matrices as hops: hop K is written where hop 0 was, and nothing is spilled.
     spec = Pass(plan.operator, plan.dtype, (piece,), buffers=max(plan.hops, STATES))
     with tempfile.TemporaryDirectory() as nowhere:
-        run = PassRun(graph.relation, count, diagonal, spec, Path(nowhere), threads, silent, "", keep_all=False)
+        run = PassRun(
+            graph.relation, count, diagonal, spec, Path(nowhere), threads, silent, "", keep_all=False,
+            checkpoint_seconds=float("inf"),  # nothing is spilled, however long it takes
+        )  # fmt: skip
         slabs = run.run() if plan.hops else {}
     down = run.half_factors(piece)
     floors = run.column_floors(piece)

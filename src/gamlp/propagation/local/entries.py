@@ -15,6 +15,7 @@ from gamlp.io import ReadBuffers, StreamedRows, even_ranges, streamable
 
 _WORTH_A_CALL = 100_000  # entries: fewer are not worth a call of the kernel
 _STREAMED = 8 << 20  # entries that are read at a time: 32 MB of neighbours, two chunks of a hop by windows
+_AT_ONCE = 256 << 20  # bytes of entries that all threads together have read
 WAITING = 2  # further threads that wait for the disk while others sum
 
 
@@ -90,7 +91,9 @@ class Streamed:
         return threads + WAITING
 
     def ranges(self, threads: int) -> list[tuple[int, int]]:
-        return even_ranges(np.asarray(self.block.offsets), max(threads, -(-self.block.entries // _STREAMED)))
+        size = (4 if self.block.weights is None else 8) * self.workers(threads)
+        step = min(_STREAMED, max(1 << 16, _AT_ONCE // size))
+        return even_ranges(np.asarray(self.block.offsets), max(threads, -(-self.block.entries // step)))
 
     @contextmanager
     def part(self, begin: int, end: int) -> Iterator[Entries]:

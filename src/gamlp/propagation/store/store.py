@@ -68,7 +68,7 @@ class StoredSignal:
             shard = self.entry.shards[index]
             place = self.place / shard.name
             if place.local is not None or self._copies:
-                verify(place, shard.crc32, hint=_AGAIN, copy=place.local_copy())
+                verify(place, shard.crc32, hint=_AGAIN, copy=_copy_of(place, shard.crc32))
             self._verified.add(index)
         return values
 
@@ -76,7 +76,7 @@ class StoredSignal:
         if index not in self._opened:
             entry, shard = self.entry, self.entry.shards[index]
             place = self.place / shard.name
-            values = map_array(place.local_copy()) if self._copies else open_rows(place)
+            values = map_array(_copy_of(place, shard.crc32)) if self._copies else open_rows(place)
             expected = NUMPY_DTYPES[entry.dtype]
             shape = (shard.stop - shard.start, entry.hops + 1, entry.width)
             if tuple(values.shape) != shape or values.dtype != expected:
@@ -330,10 +330,15 @@ def _sent(place: Place, manifest: str) -> HopStore:
     return HopStore(place, StoreManifest.model_validate_json(manifest), copies=False)
 
 
+def _copy_of(place: Place, crc32: int) -> Path:
+    """By its content: another file may be behind the same URL later, and processes live long."""
+    return place.local_copy(f"-{crc32:08x}")
+
+
 def verified_array(folder: Place, file: StoredFile, rows: int, columns: int | None = None) -> Array:
     """Whole numbers `[rows]` or `[rows, columns]`, fetched where they are elsewhere, as they were written."""
     place = folder / file.name
-    path = place.local_copy()
+    path = _copy_of(place, file.crc32)
     verify(place, file.crc32, hint=_AGAIN, copy=path)
     values = map_array(path)
     if values.shape not in ((rows,), (rows, columns)) or values.dtype.kind != "i":

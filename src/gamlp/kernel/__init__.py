@@ -24,8 +24,19 @@ from gamlp.kernel.generate import (
 )
 
 # One hop over a range of rows; columns come in multiples of LANES. Rows in pieces of BLOCK entries; some rows alone;
-# which rows hold anything; bytes of a window of a large state
-from gamlp.kernel.hop_task import BLOCK, LANES, WINDOW, HopTask, cut_rows, gather_rows, hop, instructions, nonzero_rows
+# which rows hold anything; bytes of a window of a large state, and whether a state is read in windows
+from gamlp.kernel.hop_task import (
+    BLOCK,
+    LANES,
+    WINDOW,
+    HopTask,
+    cut_rows,
+    gather_rows,
+    hop,
+    instructions,
+    nonzero_rows,
+    reads_in_windows,
+)
 
 # Ids → rows
 from gamlp.kernel.ids import UNKNOWN_ROW, IdTable, id_table
@@ -61,6 +72,7 @@ __all__ = [
     "not_held",
     "permutations",
     "permuted_range",
+    "reads_in_windows",
     "scale",
     "spread_rows",
     "store_as",

@@ -97,13 +97,17 @@ def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
     )
 
 
+def reads_in_windows(state: Array) -> bool:
+    """Whether hops read a state window by window. Leaving out its rows of zeros by their bits then gains nothing."""
+    return state.shape[1] <= WINDOW_COLUMNS and state.size * state.itemsize > WINDOWED
+
+
 def _window_bits(task: HopTask) -> int:
     if task.window_bits is not None:
         return task.window_bits
     count, width = task.src.shape
-    size = count * width * task.src.itemsize
     some = task.rows is not None or task.accumulate or task.nonzero is not None
-    if some or width > WINDOW_COLUMNS or size <= WINDOWED:
+    if some or not reads_in_windows(task.src):
         return 0
     # At most 64 windows, whatever the size; a power of two, so that a node's window is a shift.
     return int(max(WINDOW // (width * task.src.itemsize), count // 32)).bit_length() - 1

@@ -199,3 +199,15 @@ def test_ranges_of_all_threads_stay_within_one_bound(threads: int) -> None:
     object.__setattr__(streamed, "block", block)
     longest = max(end - begin for begin, end in streamed.ranges(threads)) * degree
     assert longest * 4 * streamed.workers(threads) <= 260 << 20
+
+
+def test_a_state_that_is_read_in_windows_is_not_looked_through_for_rows_of_zeros(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    LocalPropagator(threads=2).propagate(graph, plan(), tmp_path / "plain")
+    monkeypatch.setattr("gamlp.kernel.hop_task.WINDOWED", 0)
+    monkeypatch.setattr("gamlp.kernel.hop_task.WINDOW", 1 << 14)
+    monkeypatch.setattr(hops, "nonzero_rows", lambda *_: pytest.fail("bits were made"))
+    small = LocalPropagator(memory=67_450_000, threads=2)  # columns in blocks: narrow rows
+    small.propagate(graph, plan(), tmp_path / "windows")
+    assert contents(tmp_path / "windows") == contents(tmp_path / "plain")

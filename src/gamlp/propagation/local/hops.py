@@ -14,7 +14,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.graph import Relation, digest
 from gamlp.io import parallel_map
-from gamlp.kernel import HopTask, hop, nonzero_rows, scale
+from gamlp.kernel import HopTask, hop, nonzero_rows, reads_in_windows, scale
 from gamlp.progress import Progress
 from gamlp.propagation.checks import check_neighbours, refuse_lost
 from gamlp.propagation.first_values import First, streamed_first
@@ -212,7 +212,7 @@ class PassRun:
 
     def _nonzero(self, src: Array) -> Array | None:
         """Bits of rows that hold anything, while they are few: of labels, the first hop or two."""
-        if self._filled or not src.flags.c_contiguous:
+        if self._filled or not src.flags.c_contiguous or reads_in_windows(src):
             return None
         step = 1 << 16  # rows, a multiple of eight
         begins = range(0, self.count, step)

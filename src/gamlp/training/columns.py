@@ -46,7 +46,8 @@ def with_columns(graph: Graph, wanted: Mapping[str, FeatureSchema]) -> tuple[Gra
     for node_type, nodes in graph.node_types.items():
         of = "" if len(graph.node_types) == 1 else f" of {node_type}"
         if nodes.features is None:
-            if node_type in wanted:
+            # Columns without a state are numbers as they are, or were made of edges and are made again.
+            if any(column.state is not None for column in wanted.get(node_type, ())):
                 names = _counted(tuple(column.name for column in wanted[node_type]))
                 raise GamlpError(
                     f"graph '{graph.name}' has no features{of} where the model was trained on {names}",

@@ -138,7 +138,7 @@ def run_stages(
     if settings.stages > 1 and labels_used(first.recipe) and first.train.store is not first.store:
         raise GamlpError(
             "stages with hops of labels are validated on the graph that is trained on",
-            hint="set model.beta to 0 or training.stages to 1, or leave out --valid",
+            hint="set model.beta to 0 or training.stages to 1, or validate on rows of the same graph",
         )
     starts, ends = [], [fit_stage(first)]
     for stage in range(1, settings.stages):

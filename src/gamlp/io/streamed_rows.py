@@ -37,7 +37,7 @@ def stream_rows(values: Any) -> StreamedRows | StreamedShards:
 class ReadBuffers:
     """Memory that ranges are read into, kept from one to the next: as many buffers as ranges are ever held at once.
 
-    Streams that are read in turns share them. With some for each, a graph in 49 files held 49 times as much.
+    Streams that are read in turns share them. With some for each, a graph in many files would hold many times as much.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gamlp.errors import GamlpError
 from gamlp.graph import FeatureColumn, FeatureSchema, Graph, match_columns, name_some
 from gamlp.graph.features import encoded_again
-from gamlp.graph.features.encoders import FittedColumn
+from gamlp.graph.features.encoders import as_known
 from gamlp.training.bundle import Bundle
 
 
@@ -76,9 +76,7 @@ def _of_type(
     """Features of one type in the order and by the states of `wanted` columns."""
     raw = graph.node_types[node_type].raw
     kept = () if raw is None else raw.schema().names
-    before = {column.name: column for column in wanted}
-    found = tuple(before[one.name] if _alike(one, before.get(one.name)) else one for one in found)
-    match = match_columns(found, wanted)
+    match = match_columns(as_known(found, wanted), wanted)
     if missing := tuple(name for name in match.missing if name not in kept):
         raise GamlpError(
             f"graph '{graph.name}' lacks {_counted(missing)}{of} that the model was trained on",
@@ -98,11 +96,6 @@ def _of_type(
     elif match.order is not None:
         graph = graph.with_arranged(node_type, match.order, wanted)
     return graph, notes
-
-
-def _alike(one: FeatureColumn, other: FeatureColumn | None) -> bool:
-    """Whether both make the same features of the same cells."""
-    return other is not None and (one == other or FittedColumn.of(one).same_as(FittedColumn.of(other)))
 
 
 def _other_state(graph: Graph, before: FeatureColumn, now: FeatureColumn, of: str) -> GamlpError:

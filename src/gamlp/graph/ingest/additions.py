@@ -15,7 +15,7 @@ import pyarrow as pa
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph.entries import RelationEntries
-from gamlp.graph.features.encoders import FittedColumn
+from gamlp.graph.features.encoders import FittedColumn, as_known
 from gamlp.graph.folder import writing
 from gamlp.graph.graph import Features, Graph, Nodes, Split
 from gamlp.graph.growth.growth import GrownGraph, joined_ids
@@ -31,7 +31,7 @@ from gamlp.graph.ingest.tables import Table
 from gamlp.graph.ingest.wanted import EVERY, GivenSchema, WantedTypes
 from gamlp.graph.opening import open_graph
 from gamlp.graph.relations import DeclaredRelation, RelationEnds
-from gamlp.graph.schema import FeatureColumn, FeatureSchema, match_columns, name_some
+from gamlp.graph.schema import match_columns, name_some
 from gamlp.graph.splits import roles_by_id
 from gamlp.io import available_memory
 from gamlp.kernel import MOST_NODES, spread_rows
@@ -247,7 +247,7 @@ def _features(old: Features | None, new: Features | None, table: NodesTable, not
                 f"{new.width} features where nodes of the graph have {old.width}", file=file, hint=_same(old)
             )
         return new
-    match = match_columns(_as_before(new.columns, old.columns), old.columns)
+    match = match_columns(as_known(new.columns, old.columns), old.columns)
     if match.missing:
         raise GamlpError(f"lacks {name_some(match.missing)}, which the graph has", file=file, hint=_same(old))
     if match.changed:
@@ -258,16 +258,6 @@ def _features(old: Features | None, new: Features | None, table: NodesTable, not
     if match.ignored:
         notes.append(f"{name_some(match.ignored)} of newcomers left out: the graph was made without")
     return new if match.order is None else new.arranged(match.order, old.columns)
-
-
-def _as_before(new: FeatureSchema, old: FeatureSchema) -> FeatureSchema:
-    """Columns as the graph has them where they are encoded alike: who named a type, and when, is no difference."""
-    before = {column.name: column for column in old}
-    return tuple(before[one.name] if one.name in before and _alike(one, before[one.name]) else one for one in new)
-
-
-def _alike(one: FeatureColumn, other: FeatureColumn) -> bool:
-    return FittedColumn.of(one).same_as(FittedColumn.of(other))
 
 
 def _same(old: Features) -> str:

@@ -31,6 +31,7 @@ also from manifests without states. `same_as` compares what two columns do.
 from gamlp.graph.features.encoders.category import CategoryState  # the states whose numbers others may write out
 from gamlp.graph.features.encoders.fitted import (
     FittedColumn,  # a state that turns cells into features
+    as_known,  # columns that are encoded alike, as another table has them
     finish,  # Fitting → FittedColumn
     refusal_hint,  # what to do about a column that is refused
     unreadable,  # which cells are not of a type
@@ -71,6 +72,7 @@ __all__ = [
     "TruthState",
     "Unseen",
     "VectorState",
+    "as_known",
     "finish",
     "infer",
     "known_type",

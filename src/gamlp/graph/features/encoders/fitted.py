@@ -23,7 +23,7 @@ from gamlp.graph.features.encoders.state import State, Unseen
 from gamlp.graph.features.encoders.text import TextState
 from gamlp.graph.features.encoders.vectors import VectorState, read_vectors
 from gamlp.graph.features.encoders.words import LEFT_OUT, VECTOR_TYPES
-from gamlp.graph.schema import FeatureColumn
+from gamlp.graph.schema import FeatureColumn, FeatureSchema
 
 FittedType = Literal[
     "standard", "robust", "quantile", "as-is", "boolean", "category", "date", "vector", "vector-l2", "id", "free-text",
@@ -200,3 +200,13 @@ _READERS: Mapping[str, State] = {
     "date": CalendarState(),
     "text": TextState(),
 }
+
+
+def as_known(found: FeatureSchema, known: FeatureSchema) -> FeatureSchema:
+    """`found` columns; of those that are encoded alike, as `known` has them: who named a type is no difference."""
+    before = {column.name: column for column in known}
+    return tuple(before[one.name] if _alike(one, before.get(one.name)) else one for one in found)
+
+
+def _alike(one: FeatureColumn, other: FeatureColumn | None) -> bool:
+    return other is not None and (one == other or FittedColumn.of(one).same_as(FittedColumn.of(other)))

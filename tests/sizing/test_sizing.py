@@ -18,6 +18,7 @@ from gamlp.recipe import Recipe
 from gamlp.sizing import Cluster, GraphShape, HopSizes, Outlook, ThisMachine, about, measured_rates, recorded_rates
 from gamlp.sizing.cluster import ClusterSizes
 from gamlp.sizing.outlook import Step
+from tests.conformance.engines import BlocksHere
 from tests.propagation.local.test_budget import propagate
 
 GB = 10**9
@@ -192,6 +193,16 @@ def test_spark_is_told_by_the_formulas_of_its_engine() -> None:
     sizing = Sizing(111_059_956, 3_231_371_744, 128, 6, "float32", 1_546_782, 4 << 30, 32)
     assert (found.blocks, found.storage) == (sizing.blocks, sizing.storage)
     assert found.executor_memory == 4 * ((4 << 30) + (500 << 20))
+
+
+def test_blocks_that_are_told_for_spark_are_enough_for_its_engine(graph: Graph, tmp_path: Path) -> None:
+    """Columns are padded, and narrow labels ride with the features: what is told counts both, as the engine does."""
+    plan = Plan(features=FeatureSignal(hops=2), labels=LabelSignal(hops=1, folds=3), rows="all")
+    for memory in (800_000, 1_500_000, 3_000_000):
+        told = ClusterSizes(GraphShape.of_graph(graph, plan), plan, Cluster(1, 1, memory), recorded_rates(2)).blocks
+        BlocksHere(blocks=told, memory=memory).propagate(graph, plan, tmp_path / f"enough-{memory}")
+        with pytest.raises(GamlpError, match=rf"use --blocks {told} or more"):
+            BlocksHere(blocks=told - 1, memory=memory).propagate(graph, plan, tmp_path / f"fewer-{memory}")
 
 
 def test_rates_are_measured_in_a_moment_and_leave_nothing(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ BLOCK = 128
 WINDOWED = 3 << 30
 WINDOW_COLUMNS = 32
 WINDOW = 1 << 30
+_GATHERED = 1 << 16  # entries that are gathered at a time
 
 
 @dataclass(frozen=True)
@@ -141,17 +142,37 @@ def cut_rows(offsets: Array) -> tuple[Array, Array]:
 def gather_rows(
     offsets: Array, neighbours: Array, weights: Array | None, rows: Array, loops: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Entries of some rows as a CSR of their own; `loops` are the rows' own numbers, put in their ascending places."""
-    first, counts = offsets[rows], offsets[rows + 1] - offsets[rows]
+    """Entries of some rows as a CSR of their own; `loops` are the rows' own numbers, put in their ascending places.
+
+    Some rows at a time: beside what is returned, little is held.
+    """
+    counts = offsets[rows + 1] - offsets[rows]
+    own = np.concatenate([[0], np.cumsum(counts + (loops is not None))])
+    columns = np.empty(own[-1], neighbours.dtype)
+    values = None if weights is None else np.empty(own[-1], weights.dtype)
+    begin = 0
+    while begin < len(rows):
+        end = max(begin + 1, int(np.searchsorted(own, own[begin] + _GATHERED, side="right")) - 1)
+        part, into = rows[begin:end], slice(int(own[begin]), int(own[end]))
+        some = None if loops is None else loops[begin:end]
+        columns[into], found = _gather(offsets[part], counts[begin:end], neighbours, weights, some)
+        if values is not None:
+            values[into] = found
+        begin = end
+    return own, columns, values
+
+
+def _gather(
+    first: Array, counts: Array, neighbours: Array, weights: Array | None, loops: Array | None
+) -> tuple[Array, Array | None]:
     own = np.concatenate([[0], np.cumsum(counts)])
     entries = np.arange(own[-1]) + np.repeat(first - own[:-1], counts)
     columns, values = neighbours[entries], None if weights is None else weights[entries]
     if loops is None:
-        return own, columns, values
+        return columns, values
     before = np.concatenate([[0], np.cumsum(columns < np.repeat(loops, counts))])
     places = own[:-1] + before[own[1:]] - before[own[:-1]]
-    columns = np.insert(columns, places, loops)
-    return own + np.arange(len(own)), columns, None if values is None else np.insert(values, places, 1.0)
+    return np.insert(columns, places, loops), None if values is None else np.insert(values, places, 1.0)
 
 
 def _hop_with_torch(task: HopTask, begin: int, end: int) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from gamlp.io import format_size
 from gamlp.propagation import Plan
-from gamlp.propagation.blocks import Sizing, executor_memory
+from gamlp.propagation.blocks import Sizing, executor_memory, least_blocks, whole_passes, widest_row
 from gamlp.sizing.graph_shape import GraphShape
 from gamlp.sizing.hops import signals_of
 from gamlp.sizing.rates import Rates
@@ -37,20 +37,24 @@ class ClusterSizes:
 
     @cached_property
     def signals(self) -> dict[str, Sizing]:
-        """By signal: on Spark each goes through its hops with all its columns."""
-        found = {}
-        for signal in signals_of(self.shape, self.plan):
+        """By signal: on Spark each goes through its hops with all its columns, and all share the blocks of a view."""
+        found, signals, shape = {}, signals_of(self.shape, self.plan), self.shape
+        widest = widest_row(whole_passes(signals))
+        least = least_blocks(shape.nodes, shape.entries, widest, self.cluster.memory, shape.weighted)
+        for signal in signals:
             kept = None if signal.rows is None else len(signal.rows)
             columns = signal.width * len(signal.parts)
             found[signal.name] = Sizing(
-                self.shape.nodes,
-                self.shape.entries,
+                shape.nodes,
+                shape.entries,
                 columns,
                 signal.hops,
                 signal.dtype,
                 kept,
                 self.cluster.memory,
                 self.cluster.slots,
+                shape.weighted,
+                least,
             )
         return found
 

@@ -18,6 +18,7 @@ from gamlp.kernel import LANES, NUMPY_DTYPES, scale
 from gamlp.propagation.blocks import sums
 from gamlp.propagation.blocks.layout import Blocks, even_stops
 from gamlp.propagation.blocks.needs import Needs, compact
+from gamlp.propagation.blocks.sizing import least_blocks, state_row_bytes
 from gamlp.propagation.blocks.sums import BlockHop
 from tests.conformance import dense
 from tests.watched_store import watched
@@ -81,7 +82,7 @@ def test_groups_of_sources_give_the_bytes_of_one_go(
 def test_entries_are_sorted_by_groups_in_one_scan(
     tmp_path: Path, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many groups there are, an entry is looked at once to find its own, and once to be summed up."""
+    """However many groups there are, entries are sorted by them once, and each is summed up once."""
     needs, _ = prepared(tmp_path, weighted=weighted, directed=False)
     values = np.random.default_rng(1).normal(size=(COUNT, WIDTH)).astype(np.float32)
     stored(needs, tmp_path, values, "float32")
@@ -107,6 +108,32 @@ def test_entries_are_sorted_by_groups_in_one_scan(
         hop = BlockHop(needs, index, np.arange(end - begin), np.ones(end - begin, np.float32), False, 0)
         hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, "float32")
         assert scans == [(entries, len(needs.blocks))] and sum(summed) == entries
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_dense_block_is_summed_within_its_memory(tmp_path: Path, weighted: bool) -> None:
+    """Blocks that `least_blocks` finds enough hold what it was told, and a few megabytes that do not grow with them."""
+    count, edges = 4000, np.random.default_rng(0).integers(0, 4000, (2, 1_000_000))
+    weights = np.random.default_rng(1).uniform(0.5, 2, edges.shape[1]).astype(np.float32) if weighted else None
+    graph = Graph.from_arrays(edges, count=count, weights=weights, directed=True).save(tmp_path / "graph")
+    entries, memory = graph.relation.entries, 16 << 20
+    blocks = least_blocks(count, entries, state_row_bytes(LANES, "float32"), memory, weighted)
+    needs = Needs(Blocks.of(graph, Place.of(tmp_path / "graph"), blocks), Place.of(tmp_path / "needs"))
+    for index in needs.missing():
+        needs.find(index)
+    stored(needs, tmp_path, np.ones((count, LANES), np.float32), "float32")
+    begin, end = needs.blocks.bounds[:2]
+    dst, step = np.zeros((end - begin, LANES), np.float32), np.ones(end - begin, np.float32)
+    tracemalloc.start()
+    hop = BlockHop(needs, 0, np.arange(end - begin), step, True, memory)
+    hop._in_groups(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, "float32", 1 << 16)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak + dst.nbytes <= memory + (4 << 20)
+    block = needs.blocks.csr(0)
+    each = np.ones(block.entries) if block.weights is None else np.asarray(block.weights, np.float64)
+    sums = np.add.reduceat(each, np.asarray(block.offsets[:-1])) + 1
+    np.testing.assert_allclose(dst, np.repeat(sums[:, None], LANES, 1), rtol=1e-5)
 
 
 def test_a_task_pulls_only_what_its_rows_need(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class BlockPropagator(ABC):
         with writing(place, graph, signals) as writer:
             missing = writer.begin()
             if missing:
-                passes = [spec for group in plan_passes(missing, _NO_LIMIT) for spec in group]
+                passes = whole_passes(missing)
                 with self.workers() as workers:
                     views = self._views(graph, missing, passes, workers.slots)
                     writer.start()
@@ -81,19 +82,29 @@ class BlockPropagator(ABC):
 
     def _wanted_blocks(self, graph: Graph, view: View, passes: tuple[Pass, ...], slots: int) -> int:
         """Blocks whose sums, and the rows of one other block, fit a task's memory; and a task for every core."""
-        count, memory = view.count, self.memory or MEMORY
-        row = max(state_row_bytes(spec.width, spec.dtype) for spec in passes)
-        entries = sum(graph.relations[name].entries for name in view.relations)
-        least = least_blocks(count, entries, row, memory)
+        count, memory, row = view.count, self.memory or MEMORY, widest_row(passes)
+        relations = [graph.relations[name] for name in view.relations]
+        entries, weighted = sum(one.entries for one in relations), any(one.weighted for one in relations)
+        least = least_blocks(count, entries, row, memory, weighted)
         if self.blocks is None:
             return full_rounds(least, max(1, slots))
         if self.blocks < least:
-            need = format_size(whole_bytes(count, entries, row) // self.blocks)
+            need = format_size(whole_bytes(count, entries, row, weighted) // self.blocks)
             raise GamlpError(
                 f"{self.blocks} blocks need {need} in a task, and it may hold {format_size(memory)}",
                 hint=f"use --blocks {least} or more, or give tasks more with --memory",
             )
         return self.blocks
+
+
+def whole_passes(signals: Sequence[Signal]) -> list[Pass]:
+    """Passes over blocks: all columns of a signal go together."""
+    return [spec for group in plan_passes(signals, _NO_LIMIT) for spec in group]
+
+
+def widest_row(passes: Sequence[Pass]) -> int:
+    """Bytes of a row of the widest of all passes of a view: they share its blocks."""
+    return max(state_row_bytes(spec.width, spec.dtype) for spec in passes)
 
 
 def _kept_rows(graph: Graph, plan: Plan) -> Array | None:

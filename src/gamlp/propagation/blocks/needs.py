@@ -20,7 +20,7 @@ from gamlp.propagation.operator import block_row_sums, refuse_extremes
 _COUNTS = "counts.npy"
 _REQUESTS = 8  # small files that are read at once
 # A table of all nodes, five bytes each, may be this many times as long as the block has entries: a task's memory has
-# room for so much (`sizing.BYTES_OF_ENTRY`). Longer ones are not made, but for graphs so small that they hardly count:
+# room for so much (`sizing.whole_bytes`). Longer ones are not made, but for graphs so small that they hardly count:
 # neighbours are sorted.
 _DENSE, _FEW = 2, 4 << 20
 

@@ -11,7 +11,9 @@ from gamlp.io import GAP, LONGEST, expected_read
 from gamlp.propagation.store.shards import SHARD_BYTES
 
 MEMORY = 1 << 30  # of a task, where nothing is said
-BYTES_OF_ENTRY = 12  # a place among the needed rows, and room to sort them by source
+# A place among the needed rows, and what they are sorted by source with: the places again, their order, whose they are,
+# and one of these in that order. Weights are there three times then.
+_OF_PLACE, _OF_SORTING, _OF_WEIGHT = 4, 16, 12
 _OF_A_PROCESS = 500 << 20  # bytes of Python and its libraries, a core
 _OF_NEEDED = 4  # bytes of a row number
 _OF_A_TASK = 4 << 30  # bytes of neighbours' rows that make a task worth its cost: about a second of work
@@ -22,9 +24,9 @@ def state_row_bytes(columns: int, dtype: str) -> int:
     return columns * (4 if dtype == "float32" else 6)
 
 
-def least_blocks(nodes: int, entries: int, row_bytes: int, memory: int) -> int:
+def least_blocks(nodes: int, entries: int, row_bytes: int, memory: int, weighted: bool = False) -> int:
     """Blocks of which one task holds: its own sums, the rows of one other block, and its entries."""
-    return max(1, -(-whole_bytes(nodes, entries, row_bytes) // memory))
+    return max(1, -(-whole_bytes(nodes, entries, row_bytes, weighted) // memory))
 
 
 def full_rounds(blocks: int, slots: int) -> int:
@@ -37,9 +39,14 @@ def small_blocks_together(blocks: int, moved: int, slots: int) -> int:
     return max(1, min(-(-blocks // max(1, slots)), _OF_A_TASK // max(1, moved)))
 
 
-def whole_bytes(nodes: int, entries: int, row_bytes: int) -> int:
-    """What all tasks together would hold at once: 2 · nodes · row + entries · 12."""
-    return 2 * nodes * row_bytes + entries * BYTES_OF_ENTRY
+def whole_bytes(nodes: int, entries: int, row_bytes: int, weighted: bool = False) -> int:
+    """What all tasks together would hold at once: 2 · nodes · row + entries · 20, with weights 32."""
+    return 2 * nodes * row_bytes + entries * _OF_PLACE + sorting_bytes(entries, weighted)
+
+
+def sorting_bytes(entries: int, weighted: bool) -> int:
+    """What entries are sorted with by the block that they lead to, where needed rows come some blocks at a time."""
+    return entries * (_OF_SORTING + (_OF_WEIGHT if weighted else 0))
 
 
 def executor_memory(cores: int, memory: int) -> int:
@@ -79,6 +86,8 @@ class Sizing:
     kept: int | None = None  # rows that the store keeps; None: all
     memory: int = MEMORY
     slots: int = 1  # tasks at once
+    weighted: bool = False
+    at_least: int = 1  # blocks that others, which share them, need
 
     @property
     def item(self) -> int:
@@ -87,12 +96,14 @@ class Sizing:
     @property
     def blocks(self) -> int:
         row_bytes = state_row_bytes(self.columns, self.dtype)
-        return full_rounds(least_blocks(self.nodes, self.entries, row_bytes, self.memory), self.slots)
+        least = least_blocks(self.nodes, self.entries, row_bytes, self.memory, self.weighted)
+        return full_rounds(max(self.at_least, least), self.slots)
 
     @property
     def task_bytes(self) -> int:
         """What a task holds at least: 2 · n / B rows of sums, and its entries."""
-        return whole_bytes(self.nodes, self.entries, state_row_bytes(self.columns, self.dtype)) // self.blocks
+        row_bytes = state_row_bytes(self.columns, self.dtype)
+        return whole_bytes(self.nodes, self.entries, row_bytes, self.weighted) // self.blocks
 
     @property
     def state(self) -> int:

@@ -14,10 +14,12 @@ from gamlp.propagation.blocks.hubs import Hub, unit_sums
 from gamlp.propagation.blocks.needs import Needs
 from gamlp.propagation.blocks.parcels import Parcels
 from gamlp.propagation.blocks.pull import pull, pull_parcel, room_for_ranges
+from gamlp.propagation.blocks.sizing import sorting_bytes
 from gamlp.propagation.local.slabs import allocate
 
 _TOGETHER = 4  # blocks elsewhere that rows are pulled from at once
 _ROOM = 1 << 20  # memory is asked for in such pieces
+_SCANNED = 1 << 16  # entries that are sorted by source at a time
 Sources = Callable[[int], Place]  # the file of a block of the hop before
 
 
@@ -60,7 +62,7 @@ class BlockHop:
         used[self.places[np.repeat(asked, np.diff(self.offsets))]] = True
         upto = np.concatenate([[0], np.cumsum(used)])
         # Entries of rows that are not asked for now lead anywhere; nobody follows them.
-        self.places = np.minimum(upto[self.places], upto[-1] - 1).astype(np.int32)
+        self.places = np.minimum(upto, upto[-1] - 1).astype(np.int32)[self.places]
         self.needed, self.starts = self.needed[used], upto[self.starts]
         return used
 
@@ -72,7 +74,8 @@ class BlockHop:
             held += room_for_ranges(self.memory)
         if held + len(self.needed) * width * item <= self.memory:
             return self._at_once(sources, dst, dtype)
-        return self._in_groups(sources, dst, dtype, self.memory - held - 4 * dst.size - 5 * self.places.nbytes)
+        sorting = sorting_bytes(len(self.places), self.weights is not None)
+        return self._in_groups(sources, dst, dtype, self.memory - held - 4 * dst.size - sorting)
 
     def _at_once(self, sources: Sources, dst: Array, dtype: str) -> tuple[int, int]:
         """All needed rows beside each other, as they are stored: one call of the kernel."""
@@ -115,7 +118,8 @@ class BlockHop:
             places = np.insert(places, at, np.int32(self.own))
             weights = None if weights is None else np.insert(weights, at, np.float32(1))
         cuts = np.append(np.arange(0, len(places), BLOCK), len(places))
-        room = self.memory - 7 * self.places.nbytes - room_for_ranges(self.memory)
+        sorting = sorting_bytes(len(self.places), self.weights is not None)
+        room = self.memory - self.places.nbytes - sorting - room_for_ranges(self.memory)
         sums, read = self._piece_sums(places, weights, cuts, sources, width, dtype, room)
         return unit_sums(sums), read
 
@@ -183,11 +187,27 @@ class BlockHop:
 
 
 def by_group(places: Array, lows: Array) -> tuple[Array, list[int]]:
-    """(order, bounds): entries order[bounds[g]:bounds[g + 1]] lead to group g, in their own order; one scan for all."""
-    kind = np.int16 if len(lows) < 1 << 15 else np.int32  # short ones are sorted in linear time
-    owners = (np.searchsorted(lows, places, side="right") - 1).astype(kind)
-    bounds = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(lows)))])
-    return np.argsort(owners, kind="stable"), bounds.tolist()
+    """(order, bounds): entries order[bounds[g]:bounds[g + 1]] lead to group g, in their own order.
+
+    Counted in one scan and laid in place in another, so many entries at a time: beside the order, little is held.
+    """
+    parts = range(0, len(places), _SCANNED)
+
+    def groups(at: int) -> Array:
+        return np.searchsorted(lows, places[at : at + _SCANNED], side="right") - 1
+
+    counts = np.zeros(len(lows), np.int64)
+    for at in parts:
+        counts += np.bincount(groups(at), minlength=len(lows))
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    order, filled = np.empty(len(places), np.int32 if len(places) < 1 << 31 else np.int64), bounds[:-1].copy()
+    for at in parts:
+        of = groups(at)
+        some = np.bincount(of, minlength=len(lows))
+        begun = np.cumsum(some) - some
+        order[np.arange(len(of)) + np.repeat(filled - begun, some)] = at + np.argsort(of, kind="stable")
+        filled += some
+    return order, bounds.tolist()
 
 
 _kept = threading.local()

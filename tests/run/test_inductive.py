@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,17 @@ def test_the_label_branch_is_off_where_the_other_graph_has_no_training_labels(tm
     kept = two(tmp_path / "with", graph, make_graph(2))
     assert labels_used(kept.recipe) and kept.valid is not None and kept.valid.label_hops == 2
     assert (kept.valid.rows == rows_of_role(make_graph(2), "valid")).all()
+
+
+def test_a_graph_whose_labels_are_all_heard_is_not_validated_on(tmp_path: Path) -> None:
+    """Of a model that listens to labels the score would be of answers that it was told; without them it is not."""
+    other = make_graph(2)
+    assert other.nodes.split is not None
+    all_heard = with_nodes(other, split=replace(other.nodes.split, roles=np.ones(NODES, np.int8)))
+    with pytest.raises(GamlpError, match="every labelled row of graph 'small' is one to train on"):
+        two(tmp_path / "heard", make_graph(1), all_heard)
+    prepared = two(tmp_path / "not", make_graph(1), all_heard, model__beta=0.0)
+    assert prepared.valid is not None and len(prepared.valid) == NODES
 
 
 def test_of_another_graph_nothing_but_the_best_epoch_depends(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from gamlp.training import (
     check_store,
     check_targets,
     check_trainable,
+    check_unheard,
     from_store,
     kept_columns,
     kept_statistics,
@@ -146,6 +147,8 @@ def _prepare_two(
     if labels_used(recipe) and not valid_graph.trainable:
         # Label hops of a graph without training labels are all zero (docs/method.md, section 5).
         recipe = recipe.changed({"model.beta": 0.0})
+    if labels_used(recipe):
+        check_unheard(valid_graph)
     if recipe.training.setting == "inductive" and graph.nodes.split is not None:
         graph = _alone(graph, recipe, folder, engine, progress)
     by_time = recipe.propagation.as_of_split and graph.nodes.split is not None

@@ -183,6 +183,20 @@ def valid_rows(graph: Graph) -> Array:
     return np.flatnonzero(unheard if unheard.any() else known)
 
 
+def check_unheard(graph: Graph) -> None:
+    """Of a graph given to validate on by a model that listens to labels: refused where it hears all that there are."""
+    labels, split = graph.nodes.labels, graph.nodes.split
+    if labels is None or split is None:
+        return
+    heard = np.asarray(split.roles)[labels.known()] == ROLES.index("train")
+    if len(heard) and heard.all():
+        raise GamlpError(
+            f"every labelled row of graph '{graph.name}' is one to train on, and a model that listens to labels would "
+            "hear the answers that it is validated by",
+            hint="mark some of them 'valid', or leave labels out with --set model.beta=0",
+        )
+
+
 def check_targets(train: HopRows, labels: Labels) -> None:
     if not len(train):
         raise GamlpError("no training row has a label", file=train.store.folder, hint="mark labelled rows 'train'")

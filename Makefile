@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 # 3.11 first: the versions in requirements.lock are tested with it.
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { echo $$python; break; }; done)
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+# Modules are compiled when they are first imported, and most never are: compiling all takes minutes.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint requirements.lock
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src -name '*.cpp' -o -name '*.hpp')
 
 MINUTES ?= 10

@@ -151,6 +151,15 @@ def test_a_lazy_frame_and_a_reader_that_is_empty_are_told() -> None:
         Graph.from_frames(reader, friends())
 
 
+def test_a_reader_of_several_batches_loses_none_of_its_rows() -> None:
+    """Somebody looks at the first batch before the rows are read: it is read again."""
+    whole = Graph.from_frames(people(), friends())
+    reader = pa.Table.from_pandas(people()).to_reader(max_chunksize=7)
+    graph = Graph.from_frames(reader, pa.Table.from_pandas(friends()).to_reader(max_chunksize=5))
+    assert graph.nodes.count == whole.nodes.count and graph.relation.entries == whole.relation.entries
+    assert graph.nodes.features.values[:].tobytes() == whole.nodes.features.values[:].tobytes()
+
+
 def test_every_option_that_a_sentence_of_ingest_names_is_an_argument() -> None:
     """Fails where a message of ingest names an option that from_frames has not."""
     arguments = set(inspect.signature(graph_from_frames).parameters)

@@ -180,7 +180,10 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: np.typing.DTypeLike)
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         if size:
             file.flush()
-            os.posix_fallocate(file.fileno(), 0, offset + size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, offset + size)
+            else:  # macOS has none
+                os.ftruncate(file.fileno(), offset + size)
     if size == 0:
         return np.empty(shape, dtype)
     return np.memmap(path, dtype=dtype, mode="r+", offset=offset, shape=shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,3 +141,17 @@ def test_a_table_of_one_row_needs_the_states_of_the_model(tmp_path: Path) -> Non
         with_columns(alone, trained.columns)
     given = graph_of(folder, "schema", schema=states_schema(trained.columns))
     assert with_columns(given, trained.columns)[1] == []
+
+
+def test_a_type_that_other_rows_cannot_be_read_as_is_that_of_ingest(tmp_path: Path) -> None:
+    """Training rows hold numbers alone: fitted on them, words of other rows would be gaps without a word."""
+    words = {row: ("7", "8.5", "high", "9.25")[row % 4] for row in range(40)}
+    graph = graph_of(table(tmp_path / "one", code=words), columns={"code": "category"})
+    found = {column.name: column for column in graph.columns["node"]}
+    assert found["code"].type == "category"
+    # As if ingest had found it out by itself.
+    free = tuple(column.model_copy(update={"asked": None}) for column in graph.columns["node"])
+    features = replace(graph.nodes.features, columns=free)
+    fitted = fitted_on(graph.with_features(node=features), graph.nodes.split.train)
+    again = {column.name: column for column in fitted.columns["node"]}
+    assert again["code"].type == "category"

@@ -220,3 +220,12 @@ def test_a_graph_without_features_takes_newcomers_with_its_own_columns(tmp_path:
     assert tables.graph(columns={}).nodes.features is None
     grown = add(tables)
     assert grown.nodes.count == 31 and grown.nodes.features is None
+
+
+def test_newcomers_whose_label_has_another_name_are_told(tmp_path: Path) -> None:
+    """Such a column would be left out, and its rows have no labels, without a word."""
+    tables = some_tables(tmp_path)
+    tables.graph()
+    (tmp_path / "other.csv").write_text("id,a,b,c,class\nm0,1,2,3,x\nm1,3,2,1,y\n")
+    notes = add_tables(tmp_path / "graph", tmp_path / "other.csv").notes
+    assert any("newcomers have no labels" in note and "--label" in note for note in notes), notes

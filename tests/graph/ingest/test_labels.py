@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -21,7 +22,7 @@ def table(labels, header="id,label"):
 
 @pytest.mark.parametrize("text", UNKNOWN_LABELS)
 def test_what_programs_write_for_missing_is_no_class(build, text):
-    with pytest.warns(UserWarning, match=f"labels 2 '{text}' are taken for unknown; --unknown-label ''"):
+    with pytest.warns(UserWarning, match=rf"labels 2 '{re.escape(text)}' are taken for unknown; --unknown-label ''"):
         graph, report = build(table(["a", text, "b", f" {text} ", ""]), EDGES, seed=1)
     assert graph.nodes.labels.classes == ("a", "b")
     assert graph.nodes.labels.values.tolist() == [0, -1, 1, -1, -1]

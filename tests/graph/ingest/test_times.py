@@ -137,6 +137,16 @@ def test_a_cut_is_all_of_the_year_month_or_day_that_it_names(moment, written, fo
     assert cut.keeps(times).tolist() == [expected]
 
 
+def test_a_day_without_dashes_is_all_of_it_and_weeks_are_refused():
+    whole, dashed = (Cut.of("--x", text, included=True) for text in ("20200131", "2020-01-31"))
+    evening = (dt.datetime(2020, 1, 31, 23, 59) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+    times = Times("t", "moment", np.array([evening, evening + 60 * 10**6]), np.ones(2, bool), evening)
+    assert whole.keeps(times).tolist() == dashed.keeps(times).tolist() == [True, False]
+    for text in ("2020-W05", "2020-W05-3", "2020W05"):  # Python reads them as the moment in which they begin
+        with pytest.raises(GamlpError):
+            Cut.of("--x", text, included=True)
+
+
 def test_cuts_have_an_order():
     early, late = Cut.of("--train-until", "2020", included=True), Cut.of("--valid-until", "2021-05", included=True)
     late.check_after(early)

@@ -6,7 +6,7 @@ table; a state that is fitted on training rows alone has seen nothing of the oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -153,8 +153,9 @@ def _look(values: Any, column: FittedColumn, seen: _Seen) -> None:
 def fitted_on(graph: Graph, rows: Array) -> Graph:
     """The graph whose target's columns are fitted anew on some rows alone: no value of another row has a say.
 
-    Types that somebody named stay; others are found out from these rows. Columns that are untouched, and features
-    that came without a table, stay as they are. What ingest left out stays out.
+    Types that somebody named stay; others are found out from these rows, or are those of ingest where other rows hold
+    cells that could not be read as such. Columns that are untouched, and features that came without a table, stay as
+    they are. What ingest left out stays out.
     """
     nodes = graph.nodes
     columns = None if nodes.features is None else nodes.features.columns
@@ -168,14 +169,15 @@ def fitted_on(graph: Graph, rows: Array) -> Graph:
             f"graph '{graph.name}' keeps no raw columns, and its features were fitted on all of its rows",
             hint="ingest its tables again, or set training.setting transductive",
         )
-    fittings = {column.name: Fitting(column.name, column.asked) for column in columns}
     inside = np.zeros(nodes.count, bool)
     inside[rows] = True
-    for start, block in nodes.raw.blocks(list(fittings)):
-        some = block.filter(pa.array(inside[start : start + block.num_rows]))
-        for name, fitting in fittings.items():
-            fitting.add(some.column(name))
-    chosen = [(one, finish(fittings[one.name])) for one in columns if infer(fittings[one.name]).type not in LEFT_OUT]
+    fittings = _fittings(nodes.raw, {column.name: column.asked for column in columns}, inside)
+    fitted = {name: finish(one) for name, one in fittings.items() if infer(one).type not in LEFT_OUT}
+    known = {column.name: column.type for column in before}
+    unread = _unreadable(nodes.raw, [column for name, column in fitted.items() if column.type != known[name]])
+    again = _fittings(nodes.raw, {name: known[name] for name in unread}, inside)
+    fitted |= {name: finish(one) for name, one in again.items()}
+    chosen = [(one, fitted[one.name]) for one in columns if one.name in fitted]
     if not chosen:
         raise GamlpError(
             f"no feature column of graph '{graph.name}' differs among its training rows",
@@ -186,6 +188,25 @@ def fitted_on(graph: Graph, rows: Array) -> Graph:
         return graph
     values: Any = EncodedBlocks(nodes.raw, [column for _, column in chosen])
     return graph.with_features(**{graph.target: Features(values, "float32", wanted)})
+
+
+def _fittings(raw: RawColumns, wanted: Mapping[str, str | None], inside: Array) -> dict[str, Fitting]:
+    """Columns of these types (None: to be found out), fitted on rows inside."""
+    fittings = {name: Fitting(name, known) for name, known in wanted.items()}
+    for start, block in raw.blocks(list(fittings)) if fittings else ():
+        some = block.filter(pa.array(inside[start : start + block.num_rows]))
+        for name, fitting in fittings.items():
+            fitting.add(some.column(name))
+    return fittings
+
+
+def _unreadable(raw: RawColumns, columns: Sequence[FittedColumn]) -> list[str]:
+    """Those of which some cell is no gap, and nothing that the column can read."""
+    found = {column.name: False for column in columns}
+    for _, block in raw.blocks(list(found)) if found else ():
+        for column in columns:
+            found[column.name] = found[column.name] or bool(column.unreadable(block.column(column.name)).any())
+    return [name for name, some in found.items() if some]
 
 
 def written(graph: Graph, beside: Place | Any) -> Graph:

@@ -230,6 +230,12 @@ def _as_in_graph(base: Graph, found: Nodes, table: NodesTable, notes: list[str],
     old = base.node_types[found.name]
     features = _features(old.features, found.features, table, notes)
     split = _split(base, found, table, drawn) if found.name == base.target else None
+    if found.name == base.target and old.labels is not None and table.label is None and table.names.label is None:
+        others = name_some(list(table.plan.left_out))
+        notes.append(
+            "newcomers have no labels: no column is called 'label'"
+            + (f", and {others} left out (where one holds them, name it with --label)" if others else "")
+        )
     return replace(found, features=features, split=split)
 
 

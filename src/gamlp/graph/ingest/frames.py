@@ -34,6 +34,7 @@ class FrameTable(Table):
         self._opened: Any = self._stream()
         self._schema = self._opened.schema
         self._again = not isinstance(self._source, pa.RecordBatchReader)  # such a reader gives its rows once
+        self._looked_at: list[pa.RecordBatch] = []  # the first of them, which are kept: somebody looks, somebody reads
 
     def schema(self, file: Path | None = None) -> pa.Schema:
         return self._schema
@@ -59,14 +60,20 @@ class FrameTable(Table):
             read += columns.num_rows
 
     def _rows(self) -> Any:
+        if not self._again:
+            return self._rows_once()
         stream, self._opened = self._opened, None
-        if stream is None:
-            if not self._again:
-                raise GamlpError(
-                    "a reader gives its rows once", file=self.place, hint="give a table: reader.read_all()"
-                )
-            stream = self._stream()
-        return stream
+        return self._stream() if stream is None else stream
+
+    def _rows_once(self) -> Iterator[pa.RecordBatch]:
+        """What a reader gives, from its first batch: as long as no second one was asked for, also a second time."""
+        if self._opened is None:
+            raise GamlpError("a reader gives its rows once", file=self.place, hint="give a table: reader.read_all()")
+        if not self._looked_at:
+            self._looked_at = [batch for batch in [next(self._opened, None)] if batch is not None]
+        yield from self._looked_at
+        reader, self._opened, self._looked_at = self._opened, None, []
+        yield from reader
 
     def _stream(self) -> Any:
         if isinstance(self._source, pa.RecordBatchReader):

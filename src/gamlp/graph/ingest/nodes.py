@@ -275,7 +275,9 @@ class HasColumns(Protocol):
     """A table of any kind."""
 
     @property
-    def column_names(self) -> list[str]: ...
+    def all_column_names(self) -> list[str]:
+        """Of all files, in the order in which they are met."""
+        ...
 
     def need(self, names: Sequence[str]) -> None:
         """Refuse a table that lacks one of these columns, or has it twice."""
@@ -283,12 +285,11 @@ class HasColumns(Protocol):
 
 
 def choose(table: HasColumns, given: str | None, usual: str) -> str | None:
-    """A column by the name given, or by the usual name if there is one; empty: none."""
-    if given is None:
-        return usual if usual in table.column_names else None
-    if given:
-        table.need([given])
-    return given or None
+    """A column by the name given, or by the usual name if any file has it; empty: none. Then all files must have it."""
+    name = (usual if usual in table.all_column_names else None) if given is None else given
+    if name:
+        table.need([name])
+    return name or None
 
 
 def check_ids(rows: CheckedRows, name: str, of: str = "id") -> Column:

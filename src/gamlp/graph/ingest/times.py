@@ -283,7 +283,9 @@ def _bounds(text: str) -> tuple[int, int] | None:
     except ValueError:
         return None
     at = _microseconds(begin)
-    whole_day = re.fullmatch(_DAY, text) is not None
+    whole_day = re.fullmatch(rf"{_DAY}|\d{{8}}", text) is not None
+    if not whole_day and "T" not in text and " " not in text:  # a week, or a day by its number in the year
+        return None
     return at, at + (timedelta(days=1) // _MICROSECOND if whole_day else 1)
 
 

@@ -50,6 +50,11 @@ class SparkTable:
     def column_names(self) -> list[str]:
         return [name for name in self.frame.columns if name != RAGGED]
 
+    @property
+    def all_column_names(self) -> list[str]:
+        """Spark gives all files of a table the same columns."""
+        return self.column_names
+
     def need(self, names: Sequence[str]) -> None:
         """Refuse a table that lacks one of these columns, or has it twice."""
         for name in names:

@@ -167,3 +167,16 @@ def test_times_and_durations_are_the_categories_that_were_fitted(arrow: pa.DataT
     features, unseen = column.apply(values)
     assert column.type == "category" and column.width == 3
     assert not unseen and (features.sum(1) == 1).all()
+
+
+@pytest.mark.parametrize("word", ["nan", "NaN", "-nan", "NAN", "nan(ind)", "-nan(ind)", "1.#QNAN"])
+def test_every_spelling_of_nan_is_a_gap_and_no_number(word: str) -> None:
+    """A cast of Arrow takes some of them for numbers: a mean of such a column would be none."""
+    numbers = [f"{value:.3f}" for value in DRAW.normal(40, 10, 200)]
+    with_word = finish(seen([*numbers, word], "standard"))
+    with_gap = finish(seen([*numbers, None], "standard"))
+    assert with_word.state == with_gap.state
+    cells = pa.array([numbers[0], word]), pa.array([numbers[0], None])
+    made = [with_gap.apply(cell)[0] for cell in cells]
+    assert np.isfinite(made[0]).all() and made[0].tobytes() == made[1].tobytes()
+    assert unreadable(cells[0], "standard").tolist() == [False, False]

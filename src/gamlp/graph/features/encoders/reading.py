@@ -14,10 +14,11 @@ from gamlp.arrays import Array
 Column = Any  # an Arrow array
 Kind = Literal["number", "boolean", "date", "text", "vector", "other"]
 
-# How programs write that a value is missing: the list of pandas. An empty text is always missing.
+# How programs write that a value is missing: the list of pandas, and what C and C++ write. An empty text is always
+# missing.
 GAP_WORDS = (
     "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
-    "NaN", "None", "n/a", "nan", "null",
+    "NaN", "None", "n/a", "nan", "null", "NAN", "-NAN", "nan(ind)", "-nan(ind)", "nan(snan)", "-nan(snan)",
 )  # fmt: skip
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
 DAY = 86_400_000_000  # microseconds
@@ -182,12 +183,15 @@ def quick_numbers(column: Column, codes: bool = True) -> tuple[Array, Array] | N
     codes: texts such as 007 are no numbers.
     """
     values = _cast_or_none(column)
-    if values is None:  # words for gaps among numbers are common, and soon taken out
+    # Words for gaps among numbers are common, and soon taken out. A cast takes some of them for NaN.
+    if values is None or pc.any(pc.is_nan(values)).as_py():
         known = pc.is_in(column, value_set=pa.array([*GAP_WORDS, ""], pa.large_string()))
         if not pc.any(known).as_py():
             return None
         column = pc.if_else(known, pa.scalar(None, column.type), column)
         values = _cast_or_none(column)
+        if values is not None and pc.any(pc.is_nan(values)).as_py():
+            return None
     if values is None or (codes and _may_be_codes(column)):
         return None
     numbers, gap = floats(values)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gamlp.kernel import BLOCK, NUMPY_DTYPES, HopTask, build_csr, hop, nonzero_rows, scale
+from gamlp.kernel import BLOCK, NUMPY_DTYPES, HopTask, build_csr, hop, nonzero_rows, scale, window_bits
 from gamlp.kernel.native import native
 
 Array = np.ndarray[Any, Any]
@@ -207,24 +207,14 @@ def test_windows_of_several_chunks_and_of_a_row_that_is_longer_than_a_chunk() ->
     assert np.allclose(plain.dst[hub], src.sum(0, dtype=np.float64), atol=0.05)
 
 
-def test_a_large_state_is_read_in_windows_and_a_small_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gamlp.kernel import hop_task
+def test_windows_are_for_large_states_of_narrow_rows() -> None:
+    def state(rows: int, columns: int) -> Array:
+        return np.lib.stride_tricks.as_strided(np.zeros(columns, np.float32), (rows, columns), (0, 4))
 
-    asked: list[int] = []
-
-    class Recording:
-        def hop(self, *, window_bits: int, **others: Any) -> int:
-            asked.append(window_bits)
-            return 0
-
-    monkeypatch.setattr(hop_task, "native", Recording)
-    task = make_task(32)
-    hop(task, 0, 5)
-    whole = np.lib.stride_tricks.as_strided(task.src, (50_000_000, 32), (0, 4))  # as if it had 6.4 GB
-    hop(replace(task, src=whole), 0, 5)
-    hop(replace(task, src=whole, rows=np.array([START]), dst=task.dst), 0, 1)
-    hop(replace(task, src=whole, nonzero=np.zeros(6_250_000, np.uint8)), 0, 5)
-    assert asked == [0, 23, 0, 0]
+    assert [window_bits(state(rows, 32)) for rows in (40, 25_000_000, 50_000_000)] == [0, 0, 23]  # 6.4 GB
+    assert window_bits(state(50_000_000, 40)) == 0
+    rows = 4_000_000_000
+    assert (rows - 1 >> window_bits(state(rows, 32))) + 1 <= 64
 
 
 def test_a_row_whose_bit_is_not_set_is_not_read() -> None:

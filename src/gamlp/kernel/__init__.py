@@ -24,7 +24,7 @@ from gamlp.kernel.generate import (
 )
 
 # One hop over a range of rows; columns come in multiples of LANES. Rows in pieces of BLOCK entries; some rows alone;
-# which rows hold anything; bytes of a window of a large state, and whether a state is read in windows
+# which rows hold anything; bytes of a window of a large state, and how its rows fall into windows
 from gamlp.kernel.hop_task import (
     BLOCK,
     LANES,
@@ -35,7 +35,7 @@ from gamlp.kernel.hop_task import (
     hop,
     instructions,
     nonzero_rows,
-    reads_in_windows,
+    window_bits,
 )
 
 # Ids → rows
@@ -72,8 +72,8 @@ __all__ = [
     "not_held",
     "permutations",
     "permuted_range",
-    "reads_in_windows",
     "scale",
     "spread_rows",
     "store_as",
+    "window_bits",
 ]

@@ -19,8 +19,8 @@ LANES = 8  # a matrix's width is a multiple of it
 # Entries of a row that are summed by themselves. Of a million leaves with 0.1 the mean is off by 2.3e-7; in blocks of
 # 1,024 it would be by 1.4e-6, in a plain sum by 9.6e-4.
 BLOCK = 128
-# A state of more bytes is read in windows of a gigabyte: tables of pages that processors keep end at about 4 GB. Rows
-# of more columns than WINDOW_COLUMNS miss a page less often than a line.
+# A state of more bytes may be read faster in windows of a gigabyte: tables of pages that processors keep end at about
+# 4 GB, or at 8. Rows of more columns than WINDOW_COLUMNS miss a page less often than a line.
 WINDOWED = 3 << 30
 WINDOW_COLUMNS = 32
 WINDOW = 1 << 30
@@ -37,8 +37,8 @@ class HopTask:
     `floors[n]`: a value above its row's floor that a half type turns to zero counts as one that it could not hold.
     `nonzero[n / 8]`: bits, lowest first; rows of src whose bit is 0 hold zeros alone and are not read, which pays while
     less than a tenth of the bits are set. Bytes are the same with and without. Not together with `accumulate`.
-    `window_bits`: rows of src are read in windows of 2^window_bits rows (0: not; None: if the state is large), by many
-    rows of dst together. Bytes are the same with and without; not with `rows`, `accumulate` or `nonzero`.
+    `window_bits`: rows of src are read in windows of 2^window_bits rows (0: not), by many rows of dst together. Bytes
+    are the same with and without; not with `rows`, `accumulate` or `nonzero`.
     """
 
     offsets: Array
@@ -54,7 +54,7 @@ class HopTask:
     accumulate: bool = False
     floors: Array | None = None
     nonzero: Array | None = None
-    window_bits: int | None = None
+    window_bits: int = 0
 
 
 def instructions() -> str:
@@ -92,26 +92,19 @@ def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
             storage=CODES[task.storage],
             baseline=baseline,
             accumulate=task.accumulate,
-            window_bits=_window_bits(task),
+            window_bits=task.window_bits,
             **{name: values for name, values in given.items() if values is not None},
         )
     )
 
 
-def reads_in_windows(state: Array) -> bool:
-    """Whether hops read a state window by window. Leaving out its rows of zeros by their bits then gains nothing."""
-    return state.shape[1] <= WINDOW_COLUMNS and state.size * state.itemsize > WINDOWED
-
-
-def _window_bits(task: HopTask) -> int:
-    if task.window_bits is not None:
-        return task.window_bits
-    count, width = task.src.shape
-    some = task.rows is not None or task.accumulate or task.nonzero is not None
-    if some or not reads_in_windows(task.src):
+def window_bits(state: Array) -> int:
+    """`HopTask.window_bits` that may be faster for a state than 0, which depends on the processor; 0: it is not large."""
+    count, width = state.shape
+    if native() is None or width > WINDOW_COLUMNS or state.size * state.itemsize <= WINDOWED:
         return 0
     # At most 64 windows, whatever the size; a power of two, so that a node's window is a shift.
-    return int(max(WINDOW // (width * task.src.itemsize), count // 32)).bit_length() - 1
+    return int(max(WINDOW // (width * state.itemsize), count // 32)).bit_length() - 1
 
 
 def nonzero_rows(values: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,11 @@ import pytest
 from gamlp.graph import Graph
 from gamlp.graph.datasets import communities
 from gamlp.io import ReadBuffers, RowShards, StreamedRows, StreamedShards, streamable
+from gamlp.kernel import HopTask, hop
 from gamlp.propagation import FeatureSignal, LabelSignal, LocalPropagator, Plan
 from gamlp.propagation.local import engine, hops
 from gamlp.propagation.local.entries import Mapped, Streamed, entries_of
+from gamlp.propagation.local.reading import TRIES, Reading
 
 
 def contents(store: Path) -> dict[str, str]:
@@ -201,13 +204,42 @@ def test_ranges_of_all_threads_stay_within_one_bound(threads: int) -> None:
     assert longest * 4 * streamed.workers(threads) <= 260 << 20
 
 
-def test_a_state_that_is_read_in_windows_is_not_looked_through_for_rows_of_zeros(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_way_of_the_least_time_an_entry_is_taken_when_both_were_tried() -> None:
+    assert Reading(0).decided == 0 and Reading(0).take() == 0
+    reading = Reading(24)
+    given = []
+    while reading.decided is None:
+        given.append(reading.take())
+        first = len(given) < 4  # slow whichever it is: memory is touched for the first time
+        reading.took(given[-1], 0, 1.0)  # no entries: tells nothing
+        reading.took(given[-1], 1000, 9.0 if first else 3.0 if given[-1] else 2.0)
+    assert Counter(given) == {0: TRIES, 24: TRIES} and reading.decided == reading.take() == 0
+
+
+@pytest.mark.parametrize("slower", ["plain", "windows"])
+def test_a_large_state_is_read_in_the_way_that_is_faster(
+    slower: str, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In both ways at first, then in one; rows of zeros are left out only where windows are slower."""
     LocalPropagator(threads=2).propagate(graph, plan(), tmp_path / "plain")
+    ways: Counter[str] = Counter()
+
+    def slowly(task: HopTask, begin: int, end: int) -> int:
+        way = "windows" if task.window_bits else "bits" if task.nonzero is not None else "plain"
+        ways[way] += task.rows is None
+        until = time.thread_time() + (0.003 if way.startswith(slower) else 0)
+        lost = hop(task, begin, end)
+        while time.thread_time() < until:
+            pass
+        return lost
+
     monkeypatch.setattr("gamlp.kernel.hop_task.WINDOWED", 0)
     monkeypatch.setattr("gamlp.kernel.hop_task.WINDOW", 1 << 14)
-    monkeypatch.setattr(hops, "nonzero_rows", lambda *_: pytest.fail("bits were made"))
-    small = LocalPropagator(memory=67_450_000, threads=2)  # columns in blocks: narrow rows
-    small.propagate(graph, plan(), tmp_path / "windows")
-    assert contents(tmp_path / "windows") == contents(tmp_path / "plain")
+    monkeypatch.setattr("gamlp.propagation.local.entries._WORTH_A_CALL", 100)  # entries: 64 ranges a hop
+    monkeypatch.setattr(hops, "hop", slowly)
+    small = LocalPropagator(memory=67_450_000, threads=1)  # columns in blocks: narrow rows
+    small.propagate(graph, plan(), tmp_path / "ways")
+    assert contents(tmp_path / "ways") == contents(tmp_path / "plain")
+    passes = ways[slower] // TRIES
+    assert passes > 1 and ways[slower] == passes * TRIES and ways.total() > 4 * ways[slower]
+    assert (ways["bits"] > 0) == (slower == "windows")

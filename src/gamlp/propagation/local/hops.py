@@ -14,11 +14,12 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.graph import Relation, digest
 from gamlp.io import parallel_map
-from gamlp.kernel import HopTask, hop, nonzero_rows, reads_in_windows, scale
+from gamlp.kernel import HopTask, hop, nonzero_rows, scale, window_bits
 from gamlp.progress import Progress
 from gamlp.propagation.checks import check_neighbours, refuse_lost
 from gamlp.propagation.first_values import First, streamed_first
 from gamlp.propagation.local.entries import WAITING, BlockEntries, Entries, entries_of
+from gamlp.propagation.local.reading import Reading
 from gamlp.propagation.local.slabs import OnDisk, Resident, Slab, allocate, spill
 from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
@@ -50,6 +51,7 @@ class PassRun:
     _entries: tuple[BlockEntries, ...] = field(default=(), init=False)
     _checked: bool = field(default=False, init=False)  # neighbours have been seen to be nodes
     _filled: bool = field(default=False, init=False)  # most rows of the state are no longer zeros
+    _reading: Reading = field(default_factory=lambda: Reading(0), init=False)
 
     def run(self) -> dict[tuple[str, int], Slab]:
         """Z^(k+1) = step ∘ (Ã Z^(k)); goes on from the last hop whose state is on disk."""
@@ -66,6 +68,7 @@ class PassRun:
 
     def _all_hops(self, on_disk: dict[tuple[str, int], OnDisk]) -> dict[tuple[str, int], Slab]:
         buffers = [allocate(self.count, self.spec.width, self.spec.dtype) for _ in range(self.spec.buffers)]
+        self._reading = Reading(window_bits(buffers[0]))
         begun = self._load_state(buffers[0])
         if begun == 0:
             self._enter(buffers[0])
@@ -180,9 +183,12 @@ class PassRun:
                 inside, target = rows[first:last], dst[first:last]
                 if first == last:
                     return 0, 0
+            count = int(block.offsets[end] - block.offsets[begin])
             with entries.part(begin, end) as part, summing:
                 if not self._checked:
                     check_neighbours(_neighbours_of(part, end - begin), self.count)
+                bits = self._reading.take() if rows is None else 0
+                leave_out = bits == 0 and self._reading.decided == 0  # while ways are compared, both read all rows
                 hop_task = HopTask(
                     part.offsets,
                     part.neighbours,
@@ -195,10 +201,14 @@ class PassRun:
                     self.spec.dtype,
                     inside,
                     floors=floors,
-                    nonzero=nonzero,
+                    nonzero=nonzero if leave_out else None,
+                    window_bits=bits,
                 )
+                begun = time.thread_time()
                 lost = hop(hop_task, *_rows_of(part, end - begin, inside))
-            return lost, int(block.offsets[end] - block.offsets[begin])
+                if rows is None:
+                    self._reading.took(bits, count, time.thread_time() - begun)
+            return lost, count
 
         # Ranges of all blocks one after the other: nobody waits at the end of a block.
         tasks = ((entries, limits) for entries in self._entries for limits in entries.ranges(self.threads))
@@ -211,8 +221,11 @@ class PassRun:
         self._tell(k, max(1, self.relation.entries))
 
     def _nonzero(self, src: Array) -> Array | None:
-        """Bits of rows that hold anything, while they are few: of labels, the first hop or two."""
-        if self._filled or not src.flags.c_contiguous or reads_in_windows(src):
+        """Bits of rows that hold anything, while they are few: of labels, the first hop or two.
+
+        Not where windows are faster: looking at a bit then takes as long as reading a row.
+        """
+        if self._filled or not src.flags.c_contiguous or self._reading.decided:
             return None
         step = 1 << 16  # rows, a multiple of eight
         begins = range(0, self.count, step)

@@ -1,4 +1,4 @@
-"""What a machine can do at most: cache lines read at random, bytes to and from the disk. Bounds of a large job."""
+"""What a machine can do at most: lines read at random, bytes to and from the disk, products. Bounds of a large job."""
 
 from __future__ import annotations
 
@@ -27,6 +27,20 @@ def random_lines(size: int, lines: int = 40_000_000) -> float | None:
         words = [str(program), str(size), str(lines), str(usable_cores())]
         said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     return float(said.split()[0])
+
+
+def products(rows: int = 4096, width: int = 2048, rounds: int = 12) -> float:
+    """Multiplications and additions of float32 matrices in a second, by torch with all cores: the best of some."""
+    import torch
+
+    torch.set_num_threads(usable_cores())
+    left, right = torch.rand(rows, width), torch.rand(width, width)
+    best = float("inf")
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        left @ right
+        best = min(best, time.perf_counter() - begun)
+    return 2 * rows * width * width / best
 
 
 def disk(folder: Path, size: int = _FILE) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import sys
 import time
@@ -21,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import papers100m_page
-from bounds import LINE, disk, random_lines
+from bounds import LINE, disk, products, random_lines
 from gamlp.graph import Graph
 from gamlp.io import format_size, parse_size, usable_cores, write_text
 from gamlp.kernel import WINDOW
 from machine import describe, versions
+from safetensors import safe_open
 from watched import Watched, watch
 
 NODES, EDGES, FEATURES, CLASSES = 111_059_956, 1_615_685_872, 128, 172
@@ -125,7 +127,7 @@ def run(given: argparse.Namespace, record: Path) -> None:
     run |= {"scale": scale, "memory": memory, "machine": describe(), "versions": versions(), "needed disk": need}
     run |= {"cores": usable_cores(), "date": time.strftime("%Y-%m-%d"), "epochs": given.epochs}
     for step in steps(work, scale, memory, given.epochs, kill):
-        if step.name == "propagate" and "window" not in run.get("rates", {}):
+        if step.name == "propagate" and "products" not in run.get("rates", {}):
             run["facts"] = facts(work)
             run["rates"] = rates(work, run["facts"]["nodes"])
             write_text(record, json.dumps(results, indent=1) + "\n")
@@ -179,11 +181,11 @@ def rates(work: Path, nodes: int) -> dict[str, float | None]:
 
     A large state is read in windows, and lines of a window come faster than those of the whole: both are measured.
     """
-    tell("rates of memory and disk")
+    tell("rates of memory, disk and products")
     write, read = disk(work)
     state, window = nodes * LINE, min(nodes * LINE, WINDOW)
     lines = {"lines": random_lines(state), "window lines": random_lines(window)}
-    return {"memory": state, "window": window, **lines, "write": write, "read": read}
+    return {"memory": state, "window": window, **lines, "write": write, "read": read, "products": products()}
 
 
 def facts(work: Path) -> dict[str, Any]:
@@ -197,7 +199,15 @@ def facts(work: Path) -> dict[str, Any]:
         if scores.exists():
             said = json.loads(scores.read_text())
             found[attention] = {"rows": said["rows"], "score": said["mean"]["score"], "base": said["base"]["score"]}
+            found[attention]["weights"] = weights_of(work / attention / "bundle.safetensors")
     return found
+
+
+def weights_of(bundle: Path) -> int:
+    """Of all matrices of a model; every row is multiplied with each."""
+    with safe_open(bundle, "numpy") as tensors:
+        shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]
+    return sum(math.prod(shape) for shape in shapes if len(shape) == 2)
 
 
 def _size(folder: Path) -> int:

@@ -53,14 +53,16 @@ def _run(run: dict[str, Any]) -> list[str]:
         "",
         f"{run['date']}, {run['machine']}; {run['versions']}. Budget of propagation {_gib(run['memory'])}.",
         "",
-        "| step | seconds | processor | from disk, GB | to disk, GB | anonymous, GiB | resident, GiB | goes |",
-        "|---|---|---|---|---|---|---|---|",
+        "| step | seconds | processor | from disk, GB | to disk, GB | anonymous, GiB | resident, GiB | group, GiB | goes |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, step in run["steps"].items():
         lines.append(f"| {name} | {' | '.join(_taken(step))} |")
     total = sum(_sum(step, "seconds") for step in run["steps"].values())
     lines += [
-        f"| all | {total:.0f} | | | | | | |",
+        f"| all | {total:.0f} | | | | | | | |",
+        "",
+        "*Group*: the step's control group, its page cache with it; its limit was 24 GiB.",
         "",
         *_expected(run, total),
         "",
@@ -82,8 +84,14 @@ def _taken(step: dict[str, Any]) -> list[str]:
         f"{_sum(step, 'written') / GB:.1f}",
         f"{max(go['anonymous'] for go in step['goes']) / 2**30:.2f}",
         f"{max(go['resident'] for go in step['goes']) / 2**30:.2f}",
+        _group(step),
         goes,
     ]
+
+
+def _group(step: dict[str, Any]) -> str:
+    held = [go["group"] for go in step["goes"] if go["group"] is not None]
+    return f"{max(held) / 2**30:.2f}" if held else "no group"
 
 
 def _expected(run: dict[str, Any], total: float) -> list[str]:
@@ -124,17 +132,22 @@ def _bounds(run: dict[str, Any]) -> list[str]:
         "",
         f"Rates, measured beside: {rates['lines'] / 1e6:.0f} million lines a second at random in "
         f"{_gib(rates['memory'])}{_in_a_window(rates)}, "
-        f"disk {rates['write'] / GB:.2f} GB/s written and {rates['read'] / GB:.2f} GB/s read.",
+        f"disk {rates['write'] / GB:.2f} GB/s written and {rates['read'] / GB:.2f} GB/s read"
+        f"{_products(rates)}.",
         "Work that a kill undid and what it took to start again are in the seconds.",
     ]
     return lines
+
+
+def _products(rates: dict[str, float]) -> str:
+    return f", products of matrices {rates['products'] / 1e9:.0f} billion operations a second" if "products" in rates else ""
 
 
 def _in_a_window(rates: dict[str, float]) -> str:
     if rates.get("window", rates["memory"]) >= rates["memory"]:
         return ""
     rate = f"{rates['window lines'] / 1e6:.0f} million in a window of {_gib(rates['window'])}"
-    return f" and {rate} (the state is read in windows, so the faster of both is the bound)"
+    return f" and {rate} (a state may be read in windows, so the faster of both is the bound)"
 
 
 def _moved(run: dict[str, Any], rates: dict[str, float]) -> list[tuple[str, float, float, str]]:
@@ -149,11 +162,29 @@ def _moved(run: dict[str, Any], rates: dict[str, float]) -> list[tuple[str, floa
             "hops written once",
         )
     )
-    for short in ("JK", "R"):
+    for key, short in (("jk", "JK"), ("recursive", "R")):
+        made += _trained(key, short, run, rates)
         made.append(
             (f"predict {short}", sizes["hops"], sizes["hops"] / rates["read"], "hops of the rows, read once"),
         )
     return made
+
+
+def _trained(key: str, short: str, run: dict[str, Any], rates: dict[str, float]) -> list[tuple[str, float, float, str]]:
+    """Training and evaluation: products of the matrices, and hops of the rows."""
+    found, source = run["facts"].get(key, {}), run["facts"]["source"]
+    if "weights" not in found or "products" not in rates:
+        return []
+    hops, labelled = run["sizes"]["hops"], source["nodes"] * source["labelled"]
+    train = labelled * source["train"]
+    moved, tested = hops * train / labelled, hops * found["rows"] / labelled
+    # Two operations a weight forwards, two for its gradient; gradients of inputs are left out, as the first layer has none.
+    trained = 4 * found["weights"] * train * run["epochs"] / rates["products"]
+    counted = "products of the matrices forwards and of their gradients, all epochs; hops of training rows read once"
+    return [
+        (f"train {short}", moved, trained + moved / rates["read"], counted),
+        (f"evaluate {short}", tested, tested / rates["read"], "hops of test rows, read once"),
+    ]
 
 
 def _lines(run: dict[str, Any]) -> float:

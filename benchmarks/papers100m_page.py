@@ -163,28 +163,31 @@ def _moved(run: dict[str, Any], rates: dict[str, float]) -> list[tuple[str, floa
         )
     )
     for key, short in (("jk", "JK"), ("recursive", "R")):
-        made += _trained(key, short, run, rates)
-        made.append(
-            (f"predict {short}", sizes["hops"], sizes["hops"] / rates["read"], "hops of the rows, read once"),
-        )
+        made += _by_products(key, short, run, rates)
     return made
 
 
-def _trained(key: str, short: str, run: dict[str, Any], rates: dict[str, float]) -> list[tuple[str, float, float, str]]:
-    """Training and evaluation: products of the matrices, and hops of the rows."""
+def _by_products(
+    key: str, short: str, run: dict[str, Any], rates: dict[str, float]
+) -> list[tuple[str, float, float, str]]:
+    """Steps of a model: hops of its rows are read, and every row is multiplied with every weight."""
     found, source = run["facts"].get(key, {}), run["facts"]["source"]
     if "weights" not in found or "products" not in rates:
         return []
-    hops, labelled = run["sizes"]["hops"], source["nodes"] * source["labelled"]
-    train = labelled * source["train"]
-    moved, tested = hops * train / labelled, hops * found["rows"] / labelled
-    # Two operations a weight forwards, two for its gradient; gradients of inputs are left out, as the first layer has none.
-    trained = 4 * found["weights"] * train * run["epochs"] / rates["products"]
-    counted = "products of the matrices forwards and of their gradients, all epochs; hops of training rows read once"
-    return [
-        (f"train {short}", moved, trained + moved / rates["read"], counted),
-        (f"evaluate {short}", tested, tested / rates["read"], "hops of test rows, read once"),
-    ]
+    labelled = source["nodes"] * source["labelled"]
+    forwards = 2 * found["weights"] / rates["products"]  # seconds a row
+    # A product for the gradient of a weight; those of inputs are left out, as the first layer has none.
+    steps = (
+        ("train", labelled * source["train"], 2 * forwards * run["epochs"], "forwards and of their gradients"),
+        ("evaluate", found["rows"], forwards, "forwards"),
+        ("predict", labelled, forwards, "forwards"),
+    )
+    made = []
+    for step, rows, seconds, which in steps:
+        moved = run["sizes"]["hops"] * rows / labelled
+        bound = moved / rates["read"] + rows * seconds
+        made.append((f"{step} {short}", moved, bound, f"hops of its rows, read once; products of matrices {which}"))
+    return made
 
 
 def _lines(run: dict[str, Any]) -> float:

@@ -6,9 +6,15 @@
 #include <array>
 #include <cstring>
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#include "processor.hpp"
+
+#if defined(GAMLP_VECTORS) && defined(__x86_64__)
 #include <immintrin.h>
 #define GAMLP_FOLDS 1
+#define GAMLP_FOLDING __attribute__((target("pclmul,sse4.1")))
+#elif defined(_MSC_VER) && defined(_M_X64)  // which has every instruction everywhere
+#define GAMLP_FOLDS 1
+#define GAMLP_FOLDING
 #endif
 
 namespace gamlp {
@@ -32,12 +38,12 @@ const Tables kTables = make_tables();
 
 #if GAMLP_FOLDS
 // a·k, the low and the high half each by its own power of x, added to b.
-__attribute__((target("pclmul,sse4.1"))) inline __m128i fold(__m128i a, __m128i k, __m128i b) {
+GAMLP_FOLDING inline __m128i fold(__m128i a, __m128i k, __m128i b) {
     return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(a, k, 0x00), _mm_clmulepi64_si128(a, k, 0x11)), b);
 }
 
 // At least 64 bytes, a multiple of 16. `crc` is inverted, as it is inside the sum.
-__attribute__((target("pclmul,sse4.1"))) uint32_t fold_all(uint32_t crc, const uint8_t *data, size_t size) {
+GAMLP_FOLDING uint32_t fold_all(uint32_t crc, const uint8_t *data, size_t size) {
     // x^(4·128±32), x^(128±32), x^64 mod P, then P and x^64 / P, all with their bits reversed.
     const __m128i by_four = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
     const __m128i by_one = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
@@ -66,7 +72,7 @@ __attribute__((target("pclmul,sse4.1"))) uint32_t fold_all(uint32_t crc, const u
     return uint32_t(_mm_extract_epi32(_mm_xor_si128(x, q), 1));
 }
 
-const bool kFolds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+const bool kFolds = Processor().products;
 #endif
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #endif
 
+#include "compilers.hpp"
 #include "threads.hpp"
 
 namespace gamlp {
@@ -193,7 +194,7 @@ Spread spread(const int32_t *rows, const int32_t *columns, const float *weights,
     // r / width by a multiplication, exact for 32 bits: a division costs as much as all the rest.
     const uint64_t inverse = width > 1 ? UINT64_MAX / uint64_t(width) + 1 : 0;
     auto range = [&](int32_t r) {
-        const uint64_t k = width > 1 ? uint64_t(static_cast<unsigned __int128>(inverse) * uint32_t(r) >> 64) : uint32_t(r);
+        const uint64_t k = width > 1 ? multiply(inverse, uint32_t(r)).high : uint32_t(r);
         if (r < 0 || int64_t(k) >= count) throw std::invalid_argument("row " + std::to_string(r) + " is in no range");
         return k;
     };

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "compilers.hpp"
+
 namespace gamlp {
 namespace {
 
@@ -16,14 +18,6 @@ uint64_t mixed(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
     return x ^ (x >> 31);
-}
-
-void prefetch(const void *address) {
-#if defined(__GNUC__)
-    __builtin_prefetch(address, 0, 2);  // into the second level: the first has few places for misses
-#else
-    (void)address;
-#endif
 }
 
 struct Stub {
@@ -73,8 +67,8 @@ void join_group(const Matching &m, int32_t row, int64_t hidden, int64_t own, std
 void look_up(const Matching &m, std::vector<Stub> &stubs) {
     const int64_t count = int64_t(stubs.size());
     for (int64_t i = 0; i < count; ++i) {
-        if (i + 2 * kAhead < count && stubs[i + 2 * kAhead].kind) prefetch(m.index + (stubs[i + 2 * kAhead].at >> kStepBits));
-        if (i + kAhead < count && stubs[i + kAhead].kind) prefetch(m.offsets + m.index[stubs[i + kAhead].at >> kStepBits] + 1);
+        if (i + 2 * kAhead < count && stubs[i + 2 * kAhead].kind) prefetch<2>(m.index + (stubs[i + 2 * kAhead].at >> kStepBits));
+        if (i + kAhead < count && stubs[i + kAhead].kind) prefetch<2>(m.offsets + m.index[stubs[i + kAhead].at >> kStepBits] + 1);
         Stub &stub = stubs[i];
         if (!stub.kind) continue;
         int64_t hidden = m.index[stub.at >> kStepBits];
@@ -154,7 +148,7 @@ std::vector<int32_t> matched_rows(const Matching &m, int64_t begin, int64_t step
         const int64_t last = std::min(rows, first + int64_t(hidden.size()));
         for (int64_t i = first; i < last; ++i) {
             hidden[i - first] = int64_t(m.hidden.to(uint64_t(begin + i * step)));
-            prefetch(m.offsets + hidden[i - first]);
+            prefetch<2>(m.offsets + hidden[i - first]);
         }
         int64_t done = first;
         for (int64_t i = first; i < last; ++i) {

@@ -1,9 +1,11 @@
 // The hot loop, compiled once per instruction set: a translation unit names GAMLP_HOP and GAMLP_SCALE and includes this file.
 // Multiplication and addition are not contracted (-ffp-contract=off), so every instruction set gives the same bytes.
 // No standard library templates here: a copy compiled for AVX must not be picked by the linker for all machines.
+#include "compilers.hpp"
 #include "hop.hpp"
 
-#if defined(__F16C__)
+#if defined(__F16C__) || (defined(_MSC_VER) && defined(__AVX2__))
+#define GAMLP_F16C 1
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -76,10 +78,10 @@ struct Kept {
 
 // sum += the row's entries, one after the other. Inlined wherever it stands: called, it keeps its sums in memory (1.1x).
 template <class S, int V, bool Weighted>
-__attribute__((always_inline)) inline void sum_entries(const Hop &h, const Row &row, int64_t column, Floats (&sum)[V]) {
+GAMLP_INLINE void sum_entries(const Hop &h, const Row &row, int64_t column, Floats (&sum)[V]) {
     using Element = typename S::Element;
     const Element *src = static_cast<const Element *>(h.src) + column;
-    auto add = [&](int64_t node, float weight) __attribute__((always_inline)) {
+    auto add = [&](int64_t node, float weight) GAMLP_INLINED {
         const Element *values = src + node * h.src_stride;
         for (int v = 0; v < V; ++v) {
             Floats x;
@@ -90,14 +92,14 @@ __attribute__((always_inline)) inline void sum_entries(const Hop &h, const Row &
                 sum[v] += x;
         }
     };
-    auto edges = [&](int64_t from, int64_t to) __attribute__((always_inline)) {
+    auto edges = [&](int64_t from, int64_t to) GAMLP_INLINED {
         constexpr int kBytes = V * kLanes * int(sizeof(Element));
         constexpr int64_t kAhead = edges_ahead(kBytes);
         for (int64_t e = from; e < to; ++e) {
             const int64_t ahead = e + kAhead < h.entries ? e + kAhead : h.entries - 1;
             const char *next = reinterpret_cast<const char *>(src + int64_t(h.neighbours[ahead]) * h.src_stride);
-            for (int b = 0; b < kBytes; b += 64) __builtin_prefetch(next + b, 0, kCache);
-            if (kBytes % 64) __builtin_prefetch(next + kBytes - 1, 0, kCache);
+            for (int b = 0; b < kBytes; b += 64) prefetch<kCache>(next + b);
+            if (kBytes % 64) prefetch<kCache>(next + kBytes - 1);
             add(h.neighbours[e], Weighted ? h.weights[e] : 1.0f);
         }
     };
@@ -108,7 +110,7 @@ __attribute__((always_inline)) inline void sum_entries(const Hop &h, const Row &
 
 // dst = factor * sum, in the storage type.
 template <class S, int V>
-__attribute__((always_inline)) inline void store_sum(const Floats (&sum)[V], float factor, const float *floor,
+GAMLP_INLINE void store_sum(const Floats (&sum)[V], float factor, const float *floor,
                                                      typename S::Element *dst, Lost &lost) {
     const Floats least = Floats{} + (floor ? *floor : 0.0f);
     Words found = {};
@@ -121,14 +123,14 @@ __attribute__((always_inline)) inline void store_sum(const Floats (&sum)[V], flo
 }
 
 template <class S, int V>
-__attribute__((always_inline)) inline void begin_sum(const Hop &h, const typename S::Element *dst, Floats (&sum)[V]) {
+GAMLP_INLINE void begin_sum(const Hop &h, const typename S::Element *dst, Floats (&sum)[V]) {
     if (h.accumulate)
         for (int v = 0; v < V; ++v) S::load(dst + v * kLanes, sum[v]);
 }
 
 // sum += the sum of one block. Called: beside the levels of sum_blocks its sums would not stay in registers (2x).
 template <class S, int V, bool Weighted>
-__attribute__((noinline)) void add_block(const Hop &h, const Row &row, int64_t column, Floats (&sum)[V]) {
+GAMLP_NOINLINE void add_block(const Hop &h, const Row &row, int64_t column, Floats (&sum)[V]) {
     Floats part[V] = {};
     sum_entries<S, V, Weighted>(h, row, column, part);
     for (int v = 0; v < V; ++v) sum[v] += part[v];
@@ -159,7 +161,7 @@ struct Levels {
 // A row of more than kBlock entries. Not inlined, and with nothing of the caller's: rows of ordinary length keep their
 // sums in registers.
 template <class S, int V, bool Weighted>
-__attribute__((noinline)) void sum_blocks(const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
+GAMLP_NOINLINE void sum_blocks(const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
                                           typename S::Element *dst, Lost &lost) {
     Levels<V> levels;
     const int64_t entries = row.entries();
@@ -217,7 +219,7 @@ struct Range {
 
 // One tile of a range of rows: how many vectors it has is asked once a range, not once a row.
 template <class S, int V, bool Weighted>
-__attribute__((noinline)) void sum_range(const Range &range, int64_t column, Lost &lost) {
+GAMLP_NOINLINE void sum_range(const Range &range, int64_t column, Lost &lost) {
     const Hop &h = range.all;
     for (int64_t i = range.begin; i < range.end; ++i) {
         const Row row = range.rows ? range.rows[i - range.begin] : row_of(h, i);
@@ -325,11 +327,11 @@ int64_t scale_rows(const Scale &s) {
             typename In::Element in[kLanes] = {};
             typename Out::Element out[kLanes];
             float factors[kLanes] = {}, column_floors[kLanes] = {};
-            __builtin_memcpy(in, src + column, rest * sizeof in[0]);
-            if (s.column_factors) __builtin_memcpy(factors, s.column_factors + column, rest * sizeof factors[0]);
-            if (s.column_floors) __builtin_memcpy(column_floors, s.column_floors + column, rest * sizeof factors[0]);
+            std::memcpy(in, src + column, rest * sizeof in[0]);
+            if (s.column_factors) std::memcpy(factors, s.column_factors + column, rest * sizeof factors[0]);
+            if (s.column_floors) std::memcpy(column_floors, s.column_floors + column, rest * sizeof factors[0]);
             convert(in, out, s.column_factors ? factors : nullptr, s.column_floors ? column_floors : nullptr);
-            __builtin_memcpy(dst + column, out, rest * sizeof out[0]);
+            std::memcpy(dst + column, out, rest * sizeof out[0]);
         }
         if (i % kRowsCounted == 0) lost.add_up();
     }

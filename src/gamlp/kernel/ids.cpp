@@ -27,8 +27,8 @@ const Secrets &secrets() {
 }
 
 inline uint64_t mix(uint64_t a, uint64_t b) {
-    const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
-    return uint64_t(product) ^ uint64_t(product >> 64);
+    const Product product = multiply(a, b);
+    return product.low ^ product.high;
 }
 
 template <class T>
@@ -124,7 +124,7 @@ IdTable<Ids>::IdTable(const Ids &ids) : ids_(ids), capacity_(capacity_of(ids)), 
         const int64_t many = std::min(kBlock, ids.count - base);
         for (int64_t k = 0; k < many; ++k) {
             hashes[k] = ids.hash(base + k);
-            __builtin_prefetch(&slots_[home(hashes[k])], 1);
+            prefetch<3, 1>(&slots_[home(hashes[k])]);
         }
         for (int64_t k = 0; k < many; ++k) {
             const uint32_t tag = uint32_t(hashes[k]);
@@ -147,7 +147,7 @@ void IdTable<Ids>::rows(const Ids &queries, int32_t *out) const {
             const uint64_t hash = queries.hash(base + k);
             tags[k] = uint32_t(hash);
             at[k] = home(hash);
-            __builtin_prefetch(&slots_[at[k]]);
+            prefetch<3>(&slots_[at[k]]);
         }
         for (int64_t k = 0; k < many; ++k) {
             at[k] = probe(at[k], tags[k]);
@@ -168,7 +168,7 @@ void IdTable<Ids>::rows(const Ids &queries, int32_t *out) const {
 // independent.
 template <class Ids>
 int64_t IdTable<Ids>::home(uint64_t hash) const {
-    return int64_t(static_cast<unsigned __int128>(hash) * uint64_t(capacity_) >> 64);
+    return int64_t(multiply(hash, uint64_t(capacity_)).high);
 }
 
 template <class Ids>

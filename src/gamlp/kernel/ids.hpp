@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "compilers.hpp"
 #include "threads.hpp"
 
 namespace gamlp {
@@ -18,8 +19,8 @@ struct Strings {
     int64_t longest() const;
     uint64_t hash(int64_t i) const;
     bool same(int64_t i, const Strings &other, int64_t j) const;
-    void fetch_place(int64_t i) const { __builtin_prefetch(offsets + i); }
-    void fetch_value(int64_t i) const { __builtin_prefetch(data + offsets[i]); }
+    void fetch_place(int64_t i) const { prefetch<3>(offsets + i); }
+    void fetch_value(int64_t i) const { prefetch<3>(data + offsets[i]); }
     Strings part(int64_t from, int64_t many) const { return {offsets + from, data, many, size}; }
 };
 
@@ -30,7 +31,7 @@ struct Integers {
     void check() const {}
     uint64_t hash(int64_t i) const;
     bool same(int64_t i, const Integers &other, int64_t j) const { return values[i] == other.values[j]; }
-    void fetch_place(int64_t i) const { __builtin_prefetch(values + i); }
+    void fetch_place(int64_t i) const { prefetch<3>(values + i); }
     void fetch_value(int64_t) const {}
     Integers part(int64_t from, int64_t many) const { return {values + from, many}; }
 };
@@ -50,7 +51,7 @@ struct ShortStrings {
     bool same(int64_t i, const ShortStrings &other, int64_t j) const {
         return values[i].first == other.values[j].first && values[i].rest == other.values[j].rest;
     }
-    void fetch_place(int64_t i) const { __builtin_prefetch(values + i); }
+    void fetch_place(int64_t i) const { prefetch<3>(values + i); }
     void fetch_value(int64_t) const {}
     ShortStrings part(int64_t from, int64_t many) const { return {values + from, many}; }
 };

@@ -17,6 +17,7 @@
 #include "generate.hpp"
 #include "hop.hpp"
 #include "ids.hpp"
+#include "processor.hpp"
 #include "threads.hpp"
 
 namespace nb = nanobind;
@@ -38,13 +39,12 @@ struct Loops {
 constexpr Loops kBaseline{"baseline", gamlp::hop_baseline, gamlp::scale_baseline};
 
 Loops best_loops() {
+    [[maybe_unused]] const gamlp::Processor has;
 #if defined(GAMLP_AVX512)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("f16c"))
-        return {"avx512", gamlp::hop_avx512, gamlp::scale_avx512};
+    if (has.avx512) return {"avx512", gamlp::hop_avx512, gamlp::scale_avx512};
 #endif
 #if defined(GAMLP_AVX2)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
-        return {"avx2", gamlp::hop_avx2, gamlp::scale_avx2};
+    if (has.avx2) return {"avx2", gamlp::hop_avx2, gamlp::scale_avx2};
 #endif
     return kBaseline;
 }

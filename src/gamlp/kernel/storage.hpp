@@ -1,9 +1,6 @@
 // How values are stored: eight at a time from and to float32, and how many of them a storage could not hold. Included by
 // hop_rows.hpp, inside its anonymous namespace, once per instruction set.
-typedef float Floats __attribute__((vector_size(32), aligned(4), may_alias));
-typedef uint32_t Words __attribute__((vector_size(32)));
-typedef int32_t Integers __attribute__((vector_size(32)));
-typedef uint16_t Halves __attribute__((vector_size(16), aligned(2), may_alias));
+#include "eight.hpp"
 
 // Each storage says which |values|, as bits, it turns to infinity (kInfinite and above) and to zero (kZero and below).
 struct Float32 {
@@ -17,14 +14,14 @@ struct BFloat16 {
     using Element = uint16_t;
     static constexpr uint32_t kInfinite = 0x7f7f8000, kZero = 0x8000;
     static inline void load(const uint16_t *p, Floats &out) {
-        Words w = __builtin_convertvector(*reinterpret_cast<const Halves *>(p), Words) << 16;
-        __builtin_memcpy(&out, &w, sizeof w);
+        Words w = GAMLP_CONVERT(*reinterpret_cast<const Halves *>(p), Words) << 16;
+        std::memcpy(&out, &w, sizeof w);
     }
     static inline void store(uint16_t *p, const Floats &v) {  // round to nearest, ties to even
         Words w;
-        __builtin_memcpy(&w, &v, sizeof w);
+        std::memcpy(&w, &v, sizeof w);
         w = (w + 0x7fffu + ((w >> 16) & 1u)) >> 16;
-        *reinterpret_cast<Halves *>(p) = __builtin_convertvector(w, Halves);
+        *reinterpret_cast<Halves *>(p) = GAMLP_CONVERT(w, Halves);
     }
 };
 
@@ -35,50 +32,53 @@ inline Integers pick(const Integers &mask, const Integers &one, const Integers &
 }
 
 inline void widen_halves(const uint16_t *p, Floats &out) {
-    const Integers bits = __builtin_convertvector(*reinterpret_cast<const Halves *>(p), Integers);
+    const Integers bits = GAMLP_CONVERT(*reinterpret_cast<const Halves *>(p), Integers);
     const Integers magnitude = bits & 0x7fff, no_number = magnitude >= 0x7c00;
-    const Floats tiny = __builtin_convertvector(magnitude, Floats) * 0x1p-24f;  // zero and subnormals: exact
+    const Floats tiny = GAMLP_CONVERT(magnitude, Floats) * 0x1p-24f;  // zero and subnormals: exact
     Integers small;
-    __builtin_memcpy(&small, &tiny, sizeof small);
+    std::memcpy(&small, &tiny, sizeof small);
     const Integers ordinary = (magnitude << 13) + 0x38000000 + (no_number & 0x38000000);
     const Integers whole = pick(magnitude < 0x0400, small, ordinary) | ((bits & 0x8000) << 16);
-    __builtin_memcpy(&out, &whole, sizeof whole);
+    std::memcpy(&out, &whole, sizeof whole);
 }
 
 inline void narrow_to_halves(uint16_t *p, const Floats &v) {  // round to nearest, ties to even
     Integers bits;
-    __builtin_memcpy(&bits, &v, sizeof bits);
+    std::memcpy(&bits, &v, sizeof bits);
     const Integers magnitude = bits & 0x7fffffff;
     Floats tiny;  // subnormal: let float32 addition round at 2^-24
-    __builtin_memcpy(&tiny, &magnitude, sizeof tiny);
+    std::memcpy(&tiny, &magnitude, sizeof tiny);
     tiny += 0.5f;
     Integers small;
-    __builtin_memcpy(&small, &tiny, sizeof small);
+    std::memcpy(&small, &tiny, sizeof small);
     const Integers ordinary = (magnitude - 0x38000000 + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
     Integers whole = pick(magnitude < 0x38800000, small - 0x3f000000, ordinary);
     whole = pick(magnitude >= 0x477ff000, 0x7c00 + ((magnitude > 0x7f800000) & 0x0200), whole);
-    *reinterpret_cast<Halves *>(p) = __builtin_convertvector(whole | ((bits >> 16) & 0x8000), Halves);
+    *reinterpret_cast<Halves *>(p) = GAMLP_CONVERT(whole | ((bits >> 16) & 0x8000), Halves);
 }
 
 struct Float16 {
     using Element = uint16_t;
     static constexpr uint32_t kInfinite = 0x477ff000, kZero = 0x33000000;  // 65520; 2^-25
-#if defined(__F16C__)
+#if defined(GAMLP_F16C)
     static inline void load(const uint16_t *p, Floats &out) {
-        out = (Floats)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+        const __m256 wide = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+        std::memcpy(&out, &wide, sizeof out);
     }
     static inline void store(uint16_t *p, const Floats &v) {
-        _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+        __m256 wide;
+        std::memcpy(&wide, &v, sizeof wide);
+        _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph(wide, _MM_FROUND_TO_NEAREST_INT));
     }
 #elif defined(__aarch64__)  // every 64-bit ARM converts; it need not calculate in float16
     static inline void load(const uint16_t *p, Floats &out) {
         const float16x8_t halves = vreinterpretq_f16_u16(vld1q_u16(p));
         const float32x4_t parts[2] = {vcvt_f32_f16(vget_low_f16(halves)), vcvt_high_f32_f16(halves)};
-        __builtin_memcpy(&out, parts, sizeof out);
+        std::memcpy(&out, parts, sizeof out);
     }
     static inline void store(uint16_t *p, const Floats &v) {
         float32x4_t parts[2];
-        __builtin_memcpy(parts, &v, sizeof parts);
+        std::memcpy(parts, &v, sizeof parts);
         vst1q_u16(p, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(parts[0]), parts[1])));
     }
 #else
@@ -96,12 +96,12 @@ struct Lost {
     template <class S>
     static inline Words count(const Floats &v, const Floats *floor) {
         Words bits;
-        __builtin_memcpy(&bits, &v, sizeof bits);
+        std::memcpy(&bits, &v, sizeof bits);
         bits &= 0x7fffffffu;
         Words found = Words(bits >= S::kInfinite);
         if (S::kZero && floor) {
             Words least;
-            __builtin_memcpy(&least, floor, sizeof least);
+            std::memcpy(&least, floor, sizeof least);
             found |= Words(bits <= S::kZero) & Words(bits > least);
         }
         return found & 1u;

@@ -66,7 +66,7 @@ struct Pieces {
 static_assert(edges_ahead(16) <= kWindowAhead, "a list ends in rows to look ahead at");
 
 template <class S, int V, bool Weighted>
-__attribute__((noinline)) void sum_pieces(const Hop &h, const Pieces &pieces) {
+GAMLP_NOINLINE void sum_pieces(const Hop &h, const Pieces &pieces) {
     using Element = typename S::Element;
     constexpr int kBytes = V * kLanes * int(sizeof(Element));
     const Element *src = static_cast<const Element *>(h.src);
@@ -81,8 +81,8 @@ __attribute__((noinline)) void sum_pieces(const Hop &h, const Pieces &pieces) {
                 for (int v = 0; v < V; ++v) sum[v] = pieces.sums[p * V + v];
             for (int i = 0; i < count; ++i, ++node, ++weight) {
                 const char *next = reinterpret_cast<const char *>(src + int64_t(node[edges_ahead(kBytes)]) * h.src_stride);
-                for (int b = 0; b < kBytes; b += 64) __builtin_prefetch(next + b, 0, kCache);
-                if (kBytes % 64) __builtin_prefetch(next + kBytes - 1, 0, kCache);
+                for (int b = 0; b < kBytes; b += 64) prefetch<kCache>(next + b);
+                if (kBytes % 64) prefetch<kCache>(next + kBytes - 1);
                 const Element *values = src + int64_t(*node) * h.src_stride;
                 for (int v = 0; v < V; ++v) {
                     Floats x;

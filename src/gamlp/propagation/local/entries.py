@@ -12,6 +12,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.graph import Block, Relation
 from gamlp.io import ReadBuffers, StreamedRows, even_ranges, streamable
+from gamlp.progress import Progress, silent
 
 _WORTH_A_CALL = 100_000  # entries: fewer are not worth a call of the kernel
 _STREAMED = 8 << 20  # entries that are read at a time: 32 MB of neighbours, two chunks of a hop by windows
@@ -108,13 +109,21 @@ class Streamed:
         self.buffers.drop()
 
 
-def entries_of(relation: Relation, room: int | None) -> tuple[BlockEntries, ...]:
-    """Of every block; streamed if the relation's entries do not fit `room` bytes of cache (None: they do)."""
+def entries_of(relation: Relation, room: int | None, progress: Progress = silent) -> tuple[BlockEntries, ...]:
+    """Of every block; streamed if the relation's entries do not fit `room` bytes of cache (None: they do).
+
+    Files are verified when they are opened here, which takes a while where they are to be streamed, and is told.
+    """
     size = sum(block.entries * (8 if block.weighted else 4) for block in relation.blocks)
     if room is None or size <= room:
         return tuple(Mapped(block) for block in relation.blocks)
     buffers = ReadBuffers()
-    return tuple(Streamed(block, buffers) if _on_disk(block) else Mapped(block) for block in relation.blocks)
+    found: list[BlockEntries] = []
+    for block in relation.blocks:
+        progress("check neighbours", len(found), len(relation.blocks), "files")
+        found.append(Streamed(block, buffers) if _on_disk(block) else Mapped(block))
+    progress("check neighbours", len(found), len(found), "files")
+    return tuple(found)
 
 
 def _on_disk(block: Block) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Semaphore
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from gamlp.propagation.local.slabs import OnDisk, Resident, Slab, allocate, spil
 from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
 
+T = TypeVar("T")
 CHECKPOINT_SECONDS = 60.0
 _SPARSE = 0.1  # share of rows that are not zeros below which leaving the others out pays (benchmarks/tried.py)
 _CHECKPOINT_RATE = 64 << 20  # bytes of state a second between two checkpoints: writing one is a few per cent of it
@@ -51,6 +54,7 @@ class PassRun:
     _entries: tuple[BlockEntries, ...] = field(default=(), init=False)
     _checked: bool = field(default=False, init=False)  # neighbours have been seen to be nodes
     _filled: bool = field(default=False, init=False)  # most rows of the state are no longer zeros
+    _touched: bool = field(default=False, init=False)  # a hop has been written: its memory is there
     _reading: Reading = field(default_factory=lambda: Reading(0), init=False)
 
     def run(self) -> dict[tuple[str, int], Slab]:
@@ -59,7 +63,8 @@ class PassRun:
         on_disk = {(piece.name, k): self._on_disk(piece, k) for piece, k in wanted}
         if all(slab.path.exists() for slab in on_disk.values()):
             return dict(on_disk)
-        self._entries = entries_of(self.relation, self.room)  # before the state: files are verified through the cache
+        # Before the state: files are verified through the cache.
+        self._entries = entries_of(self.relation, self.room, self.progress)
         try:
             return self._all_hops(on_disk)
         finally:
@@ -125,7 +130,8 @@ class PassRun:
             firsts = {piece.name: self._first(piece, opened) for piece in self.spec.pieces}
             streaming = any(firsts[piece.name] is not piece.part.first for piece in self.spec.pieces)
             workers = self.threads + WAITING if streaming else self.threads
-            lost = sum(parallel_map(workers, fill, range(0, self.count, step)))
+            found = parallel_map(workers, fill, range(0, self.count, step))
+            lost = sum(self._telling(found, f"{self.label}first values", step, streaming))
         refuse_lost(lost, self._state(0), self.spec.dtype)
 
     def _first(self, piece: Piece, opened: ExitStack) -> First:
@@ -174,6 +180,7 @@ class PassRun:
         """Rows of hop k (None: all; else dst has these alone)."""
         done, floors, nonzero = 0, self._row_floors(), self._nonzero(src)
         summing = Semaphore(self.threads)  # others wait for the disk: more than a thread a core would share its caches
+        compared = rows is None and self._touched
 
         def work(task: tuple[BlockEntries, tuple[int, int]]) -> tuple[int, int]:
             (entries, (begin, end)), target, inside = task, dst, None
@@ -187,8 +194,9 @@ class PassRun:
             with entries.part(begin, end) as part, summing:
                 if not self._checked:
                     check_neighbours(_neighbours_of(part, end - begin), self.count)
-                bits = self._reading.take() if rows is None else 0
-                leave_out = bits == 0 and self._reading.decided == 0  # while ways are compared, both read all rows
+                bits = self._reading.take() if compared else 0
+                # While ways are compared, both read all rows.
+                leave_out = bits == 0 and (not compared or self._reading.decided == 0)
                 hop_task = HopTask(
                     part.offsets,
                     part.neighbours,
@@ -206,7 +214,7 @@ class PassRun:
                 )
                 begun = time.thread_time()
                 lost = hop(hop_task, *_rows_of(part, end - begin, inside))
-                if rows is None:
+                if compared:
                     self._reading.took(bits, count, time.thread_time() - begun)
             return lost, count
 
@@ -218,6 +226,7 @@ class PassRun:
             done += count
             self._tell(k, done)
         self._checked = rows is None or self._checked
+        self._touched = True
         self._tell(k, max(1, self.relation.entries))
 
     def _nonzero(self, src: Array) -> Array | None:
@@ -242,6 +251,13 @@ class PassRun:
     def _tell(self, k: int, done: int) -> None:
         total = max(1, self.relation.entries)
         self.progress(f"{self.label}hop {k} of {self.spec.depth}", min(done, total), total, "entries")
+
+    def _telling(self, found: Iterator[T], stage: str, step: int, streaming: bool) -> Iterator[T]:
+        """The same; of rows that are streamed from disk it is told how many are done."""
+        for count, one in enumerate(found, 1):
+            if streaming:
+                self.progress(stage, min(count * step, self.count), self.count, "rows")
+            yield one
 
     def _only_rows(self, k: int, pieces: tuple[Piece, ...]) -> Array | None:
         """At the last hop only kept rows are computed, when all pieces keep the same ones."""
@@ -323,9 +339,11 @@ class PassRun:
                 return np.asarray(np.maximum(values.max(0), -values.min(0)))
 
             peak = np.zeros(piece.signal.width, np.float32)
-            workers = self.threads if first is piece.part.first else self.threads + WAITING
-            for found in parallel_map(workers, largest, range(0, self.count, step)):
-                np.maximum(peak, found, out=peak)
+            streaming = first is not piece.part.first
+            workers = self.threads + WAITING if streaming else self.threads
+            found = parallel_map(workers, largest, range(0, self.count, step))
+            for one in self._telling(found, f"largest values of {piece.signal.name}", step, streaming):
+                np.maximum(peak, one, out=peak)
         self.peaks[known] = peak
         return peak
 

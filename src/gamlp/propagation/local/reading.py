@@ -1,6 +1,7 @@
 """Whether a large state is read neighbour by neighbour or window by window: whichever is faster on this machine.
 
-The bytes are the same, so the first ranges of a pass are the measurement. Windows were 1.7 times as fast on a processor
+The bytes are the same, so ranges of a pass are the measurement: not of its first hop, in which the system finds memory
+for what is written, and that takes longer than the sums. Windows were 1.7 times as fast on a processor
 that knows 2,048 pages, and 0.7 times on one that knows 4,096 (benchmarks/tried.py, part `windows`).
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-TRIES = 6  # ranges a way: the first of a thread touches memory for the first time, and the fastest counts
+TRIES = 8  # ranges a way: the first of a thread touches memory of its own, and the fastest counts
 
 
 class Reading:

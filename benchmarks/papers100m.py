@@ -21,13 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 import papers100m_page
 from bounds import LINE, disk, products, random_lines
 from gamlp.graph import Graph
 from gamlp.io import format_size, parse_size, usable_cores, write_text
 from gamlp.kernel import WINDOW
 from machine import describe, versions
-from safetensors import safe_open
 from watched import Watched, watch
 
 NODES, EDGES, FEATURES, CLASSES = 111_059_956, 1_615_685_872, 128, 172
@@ -206,7 +207,7 @@ def facts(work: Path) -> dict[str, Any]:
 def weights_of(bundle: Path) -> int:
     """Of all matrices of a model; every row is multiplied with each."""
     with safe_open(bundle, "numpy") as tensors:
-        shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]
+        shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
     return sum(math.prod(shape) for shape in shapes if len(shape) == 2)
 
 

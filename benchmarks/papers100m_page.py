@@ -53,7 +53,8 @@ def _run(run: dict[str, Any]) -> list[str]:
         "",
         f"{run['date']}, {run['machine']}; {run['versions']}. Budget of propagation {_gib(run['memory'])}.",
         "",
-        "| step | seconds | processor | from disk, GB | to disk, GB | anonymous, GiB | resident, GiB | group, GiB | goes |",
+        "| step | seconds | processor | from disk, GB | to disk, GB | anonymous, GiB | resident, GiB | group, GiB "
+        "| goes |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, step in run["steps"].items():
@@ -140,7 +141,9 @@ def _bounds(run: dict[str, Any]) -> list[str]:
 
 
 def _products(rates: dict[str, float]) -> str:
-    return f", products of matrices {rates['products'] / 1e9:.0f} billion operations a second" if "products" in rates else ""
+    if "products" not in rates:
+        return ""
+    return f", products of matrices {rates['products'] / 1e9:.0f} billion operations a second"
 
 
 def _in_a_window(rates: dict[str, float]) -> str:

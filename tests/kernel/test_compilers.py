@@ -82,18 +82,13 @@ def test_every_value_is_converted_alike(program: list[str], storage: str) -> Non
 def test_products_have_all_their_bits(options: list[str], tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")
-    header = SOURCE.parents[2] / "src" / "gamlp" / "kernel" / "compilers.hpp"
-    program = tmp_path / "products.cpp"
-    program.write_text(
-        f'#include "{header}"\n#include <cstdio>\n'
-        "int main() { unsigned long long a, b; while (std::scanf(\"%llu %llu\", &a, &b) == 2) {"
-        ' auto p = gamlp::multiply(a, b); std::printf("%llu %llu\\n", (unsigned long long)p.low, (unsigned long long)p.high); } }'
-    )
-    subprocess.run(["g++", "-std=c++17", "-O2", *options, str(program), "-o", str(tmp_path / "products")], check=True)
+    program = tmp_path / "products"
+    source = SOURCE.with_name("products.cpp")
+    subprocess.run(["g++", *FLAGS, *options, str(source), "-o", str(program)], check=True)
     edges = [0, 1, 2**32 - 1, 2**32, 2**32 + 1, 2**63, 2**64 - 1]
     drawn = np.random.default_rng(0).integers(0, 2**64, 200, np.uint64, endpoint=False).tolist()
     pairs = [(a, b) for a in edges for b in edges] + list(zip(drawn[::2], drawn[1::2]))
     asked = "\n".join(f"{a} {b}" for a, b in pairs)
-    told = subprocess.run([str(tmp_path / "products")], input=asked, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run([str(program)], input=asked, capture_output=True, text=True, check=True).stdout
     found = [tuple(map(int, line.split())) for line in told.splitlines()]
     assert found == [(a * b % 2**64, a * b >> 64) for a, b in pairs]

@@ -99,7 +99,7 @@ def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
 
 
 def window_bits(state: Array) -> int:
-    """`HopTask.window_bits` that may be faster for a state than 0, which depends on the processor; 0: it is not large."""
+    """`HopTask.window_bits` that may be faster than 0, which depends on the processor; 0: the state is not large."""
     count, width = state.shape
     if native() is None or width > WINDOW_COLUMNS or state.size * state.itemsize <= WINDOWED:
         return 0

@@ -244,6 +244,21 @@ def test_what_predicting_puts_off_comes_when_it_is_asked_for() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_help_imports_no_markdown_and_leaves_no_stub_of_it() -> None:
+    code = (
+        "import sys; sys.argv = ['gamlp', '--help']\n"
+        "from gamlp.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert not {'rich.markdown', 'rich.traceback', 'markdown_it', 'pygments'} & set(sys.modules)\n"
+        "from rich.markdown import Markdown\n"
+        "from rich.traceback import Traceback\n"
+        "assert Markdown is not object and Traceback is not object"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "gamlp run digits" in ran.stdout
+
+
 def test_one_prediction_imports_neither_pandas_nor_a_compiler(place: Path, tmp_path: Path) -> None:
     quick = ["--set", "training.epochs=1", "--set", "propagation.hops=1", "--set", "model.hidden=8"]
     assert gamlp("train", "graph", "--out", str(tmp_path / "run"), *quick, folder=place).returncode == 0

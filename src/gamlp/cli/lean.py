@@ -1,8 +1,9 @@
-"""Imports that labelling rows does not need, put off: they take longer than the labels of a few rows.
+"""Imports that a command does not need, put off: they take longer than a list of verbs or the labels of a few rows.
 
 torch registers how each of its operators treats tensors without data (0.4 s), for its compiler alone; the import of
 the compiler brings that back. Arrow looks for pandas at its first array (0.3 s), to know frames when it sees them; what
-reads or writes frames asks for it again by itself.
+reads or writes frames asks for it again by itself. typer imports rich's Markdown and tracebacks to show any help, and
+shows neither (0.1 s).
 """
 
 from __future__ import annotations
@@ -62,6 +63,22 @@ def lean_imports() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@contextmanager
+def lean_help() -> Iterator[None]:
+    """Around the import of what shows help; whoever asks for the real modules later gets them."""
+    put_off = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
+    stubs = {name: ModuleType(name) for name in put_off if name not in sys.modules}
+    for name, stub in stubs.items():
+        setattr(stub, put_off[name], object)
+    sys.modules.update(stubs)
+    try:
+        yield
+    finally:
+        for name, stub in stubs.items():
+            if sys.modules.get(name) is stub:
+                del sys.modules[name]
 
 
 def _look_for_no_pandas() -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from gamlp.cli.lean import lean_help
 from gamlp.cli.show import display
 from gamlp.cli.verbs import Verbs, listed
 from gamlp.errors import GamlpError, printable, shortened
@@ -65,6 +66,8 @@ class _Verbs(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         verbs, self.commands = self.commands, listed()
         try:
+            with lean_help():
+                import typer.rich_utils  # noqa: F401  typer's own import of it comes when help is shown
             super().format_help(ctx, formatter)
         finally:
             self.commands = verbs

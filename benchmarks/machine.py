@@ -14,10 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gamlp.io import DirectWriter, usable_cores
+from gamlp.io import DirectReader, DirectWriter, parallel_map, usable_cores
 from gamlp.kernel import instructions
 from gamlp.propagation import allocate
 from loops import loops
+
+_RANGE, _PIECE = 64 << 20, 8 << 20  # bytes that a thread reads of a file, and at a time
 
 
 def describe() -> str:
@@ -77,8 +79,11 @@ def last_cache() -> int:
     return max((int(size.rstrip("K")) << 10 for size in sizes if size.endswith("K")), default=32 << 20)
 
 
-def write_seconds(folder: Path, size: int) -> float:
-    """Seconds to write and sync `size` bytes from front to back, the faster of past and through the page cache."""
+def disk_seconds(folder: Path, size: int) -> tuple[float, float]:
+    """Seconds to write and sync `size` bytes from front to back, and to read them again.
+
+    Writing: the faster of past and through the page cache. Reading: past it, by as many threads as a store is verified.
+    """
     piece = np.random.default_rng(0).integers(0, 256, 4 << 20, dtype=np.uint8)
     path = folder / "write-test"
 
@@ -93,6 +98,14 @@ def write_seconds(folder: Path, size: int) -> float:
                 file.write(piece)
             os.fsync(file.fileno())
 
-    seconds = min(best(direct, 2), best(cached, 1))
+    def range_read(begin: int) -> None:
+        with DirectReader(path) as reader:
+            for at in range(begin, min(begin + _RANGE, size), _PIECE):
+                reader.read(at, at + _PIECE)
+
+    write = best(cached, 1)
     path.unlink()
-    return seconds
+    write = min(write, best(direct, 2))
+    read = best(lambda: parallel_map(usable_cores() + 2, range_read, range(0, size, _RANGE)), 2)
+    path.unlink()
+    return write, read

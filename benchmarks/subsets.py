@@ -15,7 +15,7 @@ from gamlp.graph import Graph, union_graphs, view_of
 from gamlp.graph.datasets.synthetic.heterogeneous import mag_like
 from gamlp.propagation import Reach, choose_subsets
 from gamlp.recipe import RelationsSettings
-from machine import best, reader, write_seconds
+from machine import best, disk_seconds, reader
 
 SUBSETS, HOPS, LIMIT = 8, 5, 12 << 30
 _BYTES = {"float32": 4, "float16": 2}
@@ -51,7 +51,7 @@ def over_subsets(work: Path, scale: float, dtype: str, memory: int = LIMIT // 2)
     row = graph.nodes.features.width * _BYTES[dtype]
     kept = graph.nodes.count * row * (HOPS + 1) * len(views)
     moved = sum(HOPS * count * (row + 4) for count in entries.values())
-    reading, writing = best(reader(), 5), write_seconds(work, 1 << 30)  # of 1 GiB
+    reading, writing = best(reader(), 5), disk_seconds(work, 1 << 30)[0]  # of 1 GiB
     bound = (moved * reading + kept * writing) / 2**30
     found = _run(graph, work, memory, dtype, chosen)
     result = {

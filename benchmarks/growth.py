@@ -29,8 +29,8 @@ def with_edges(work: Path, repetitions: int) -> dict[str, Any]:
         jobs = [run_job(folder, work / "store") for _ in range(repetitions)]
         seconds = min(job.written for job in jobs)
         memory = max(job.peak - job.base for job in jobs)
-        # Where it goes: the loops alone, in memory; as many bytes to the same disk and from it (all hops once, and those
-        # that are spilled before they are laid out by node); what is left.
+        # Where it goes: the loops alone, in memory; as many bytes to the same disk and from it (all hops once, those
+        # that are spilled before they are laid out by node twice); what is left.
         kernel = HOPS * best(contest.OurHop(Graph.open(folder), "float32"), 2)
         write, read = disk_seconds(work, jobs[0].bytes)
         spilled = (HOPS - RESIDENT) / (HOPS + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_hops_in_memory_are_powers_of_the_dense_operator(hops: int, dtype: str, 
 
 
 def test_hops_that_take_long_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = SimpleNamespace(monotonic=itertools.count(0, 1000).__next__)
+    slow = SimpleNamespace(monotonic=itertools.count(0, 1000).__next__, thread_time=time.thread_time)
     monkeypatch.setattr("gamlp.propagation.local.hops.time", slow)
     graph = Graph.from_arrays(np.array([[0, 1], [1, 2]]), np.eye(3))
     assert len(hops_in_memory(graph, FeatureSignal(hops=3))) == 4

@@ -62,7 +62,7 @@ class Split:
     def count(self, *names: str) -> int:
         """How many rows the named parts have."""
         roles = [ROLES.index(name) for name in names]
-        return sum(np.count_nonzero(self._are(roles, begin)) for begin in range(0, len(self.roles), _AT_ONCE))
+        return sum(int(np.count_nonzero(self._are(roles, at))) for at in range(0, len(self.roles), _AT_ONCE))
 
     def _are(self, roles: list[int], begin: int) -> Array:
         return np.isin(self.roles[begin : begin + _AT_ONCE], roles)

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
+from gamlp.spark.tasks import context_of
+
 _LOOPBACK = "127.0.0.1"
 
 
@@ -23,13 +25,10 @@ def run_in_barrier(spark: Any, processes: int, text: str) -> None:
         run_rank(processes, text)
         yield from rows
 
-    try:
-        context = spark.sparkContext
-    except Exception:  # Connect has none, and says so with an error of its own
+    if (context := context_of(spark)) is None:
         spark.range(0, processes, 1, processes).mapInArrow(rank, "id long", barrier=True).collect()
-        return
-    # Not a table's rows: Spark would plan a query first, and executors load what runs one, for a second or more.
-    context.parallelize(range(processes), processes).barrier().mapPartitions(rank).collect()
+    else:  # no table's rows: no query is planned, and executors need not load what runs one
+        context.parallelize(range(processes), processes).barrier().mapPartitions(rank).collect()
 
 
 def run_rank(processes: int, text: str) -> None:

@@ -182,12 +182,21 @@ class Bench:
         if engine == "spark":
             words = [*words, "--engine", "spark", "--master", self.cluster.address, "--spark-conf",
                      "spark.executor.memory=700m", "--spark-conf", "spark.driver.memory=700m"]  # fmt: skip
-        kept[step] = self._run(words, kill)
+        events = (
+            Path(tempfile.mkdtemp(prefix="events-", dir=self.work)) if (engine, step) == ("spark", "train") else None
+        )
+        if events is not None:  # Spark's own log of when it began which task
+            for setting in ("enabled=true", "compress=false", f"dir={events.as_uri()}"):
+                words += ["--spark-conf", f"spark.eventLog.{setting}"]
+        kept[step] = self._run(words, kill, events)
         print(f"{engine} {step}: {kept[step]}", flush=True)
         write_text(self.out, json.dumps(self.results, indent=1) + "\n")
 
-    def _run(self, words: list[str], kill: float | None = None) -> dict[str, Any]:
-        """Wall and processor seconds, and the driver's memory; of training on Spark, when its first epoch ended."""
+    def _run(self, words: list[str], kill: float | None = None, events: Path | None = None) -> dict[str, Any]:
+        """Wall and processor seconds, and the driver's memory; of training on Spark, when its first epoch ended.
+
+        Since its tasks began, by the `events` that Spark logged, and since its first executor was launched.
+        """
         begun, used, killed, epoch = time.perf_counter(), self.clock(), 0, 0.0
         memory = {"driver": 0, JAVA: 0}
         while True:
@@ -207,8 +216,11 @@ class Bench:
         if process.returncode:
             raise RuntimeError(f"gamlp {words[0]} ended with {process.returncode}: {said}")
         found = {"wall": time.perf_counter() - begun, "cpu": self.clock() - used, "memory": memory, "killed": killed}
-        if epoch and "spark" in words and (launched := self._launched()):
-            found["first epoch"] = epoch - launched
+        if epoch and events is not None:
+            if launched := self._launched():
+                found["first epoch"] = epoch - launched
+            if (begun_tasks := first_task(events)) is not None:
+                found["first epoch of tasks"] = epoch - begun_tasks
         return found
 
     def _launched(self) -> float:
@@ -229,6 +241,13 @@ class Bench:
                 os.killpg(process.pid, signal.SIGKILL)
                 kill = None
         return epoch, said
+
+
+def first_task(events: Path) -> float | None:
+    """When Spark began the first task of an application, in seconds since 1970, by the log of its events."""
+    lines = (line for file in events.rglob("*") if file.is_file() for line in file.read_text().splitlines())
+    told = (json.loads(line) for line in lines if '"SparkListenerTaskStart"' in line)
+    return min((one["Task Info"]["Launch Time"] / 1000 for one in told), default=None)
 
 
 def page(results: dict[str, Any]) -> str:
@@ -262,8 +281,11 @@ def _of_steps(found: dict[str, Any]) -> list[str]:
         )
         if step in _LIMITS:
             checks.append(_check(f"{step}: (processor − {FIXED:.0f} s) ÷ one machine's", _LIMITS[step], beyond))
-    if (first := found["spark"]["train"].get("first epoch")) is not None:
-        checks.append(_check("first epoch, seconds after executors were launched", 10.0, first))
+    train = found["spark"]["train"]
+    if (first := train.get("first epoch of tasks")) is not None:
+        checks.append(_check("training's first epoch, seconds after its tasks' start", 10.0, first))
+    if (first := train.get("first epoch")) is not None:
+        checks.append(f"| the same after executors were launched, which start Java first | – | {first:.2f} | |")
     return [
         f"## {round(NODES * SCALE):,} nodes, {round(EDGES * SCALE):,} edges",
         "",

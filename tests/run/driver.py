@@ -1,8 +1,9 @@
-"""A driver as a process of its own: a run is evaluated by tasks in another process; its own memory at its most is told.
+"""A driver as a process of its own, whose tasks are in other processes; its own memory at its most is told.
 
-    python driver.py GRAPH RUN
+    python driver.py evaluate GRAPH RUN
+    python driver.py train STORE RUN
 
-Prints, as JSON, bytes of anonymous memory: before the evaluation, at its most, and the rows that were scored.
+Prints, as JSON, bytes of anonymous memory: before the step, at its most; and the rows that were scored or trained on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Any
 from gamlp.graph import Graph
 from gamlp.io import Place, Ranges, RangeWork, anonymous_memory, tally_by_tasks
 from gamlp.progress import Progress
-from gamlp.run import Resources, evaluate
+from gamlp.propagation import HopStore
+from gamlp.recipe import Recipe
+from gamlp.run import Resources, Source, evaluate, train
 from gamlp.run import resources as resources_file
 from gamlp.run.engine import LocalEngine
 from gamlp.training import RunFolder
@@ -57,15 +60,40 @@ class Peak(threading.Thread):
             self.most = max(self.most, anonymous_memory())
 
 
+RECIPE = Recipe.of(
+    {
+        "propagation": {"hops": 1, "label_hops": 0},
+        "model": {"hidden": 4, "layers": 1, "beta": 0.0},
+        "training": {"epochs": 1, "batch_size": 50_000, "patience": 0},
+    }
+)
+
+
+def evaluated(graph: Path, run: Path) -> int:
+    resources = Resources(device="cpu", engine="elsewhere")
+    rows: int = evaluate(RunFolder.open(run), own=Graph.open(graph), resources=resources)["rows"]
+    return rows
+
+
+def trained(store: Path, run: Path) -> int:
+    """By two processes; their memory is theirs."""
+    source = Source("grown", None, store=HopStore.open(store))
+    resources = Resources(device="cpu", engine="elsewhere", processes=2, threads=2, memory=1 << 30)
+    bundles = train(source, RECIPE, run, resources=resources).bundles
+    assert "calibration" in bundles[0].report
+    rows: int = bundles[0].report["train_rows"]
+    return rows
+
+
 def main() -> None:
-    graph, run = (Path(place) for place in sys.argv[1:])
+    step, *places = sys.argv[1:]
     resources_file.ENGINES["elsewhere"] = "tests.run.driver:ElsewhereEngine"
-    opened, before, peak = Graph.open(graph), anonymous_memory(), Peak()
+    before, peak = anonymous_memory(), Peak()
     peak.start()
-    found = evaluate(RunFolder.open(run), own=opened, resources=Resources(device="cpu", engine="elsewhere"))
+    rows = {"evaluate": evaluated, "train": trained}[step](*map(Path, places))
     peak.ended.set()
     peak.join()
-    print(json.dumps({"before": before, "most": peak.most, "rows": found["rows"]}))
+    print(json.dumps({"before": before, "most": peak.most, "rows": rows}))
 
 
 if __name__ == "__main__":

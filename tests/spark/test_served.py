@@ -56,7 +56,7 @@ def test_tasks_train_without_a_barrier_and_go_on_after_kills(
     spark: Any, prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
     """Five tasks, more than run at once."""
-    monkeypatch.setattr(training, "_in_a_barrier", None)
+    monkeypatch.setattr(training, "run_in_barrier", None)
     lines: list[dict[str, Any]] = []
     ended: list[int] = []
     addresses: set[str] = set()

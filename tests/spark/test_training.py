@@ -90,7 +90,7 @@ def here(prepared: Prepared) -> Any:
 def test_one_process_trains_in_a_task_what_is_trained_here(
     spark: Any, prepared: Prepared, here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "_in_a_barrier", None)
+    monkeypatch.setattr(training, "run_in_barrier", None)
     killed: list[int] = []
     lines: list[dict[str, Any]] = []
 

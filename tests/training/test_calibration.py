@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
+from gamlp.io import Ranges, RangeWork, State
+from gamlp.progress import Progress, silent
 from gamlp.training.calibration import calibrate, fit_temperature, log_loss
 from gamlp.training.seeds import bundle_of
 from tests.training.small import make_graph, prepared_in, relabelled, rows_of_role, trained
@@ -111,3 +115,20 @@ def test_a_bundle_is_calibrated_by_validation_rows_alone(tmp_path: Path) -> None
     x, y = prepared.valid.tensors(np.arange(len(prepared.valid)))
     with torch.no_grad():
         torch.testing.assert_close(plain.model()(x, y) * plain.temperature, off.model()(x, y))
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_a_task_that_reads_validation_rows_calibrates_as_this_process_does(tmp_path: Path, multi_label: bool) -> None:
+    prepared = prepared_in(tmp_path, make_graph(nodes=200, multi_label=multi_label), model__dropout=0.0)
+    fitted, asked = trained(prepared), []
+
+    def elsewhere(work: RangeWork, ranges: Ranges, stage: str = "", progress: Progress = silent) -> Iterator[State]:
+        asked.append((stage, list(ranges)))
+        yield pickle.loads(pickle.dumps(work))(ranges)
+
+    here, there = bundle_of(prepared, fitted, 0), bundle_of(prepared, fitted, 0, take=elsewhere)
+    assert prepared.valid is not None and asked == [("calibrate", [(0, len(prepared.valid))])]
+    assert there.temperature == here.temperature and there.report.keys() == here.report.keys()
+    for name, value in here.report["calibration"].items():
+        assert there.report["calibration"][name] == pytest.approx(value, rel=1e-6)
+    assert there.report["base"] == here.report["base"] and isinstance(there.report["calibration"]["rows"], int)

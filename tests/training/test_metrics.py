@@ -118,7 +118,7 @@ def test_every_metric_has_words_and_no_row_is_undefined() -> None:
 
 def resolved(metric: str, targets: list[int], valid: list[int] | None = None) -> tuple[str, str | None]:
     made = TrainingSettings(metric=metric)  # type: ignore[arg-type]
-    return resolve_metric(made, np.array(targets), False, None if valid is None else np.array(valid))
+    return resolve_metric(made, np.array(targets), None if valid is None else np.array(valid))
 
 
 def test_auto_is_accuracy_but_for_a_rare_class_of_two_and_that_is_said() -> None:
@@ -127,7 +127,7 @@ def test_auto_is_accuracy_but_for_a_rare_class_of_two_and_that_is_said() -> None
     name, note = resolved("auto", [0] * 19 + [1])
     assert name == "average_precision" and note is not None and "5.0 % of the training rows" in note
     assert resolved("auto", [0] * 30 + [1] * 30 + [2])[0] == "accuracy"
-    assert resolve_metric(TrainingSettings(), np.eye(3, dtype=np.int8), True) == ("micro_f1", None)
+    assert resolve_metric(TrainingSettings(), np.eye(3, dtype=np.int8)) == ("micro_f1", None)
 
 
 @pytest.mark.parametrize("metric", ["roc_auc", "average_precision"])
@@ -135,7 +135,7 @@ def test_what_one_class_leaves_undefined_gives_way_to_log_loss_and_that_is_said(
     name, note = resolved(metric, [0, 1, 1], [1, 1])
     assert name == "log_loss" and note is not None and "undefined" in note and "log-loss decides" in note
     assert resolved(metric, [0, 1, 1], [1, 0]) == (metric, None)
-    many = resolve_metric(TrainingSettings(metric=metric), np.eye(2, dtype=np.int8), True, np.ones((3, 2), np.int8))  # type: ignore[arg-type]
+    many = resolve_metric(TrainingSettings(metric=metric), np.eye(2, dtype=np.int8), np.ones((3, 2), np.int8))  # type: ignore[arg-type]
     assert many[0] == "log_loss"
     assert resolved("auto", [0] * 19 + [1], [0, 0])[0] == "accuracy"
 

@@ -46,15 +46,23 @@ class Split:
 
     def rows(self, *names: str) -> Array:
         """Row numbers, ascending, of the named parts: `split.rows("train", "valid")`; found some at a time."""
-        roles = [ROLES.index(name) for name in names]
-        begins = range(0, len(self.roles), _AT_ONCE)
-        found = np.empty(sum(np.count_nonzero(self._are(roles, begin)) for begin in begins), np.int64)
+        found = np.empty(self.count(*names), np.int64)
         at = 0
-        for begin in begins:
-            rows = np.flatnonzero(self._are(roles, begin))
-            found[at : at + len(rows)] = rows + begin
+        for rows in self.parts(*names):
+            found[at : at + len(rows)] = rows
             at += len(rows)
         return found
+
+    def parts(self, *names: str) -> Iterator[Array]:
+        """The same some at a time, for who need not hold them all."""
+        roles = [ROLES.index(name) for name in names]
+        for begin in range(0, len(self.roles), _AT_ONCE):
+            yield np.flatnonzero(self._are(roles, begin)) + begin
+
+    def count(self, *names: str) -> int:
+        """How many rows the named parts have."""
+        roles = [ROLES.index(name) for name in names]
+        return sum(int(np.count_nonzero(self._are(roles, at))) for at in range(0, len(self.roles), _AT_ONCE))
 
     def _are(self, roles: list[int], begin: int) -> Array:
         return np.isin(self.roles[begin : begin + _AT_ONCE], roles)
@@ -311,7 +319,9 @@ class Graph(MadeFrom):
     def trainable(self) -> bool:
         """Whether there are labelled training rows."""
         labels, split = self.nodes.labels, self.nodes.split
-        return labels is not None and split is not None and bool(labels.known_at(split.train).any())
+        if labels is None or split is None:
+            return False
+        return any(bool(labels.known_at(rows).any()) for rows in split.parts("train"))
 
     def with_targets(self, **targets: Labels | Split | None) -> Graph:
         """With other `labels` or another `split`; edges and features stay, and keep their fingerprints.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -12,17 +13,38 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io.files import map_array, npy_header
-from gamlp.io.place import Place
+from gamlp.io.place import Place, scratch_folder
 from gamlp.io.ranges import AT_ONCE, LONGEST, cut_ranges, rounds
 from gamlp.io.verified import verify
 
 _HEADER = 1 << 10  # bytes of a file that hold its header
 _PIECE = 8 << 20  # bytes written at a time
+_HELD = 1 << 18  # row numbers that may be in memory
+_files = itertools.count()
 
 
 def open_rows(place: Place) -> Any:
     """A .npy file: mapped where it is a file here, read in ranges where it is elsewhere."""
     return map_array(place.local) if place.local is not None else RemoteRows(place)
+
+
+def mapped_rows(parts: Iterable[Array]) -> Array:
+    """Row numbers that come some at a time, as one array; of many, in a mapped file that goes with the array."""
+    found: list[Array] = []
+    parts, count = iter(parts), 0
+    for part in parts:
+        found.append(part)
+        if (count := count + len(part)) > _HELD:
+            break
+    else:
+        return np.concatenate([np.zeros(0, np.int64), *found])
+    path = scratch_folder() / f"rows-{next(_files)}.i64"
+    with path.open("wb") as file:
+        for part in itertools.chain(found, parts):
+            file.write(np.ascontiguousarray(part, np.int64).data.cast("B"))
+    rows = np.memmap(path, np.int64, "r")
+    path.unlink()  # its bytes stay as long as the map
+    return np.asarray(rows)
 
 
 class _Rows:

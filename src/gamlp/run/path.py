@@ -11,19 +11,21 @@ from typing import Any
 import numpy as np
 
 from gamlp.explanation import WeightsByDegree
-from gamlp.io import TakeTally
+from gamlp.io import Ranges, State, TakeTally, row_ranges
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
 from gamlp.report import Observed, listening, write_report
 from gamlp.run.evaluation import evaluate, evaluate_rows
-from gamlp.run.prediction_table import ROW_SETS, Written, asked_for
+from gamlp.run.prediction_table import ROW_SETS, Written, asked_among
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.scoring import RowsOfPart
 from gamlp.run.source import Source
 from gamlp.run.trained import predict
 from gamlp.run.training import Trained, train
 from gamlp.training import best_seed, choose_device
+
+_NODES = 1 << 20  # whose labels and roles are looked at at a time
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,10 @@ def run_path(
     trained = train(source, recipe, out, resume=True, warm=warm, resources=resources, progress=progress)
     bundle = trained.bundles[best_seed(trained.bundles)]
     store = HopStore.open(trained.run.store_path())
+    with closing(resources.open_engine()) as engine:
+        rows = _rows_kept(store, trained.recipe, partial(engine.tally, out))
     written = predict(
-        out, out / "predictions.parquet", own=source.graph if source.origin is None else None,
-        rows=_rows_kept(store, trained.recipe),
+        out, out / "predictions.parquet", own=source.graph if source.origin is None else None, rows=rows,
         keep_finished=True, trust=trained.run.trust, resources=resources, progress=progress,
     )  # fmt: skip
     with closing(resources.open_engine()) as engine:
@@ -66,18 +69,37 @@ def run_path(
     return Outcome(trained, test, weights, written, trained.run.report_path, trained.run.words())
 
 
-def _rows_kept(store: HopStore, recipe: Recipe) -> str:
+def _rows_kept(store: HopStore, recipe: Recipe, take: TakeTally) -> str:
     """All nodes, or those whose hops the recipe keeps; of a store that was made before, the sets that it has whole."""
     if store.kept is None:
         return "all"
     if recipe.propagation.rows != "all":
         return recipe.propagation.rows
-    count = store.manifest.nodes
-    have = np.zeros(count, bool)
-    have[np.asarray(store.kept)] = True
-    names = [name for name in ROW_SETS[1:] if store.split is not None or name.endswith("labelled")]
-    asked = {name: asked_for([name], count, store.labels, store.split) for name in names}
-    return "+".join(name for name, wanted in asked.items() if wanted.any() and have[wanted].all())
+    names = tuple(name for name in ROW_SETS[1:] if store.has_split or name.endswith("labelled"))
+    counts = np.zeros((2, len(names)), np.int64)
+    for state in take(KeptWork(store, names), row_ranges(store.manifest.nodes, _NODES), "kept rows"):
+        counts += state["counts"]
+    return "+".join(name for name, asked, kept in zip(names, *counts.tolist()) if 0 < asked == kept)
+
+
+@dataclass(frozen=True)
+class KeptWork:
+    """`counts[0]`: how many rows of some ranges are in each of the named sets; `counts[1]`: whose hops are kept too."""
+
+    store: HopStore
+    names: tuple[str, ...]
+
+    def __call__(self, ranges: Ranges) -> State:
+        counts, kept = np.zeros((2, len(self.names)), np.int64), self.store.kept
+        assert kept is not None
+        for begin, end in ranges:
+            here = np.zeros(end - begin, bool)
+            first, last = np.searchsorted(kept, [begin, end])
+            here[np.asarray(kept[first:last]) - begin] = True
+            for number, name in enumerate(self.names):
+                wanted = asked_among(self.store, (name,), slice(begin, end))
+                counts[:, number] += np.count_nonzero(wanted), np.count_nonzero(wanted & here)
+        return {"counts": counts}
 
 
 def _test(

@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
@@ -25,6 +24,7 @@ from gamlp.training import (
     STAGES,
     About,
     Bundle,
+    LabelCounts,
     Observe,
     Prepared,
     RunFolder,
@@ -223,7 +223,8 @@ def train_run(
 ) -> dict[int, Bundle]:
     """Train every seed of the recipe that the run lacks; the best by validation becomes the run's bundle."""
     with closing(resources.open_engine()) as engine:
-        bundles, best = train_seeds(prepared, engine.fit, run, observe=observe, progress=progress)
+        take = partial(engine.tally, run.path)
+        bundles, best = train_seeds(prepared, engine.fit, run, take=take, observe=observe, progress=progress)
     run.choose(best)
     return bundles
 
@@ -272,7 +273,8 @@ def train_stages(
 
         def fit_stage(stage: Prepared) -> StageEnd[tuple[dict[int, Bundle], int]]:
             told = in_stage(progress, stage.stage) if prepared.recipe.training.stages > 1 else progress
-            bundles, best = train_seeds(stage, engine.fit, folder_of(stage), observe=observe, progress=told)
+            take = partial(engine.tally, folder)
+            bundles, best = train_seeds(stage, engine.fit, folder_of(stage), take=take, observe=observe, progress=told)
             valid = mean_valid([bundle.report["valid"] for bundle in bundles.values()])
             plain = replace(bundles[best], temperature=1.0)
             return StageEnd(stage, (bundles, best), valid, plain.model)
@@ -346,10 +348,10 @@ def _check_makes(source: Source, recipe: Recipe) -> None:
     check_trainable(graph, recipe)
     labels, split = graph.nodes.labels, graph.nodes.split
     assert labels is not None and split is not None
-    train = split.train[labels.known_at(split.train)]
-    if not len(train):
+    counts = LabelCounts.of_parts(split.parts("train"), labels)
+    if not counts.rows:
         raise GamlpError(f"no training row of graph '{graph.name}' has a label", hint="mark labelled rows 'train'")
-    if not labels.multi_label and len(present := np.unique(labels.values[train])) < 2:
+    if not labels.multi_label and len(present := counts.present) < 2:
         raise GamlpError(
             f"every training row is '{labels.classes[present[0]]}'", hint="training needs at least two classes"
         )

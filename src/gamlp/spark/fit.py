@@ -158,7 +158,8 @@ def fitted(
     resources = resources_of(params)
     prepared = _prepared(graph, recipe, resources, place, progress)
     with closing(resources.open_engine()) as engine:
-        bundles, best = train_seeds(prepared, engine.fit, TaskFolder(place), progress=progress)
+        take = partial(engine.tally, place)
+        bundles, best = train_seeds(prepared, engine.fit, TaskFolder(place), take=take, progress=progress)
     bundle = bundles[best]
     home = Home(place.resolved().url, fingerprint.inputs(graph), fingerprint.training_labels(graph))
     return Fit(bundle, home, _test_scores(bundle, prepared.store, resources))

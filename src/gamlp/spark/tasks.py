@@ -9,7 +9,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -41,20 +41,32 @@ def run_tasks(
         return []
     chosen = [int(number) for number in numbers]
 
+    def answers(places: Iterable[int]) -> list[dict[str, Any]]:
+        found = [{"place": place, "answer": as_result(work, chosen[place])} for place in places]
+        settle()
+        return found
+
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         for batch in batches:
-            places = batch.column(0).to_pylist()
-            results = [as_result(work, chosen[place]) for place in places]
-            settle()
-            yield pa.RecordBatch.from_pydict({"place": pa.array(places, pa.int64()), "answer": pa.array(results)})
+            yield pa.RecordBatch.from_pylist(answers(batch.column(0).to_pylist()))
 
     tasks = -(-len(chosen) // max(1, together))
-    frame = spark.range(0, len(chosen), 1, tasks).mapInArrow(run, "place long, answer string")
+    if (context := context_of(spark)) is None:
+        frame = spark.range(0, len(chosen), 1, tasks).mapInArrow(run, "place long, answer string")
+    else:  # no table's rows: no query is planned, and executors need not load what runs one
+        frame = context.parallelize(range(len(chosen)), tasks).mapPartitions(answers)
     found = collect_results(spark, frame, stage, len(chosen), progress, tasks)
     results = {row["place"]: result for row, result in found}
     return [results[place] for place in range(len(chosen))]
+
+
+def context_of(spark: Any) -> Any:
+    """What runs functions over numbers, without tables; None over Connect, which says so with an error of its own."""
+    with suppress(Exception):
+        return spark.sparkContext
+    return None
 
 
 @lru_cache(maxsize=1)
@@ -66,7 +78,7 @@ def settle() -> None:
 def collect_results(
     spark: Any, frame: Any, stage: str = "", total: int = 1, progress: Progress = silent, tasks: int | None = None
 ) -> list[tuple[Any, Answer]]:
-    """Rows of a frame whose column `answer` is what `answered` gave, and what it says; `total` blocks in `tasks`."""
+    """Rows of a frame (or RDD) whose `answer` is what `as_result` gave, and what it says; `total` blocks in `tasks`."""
     with spark_failure_as_error(), status(spark, stage, total, progress, tasks):
         rows = frame.collect()
     found = [(row, json.loads(row["answer"])) for row in rows]
@@ -157,10 +169,7 @@ def first_line(error: BaseException) -> str:
 @contextmanager
 def status(spark: Any, stage: str, total: int, progress: Progress, tasks: int | None = None) -> Iterator[None]:
     """Tell how much is done, by Spark's own status of its tasks; over Connect there is none."""
-    context = None
-    with suppress(Exception):  # Connect has no context, and says so with an error of its own
-        context = spark.sparkContext
-    if context is None:
+    if (context := context_of(spark)) is None:
         yield
         return
     group, ended = f"gamlp-{uuid.uuid4().hex[:8]}", threading.Event()

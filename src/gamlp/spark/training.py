@@ -5,12 +5,11 @@ A task that dies ends the attempt, and the next one goes on from the last checkp
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,16 +17,15 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.progress import Progress, silent
+from gamlp.spark.barrier import run_in_barrier
 from gamlp.spark.tasks import run_tasks, sentence
 from gamlp.spark.watch import FOR_EXECUTORS, SAID_AFTER, tell, watch_of
 from gamlp.training import (
     ALONE,
     GO_ON,
     LOOK,
-    LOOPBACK,
     RETRIES,
     Follower,
-    Meeting,
     Observe,
     Result,
     TrainingJob,
@@ -65,7 +63,7 @@ def launch_spark(
     text = job.model_dump_json()
     run = partial(_in_a_task, spark, text)
     if processes > 1 or gpu:
-        run = partial(_in_a_barrier, spark, processes, text)
+        run = partial(run_in_barrier, spark, processes, text)
     for number in range(retries + 1):
         if number:
             reason = "" if failure is None else f" ({reason_of(failure)})"
@@ -152,29 +150,6 @@ def _in_a_task(spark: Any, text: str) -> None:
         return {}
 
     run_tasks(spark, train, [0])
-
-
-def _in_a_barrier(spark: Any, processes: int, text: str) -> None:
-    """Tasks that run at once, a rank each."""
-
-    def train(batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import BarrierTaskContext
-
-        context = BarrierTaskContext.get()
-        rank, hosts = context.partitionId(), [task.address.rpartition(":")[0] for task in context.getTaskInfos()]
-        own = LOOPBACK if len(set(hosts)) == 1 else socket.gethostbyname(hosts[rank])
-        listening = socket.create_server((own, 0)) if rank == 0 else None
-        with listening or nullcontext():
-            message = "" if listening is None else f"{own} {listening.getsockname()[1]}"
-            host, _, port = context.allGather(message)[0].partition(" ")  # what rank 0 said
-            meeting = Meeting(host, int(port), own, None if listening is None else listening.fileno())
-            gpus = context.resources()["gpu"].addresses if "gpu" in context.resources() else []
-            here, before = hosts.count(hosts[rank]), hosts[:rank].count(hosts[rank])
-            place = (int(gpus[0]), 1) if gpus else (before, here)
-            train_in_task(text, World(rank, processes, *place, meeting))
-        yield from batches
-
-    spark.range(0, processes, 1, processes).mapInArrow(train, "id long", barrier=True).collect()
 
 
 def train_in_task(text: str, world: World) -> None:

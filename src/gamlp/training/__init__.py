@@ -51,6 +51,7 @@ from gamlp.training.columns import matched, with_columns
 # Scores of rows
 from gamlp.training.counts import ScoreCounts, score_of
 from gamlp.training.device import choose_device
+from gamlp.training.label_counts import LabelCounts, class_counts
 
 # Scores as counts of every distinct one, which are merged
 from gamlp.training.levels import RankedScores, levels_for, merge_ranked, state_of_ranked
@@ -140,7 +141,7 @@ from gamlp.training.teacher import with_said
 from gamlp.training.trackers import tracked_run, trackers_for
 
 # The same answer for every node
-from gamlp.training.trivial import class_counts, trivial_scores, trivial_scores_of
+from gamlp.training.trivial import trivial_scores, trivial_scores_of
 from gamlp.training.typed import expected_shape, prepare_graph, reduced_from, resolve_relations, with_features
 
 # Weights to start from
@@ -168,6 +169,7 @@ __all__ = [
     "Fitted",
     "Follower",
     "HopRows",
+    "LabelCounts",
     "Machine",
     "Meeting",
     "NoFolder",

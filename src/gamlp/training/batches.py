@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from gamlp.errors import GamlpError
 from gamlp.graph import UNKNOWN
 from gamlp.io import available_memory
 from gamlp.propagation import HopStore, StoredSignal, side_by_side
+from gamlp.training.label_counts import AT_ONCE, LabelCounts
 from gamlp.training.order import batches_of_a_window, parts_of
 from gamlp.training.ranks.world import World
 
@@ -135,9 +137,18 @@ class HopRows:
         """Labels of these rows."""
         return self.store.labels_at(self.rows)
 
+    @cached_property
+    def label_counts(self) -> LabelCounts:
+        """How many of these rows have each class; labels are read some rows at a time."""
+        found = LabelCounts(0, np.zeros(self.classes, np.int64), self.store.multi_label)
+        for begin in range(0, len(self), AT_ONCE):
+            targets = self.store.labels_at(self.rows[begin : begin + AT_ONCE])
+            found = found.with_more(LabelCounts.of(targets, self.classes))
+        return found
+
     @property
     def classes(self) -> int:
-        return len(self.store.labels.classes) if self.store.labels else 0
+        return len(self.store.manifest.targets.classes or ())
 
     def batches(self, size: int, device: torch.device, memory: int | None = None) -> Batches:
         return Batches(self, size, device, memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,14 +35,19 @@ class Calibration:
     ece_before: float
     ece: float
 
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Calibration:
+        """From its fields in their order, all as floats."""
+        temperature, rows, *others = numbers
+        return cls(temperature, int(rows), *others)
+
 
 def calibrate(model: nn.Module, valid: HopRows, *, most_rows: int = MOST_ROWS) -> Calibration | None:
     """The temperature of a trained model by its validation rows; of many, by some evenly among them.
 
     None: its logits are no finite numbers.
     """
-    if len(valid) > most_rows:
-        valid = replace(valid, rows=valid.rows[np.linspace(0, len(valid) - 1, most_rows).astype(np.int64)])
+    valid = calibration_rows(valid, most_rows)
     device = next((value.device for value in (*model.parameters(), *model.buffers())), torch.device("cpu"))
     parts = [(logits.double().cpu(), batch.target.cpu()) for batch, logits in logits_of(model, _batches(valid, device))]
     logits, target = (torch.cat(part) for part in zip(*parts))
@@ -57,6 +63,13 @@ def calibrate(model: nn.Module, valid: HopRows, *, most_rows: int = MOST_ROWS) -
     found = [said_and_true(_probabilities(logits / heat, target), answers) for heat in (1.0, temperature)]
     eces = [calibration_error(reliability_of(*one)) for one in found]
     return Calibration(temperature, len(target), before, loss, *eces)
+
+
+def calibration_rows(valid: HopRows, most_rows: int = MOST_ROWS) -> HopRows:
+    """All, or so many evenly among them."""
+    if len(valid) <= most_rows:
+        return valid
+    return replace(valid, rows=valid.rows[np.linspace(0, len(valid) - 1, most_rows).astype(np.int64)])
 
 
 def _batches(rows: HopRows, device: torch.device) -> Batches:

@@ -28,7 +28,7 @@ def check_trainable(graph: Graph, recipe: Recipe | None = None) -> None:
         raise GamlpError(f"graph '{graph.name}' has no labels", hint="ingest a label column")
     if nodes.split is None:
         raise GamlpError(f"graph '{graph.name}' has no split", hint="ingest a split column, or let ingest make one")
-    if not len(nodes.split.train):
+    if not nodes.split.count("train"):
         raise GamlpError(f"graph '{graph.name}' has no training rows", hint="mark some rows 'train' in its split")
     if recipe is not None:
         _check_steps(recipe)
@@ -58,8 +58,8 @@ def resolve_unlabelled(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]
     if not recipe.reads_unlabelled or labels is None or split is None:
         return recipe, []
     inductive = recipe.training.setting == "inductive"
-    trained = np.count_nonzero(labels.known_at(split.train))
-    if (len(split.train) if inductive else graph.nodes.count) <= trained:
+    trained = sum(np.count_nonzero(labels.known_at(rows)) for rows in split.parts("train"))
+    if (split.count("train") if inductive else graph.nodes.count) <= trained:
         said = "consistency and stages read rows without labels, and the training graph has none: they are left out"
         return recipe.changed({"consistency": None, "training.stages": 1}), [said]
     if inductive and recipe.training.stages > 1 and labels_used(recipe):
@@ -200,9 +200,10 @@ def check_unheard(graph: Graph) -> None:
 def check_targets(train: HopRows, labels: Labels) -> None:
     if not len(train):
         raise GamlpError("no training row has a label", file=train.store.folder, hint="mark labelled rows 'train'")
-    if not labels.multi_label and len(np.unique(train.targets)) < 2:
-        only = labels.classes[int(train.targets[0])]
-        raise GamlpError(f"every training row is '{only}'", hint="training needs at least two classes")
+    if not labels.multi_label and len(present := train.label_counts.present) < 2:
+        raise GamlpError(
+            f"every training row is '{labels.classes[present[0]]}'", hint="training needs at least two classes"
+        )
 
 
 def check_store(store: HopStore, wanted: Plan) -> None:

@@ -137,8 +137,9 @@ class _Run:
         self.loss: Loss = loss_of(train.targets, train.classes, settings.class_weights, machine.device)
         self.metric, self.measure = "", None
         if valid is not None and self.valid is not None:
-            asked = settings, train.targets, train.targets.ndim == 2, valid.targets
-            self.metric, self.measure = resolve_metric(*asked)[0], measure_of(*asked)
+            targets = train.targets
+            self.metric = resolve_metric(settings, targets, valid.targets)[0]
+            self.measure = measure_of(settings, targets, targets.ndim == 2, valid.targets)
         # What is validated and kept: the model itself, or its weights averaged over steps.
         self.average = MovingAverage(model, settings.ema) if settings.ema else None
         self.kept: nn.Module = model if self.average is None else self.average.module

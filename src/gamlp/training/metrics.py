@@ -11,6 +11,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.recipe import TrainingSettings
 from gamlp.training.counts import ScoreCounts
+from gamlp.training.label_counts import LabelCounts
 from gamlp.training.levels import Levels
 
 Measure = Callable[[Array, Array], float]  # of probabilities and labels
@@ -109,14 +110,20 @@ def rarer_class(targets: Array) -> int:
     return 0 if (targets == 0).sum() < (targets == 1).sum() else 1
 
 
-def resolve_metric(
-    settings: TrainingSettings, targets: Array, multi_label: bool, valid: Array | None = None
-) -> tuple[str, str | None]:
+def resolve_metric(settings: TrainingSettings, targets: Array, valid: Array | None = None) -> tuple[str, str | None]:
     """The metric that validation goes by, and a sentence where a person would not expect it.
 
     `targets` are labels of training rows, `valid` of validation rows: a metric that these leave undefined gives way.
     """
-    found = np.array([]) if multi_label else np.unique(targets, return_counts=True)[1]
+    return metric_by_counts(settings, LabelCounts.of(targets), None if valid is None else LabelCounts.of(valid))
+
+
+def metric_by_counts(
+    settings: TrainingSettings, train: LabelCounts, valid: LabelCounts | None = None
+) -> tuple[str, str | None]:
+    """The same where labels were counted."""
+    multi_label = train.multi_label
+    found = np.array([]) if multi_label else train.of_class[train.present]
     rare = len(found) == 2 and found.min() < RARE * found.sum()
     name = settings.metric
     if name == "auto":
@@ -137,7 +144,7 @@ def resolve_metric(
 
 def measure_of(settings: TrainingSettings, targets: Array, multi_label: bool, valid: Array) -> Measure | None:
     """What is measured on validation rows beside score and loss; None where one of these is it."""
-    name, _ = resolve_metric(settings, targets, multi_label, valid)
+    name, _ = resolve_metric(settings, targets, valid)
     if name == ("micro_f1" if multi_label else "accuracy") or (name == "micro_f1" and not multi_label):
         return None
     if name == "log_loss" and settings.metric != "log_loss":  # in the place of one that is undefined
@@ -171,12 +178,11 @@ def best_of(valid: Mapping[int, Mapping[str, float]], settings: TrainingSettings
     return max(valid, key=lambda seed: ranked(valid[seed], settings) if valid[seed] else (0.0, 0.0))
 
 
-def _undefined(name: str, targets: Array) -> bool:
+def _undefined(name: str, labels: LabelCounts) -> bool:
     """Whether no row, or rows of one kind alone, leave nothing to measure."""
-    if targets.ndim == 2:
-        varied = ((targets > 0.5).any(0) & ~(targets > 0.5).all(0)).any()
-        return name in ("roc_auc", "average_precision", "balanced_accuracy") and not varied
-    return name in ("roc_auc", "average_precision") and len(np.unique(targets)) < 2
+    if labels.multi_label:
+        return name in ("roc_auc", "average_precision", "balanced_accuracy") and not labels.varied
+    return name in ("roc_auc", "average_precision") and len(labels.present) < 2
 
 
 def _ranking(name: str, probabilities: Array, targets: Array, positive: int | None) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,7 +19,19 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Over groups of parameters, each with its `weight_decay` and its `rate`."""
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=settings.learning_rate, fused=device.type in ("cpu", "cuda"))
+    return _uncompiled(kind)(groups, lr=settings.learning_rate, fused=device.type in ("cpu", "cuda"))
+
+
+@lru_cache
+def _uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
+    """The same optimiser, made of the functions that torch has wrapped for its compiler.
+
+    The wrappers import the compiler when they are first called, for a second or more in every process that trains, to
+    tell it what to leave alone. Nothing is compiled here.
+    """
+    names = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+    plain: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    return type(kind.__name__, (kind,), {**plain, "step": torch.no_grad()(inspect.unwrap(kind.step))})
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import FeatureSchema
+from gamlp.graph import FeatureSchema, Labels, Split
+from gamlp.io import mapped_rows
 from gamlp.models import Part, Shape, check_labels, check_operators, labels_used
 from gamlp.propagation import HopStore, Plan, Statistics
 from gamlp.recipe import Recipe
@@ -82,12 +83,11 @@ def reopened(store: HopStore, inner: HopStore | None, recipe: Recipe, valid: str
     labels, split = inner.labels, store.split
     assert labels is not None and store.labels is not None
     train = role_rows(inner, recipe, "train")
-    known = store.labels.known()
     chosen: HopRows | None = None
     if valid == "labelled":
-        chosen = rows_of(store, recipe, np.flatnonzero(known))
+        chosen = rows_of(store, recipe, np.flatnonzero(store.labels.known()))
     elif valid == "split" and split is not None:
-        chosen = rows_of(store, recipe, split.valid[known[split.valid]])
+        chosen = rows_of(store, recipe, labelled_rows(store.labels, split, "valid"))
     return Prepared(recipe, train, chosen, store, shape_of(inner, recipe), labels.classes, labels.multi_label)
 
 
@@ -157,10 +157,13 @@ def beside_of(prepared: Prepared) -> Beside | None:
 def role_rows(store: HopStore, recipe: Recipe, role: str) -> HopRows:
     labels, split = store.labels, store.split
     assert labels is not None and split is not None
-    rows = split.rows(role)
-    rows = rows[labels.known_at(rows)]
-    found = rows_of(store, recipe, rows)
+    found = rows_of(store, recipe, labelled_rows(labels, split, role))
     return to_train_on(found, recipe) if role == "train" else found
+
+
+def labelled_rows(labels: Labels, split: Split, role: str) -> Array:
+    """Row numbers of a part of the split that have labels; of many, in a mapped file."""
+    return mapped_rows(rows[labels.known_at(rows)] for rows in split.parts(role))
 
 
 def to_train_on(rows: HopRows, recipe: Recipe) -> HopRows:

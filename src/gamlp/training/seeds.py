@@ -6,20 +6,25 @@ With `training.members` a seed is several models, each from first weights of its
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from gamlp.io import Place
+import numpy as np
+from torch import nn
+
+from gamlp.io import Place, Ranges, State, TakeTally, tally_here
 from gamlp.models import blend_recipe
 from gamlp.progress import Progress, silent
+from gamlp.training.batches import HopRows
 from gamlp.training.blending import blended, fitted_of, shares_of
 from gamlp.training.bundle import Bundle, best_seed
-from gamlp.training.calibration import calibrate
+from gamlp.training.calibration import Calibration, calibrate, calibration_rows
 from gamlp.training.loop import CHECKPOINT_SECONDS, Fitted, Machine, Observe, fit
-from gamlp.training.metrics import rarer_class, resolve_metric
+from gamlp.training.metrics import metric_by_counts
 from gamlp.training.rows import Prepared, beside_of
-from gamlp.training.trivial import class_counts, trivial_scores
+from gamlp.training.sent_bundles import SentBundles
+from gamlp.training.trivial import trivial_scores_of
 from gamlp.training.warm import first_model
 
 _BETWEEN_MEMBERS = 1_000_003  # from a seed to the next of its members: a list of seeds that people write never meets it
@@ -92,32 +97,42 @@ def train_seeds(
     fit_seed: FitSeed,
     folder: SeedFolder | None = None,
     *,
+    take: TakeTally | None = None,
     observe: Observe | None = None,
     progress: Progress = silent,
 ) -> tuple[dict[int, Bundle], int]:
-    """Bundles of all seeds, those that `folder` lacks trained by `fit_seed`; and the best seed by validation rows."""
+    """Bundles of all seeds, those that `folder` lacks trained by `fit_seed`; and the best seed by validation rows.
+
+    `take` has validation rows read elsewhere where models are calibrated; without it, here.
+    """
     folder = NoFolder() if folder is None else folder
     bundles: dict[int, Bundle] = {}
     for seed in prepared.recipe.training.seeds:
         bundle = folder.found(seed)
         if bundle is None:
-            own, fitted, members = _fit_seed(prepared, seed, fit_seed, folder, observe, progress)
-            bundle = bundle_of(own, fitted, seed, members)
+            own, fitted, members = _fit_seed(prepared, seed, fit_seed, folder, take, observe, progress)
+            bundle = bundle_of(own, fitted, seed, members, take)
             folder.keep(seed, bundle)
         bundles[seed] = bundle
     return bundles, best_seed(bundles)
 
 
 def _fit_seed(
-    prepared: Prepared, seed: int, fit_seed: FitSeed, folder: SeedFolder, observe: Observe | None, progress: Progress
+    prepared: Prepared,
+    seed: int,
+    fit_seed: FitSeed,
+    folder: SeedFolder,
+    take: TakeTally | None,
+    observe: Observe | None,
+    progress: Progress,
 ) -> tuple[Prepared, Fitted, list[dict[str, Any]]]:
     """A seed's model with the recipe that it is of: the recipe's own, or a blend's and what is told of its members."""
     count = prepared.recipe.training.members
     if count == 1:
         told = _observe_all([folder.lines(seed), observe])
         return prepared, fit_seed(prepared, seed, folder.files(seed), observe=told, progress=progress), []
-    bundles = [_member(prepared, seed, number, fit_seed, folder, observe, progress) for number in range(count)]
-    positive = None if prepared.multi_label else rarer_class(prepared.train.targets)
+    bundles = [_member(prepared, seed, number, fit_seed, folder, take, observe, progress) for number in range(count)]
+    positive = None if prepared.multi_label else prepared.train.label_counts.rarer
     shares = shares_of(bundles, prepared.valid, metric_of(prepared)[0], positive)
     names = ("seed", "epoch", "epochs", "valid", "stopped")
     members = [{"weight": share, **{name: one.report[name] for name in names}} for one, share in zip(bundles, shares)]
@@ -141,6 +156,7 @@ def _member(
     number: int,
     fit_seed: FitSeed,
     folder: SeedFolder,
+    take: TakeTally | None,
     observe: Observe | None,
     progress: Progress,
 ) -> Bundle:
@@ -159,7 +175,7 @@ def _member(
         progress(f"seed {seed}, model {number + 1} of {count}", done, total, unit, note)
 
     fitted = fit_seed(prepared, own, folder.files(seed, number), observe=tell, progress=told)
-    bundle = bundle_of(prepared, fitted, own)
+    bundle = bundle_of(prepared, fitted, own, take=take)
     folder.keep(seed, bundle, number)
     return bundle
 
@@ -180,7 +196,7 @@ def fit_blend(
     ) -> Fitted:  # fmt: skip
         return fit_prepared(prepared, seed, machine, observe=observe, progress=progress)
 
-    own, fitted, _ = _fit_seed(prepared, seed, fit_seed, NoFolder(), observe, progress)
+    own, fitted, _ = _fit_seed(prepared, seed, fit_seed, NoFolder(), None, observe, progress)
     return own, replace(fitted, model=fitted.model.to(machine.device))
 
 
@@ -202,11 +218,18 @@ def fit_prepared(
 
 
 def bundle_of(
-    prepared: Prepared, fitted: Fitted, seed: int, members: Sequence[dict[str, Any]] = ()
-) -> Bundle:  # fmt: skip
-    """A fitted model as it is saved, calibrated by its validation rows; of a blend, with what is told of `members`."""
-    train, valid = prepared.train.targets, prepared.valid
-    counts = class_counts(train, len(prepared.classes))
+    prepared: Prepared,
+    fitted: Fitted,
+    seed: int,
+    members: Sequence[dict[str, Any]] = (),
+    take: TakeTally | None = None,
+) -> Bundle:
+    """A fitted model as it is saved, calibrated by its validation rows; of a blend, with what is told of `members`.
+
+    `take` has them read elsewhere.
+    """
+    train, valid = prepared.train.label_counts, prepared.valid
+    counts, many = train.of_class, prepared.multi_label
     report: dict[str, Any] = {
         "seed": seed,
         "epoch": fitted.epoch,
@@ -217,13 +240,10 @@ def bundle_of(
         "train_rows": len(prepared.train),
         "valid_rows": 0 if valid is None else len(valid),
         "class_counts": counts.tolist(),
-        "base": {} if valid is None else trivial_scores(counts, len(train), valid.targets),
+        "base": {}
+        if valid is None
+        else trivial_scores_of(counts, train.rows, valid.label_counts.of_class, len(valid), many),
     }
-    temperature = 1.0
-    if valid is not None and len(valid) and prepared.recipe.training.calibrate:
-        calibration = calibrate(fitted.model, valid)
-        if calibration is not None:
-            report["calibration"], temperature = asdict(calibration), calibration.temperature
     if members:
         report["members"] = list(members)
     if fitted.solved:
@@ -236,18 +256,52 @@ def bundle_of(
         report["structure"] = prepared.store.manifest.structure
     if prepared.reduced_from is not None:
         report["reduced_from"] = prepared.reduced_from
-    labels, two = prepared.train.store.labels, len(prepared.classes) == 2 and not prepared.multi_label
-    return Bundle(
-        prepared.recipe, prepared.shape, prepared.classes, prepared.multi_label, fitted.weights, report,
+    labels, two = prepared.train.store.labels, len(prepared.classes) == 2 and not many
+    bundle = Bundle(
+        prepared.recipe, prepared.shape, prepared.classes, many, fitted.weights, report,
         prepared.statistics, prepared.columns, "string" if labels is None else labels.class_type,
-        temperature=temperature, positive=prepared.classes[rarer_class(train)] if two else None,
+        positive=prepared.classes[train.rarer] if two else None,
     )  # fmt: skip
+    if valid is None or not len(valid) or not prepared.recipe.training.calibrate:
+        return bundle
+    calibration = _calibration(bundle, fitted, calibration_rows(valid), take)
+    if calibration is None:
+        return bundle
+    report["calibration"] = asdict(calibration)
+    return replace(bundle, temperature=calibration.temperature)
+
+
+def _calibration(bundle: Bundle, fitted: Fitted, rows: HopRows, take: TakeTally | None) -> Calibration | None:
+    """By these rows, here or where `take` has them read: one answer, since every step of the fit sees all of them."""
+    work = CalibrationWork(SentBundles({0: bundle}), rows, fitted.model)
+    (state,) = (take or tally_here)(work, [(0, len(rows))], "calibrate")
+    return None if not state["found"].size else Calibration.of(state["found"].tolist())
+
+
+@dataclass(frozen=True)
+class CalibrationWork:
+    """Calibration as one range of a tally; the rows are few, whatever the graph.
+
+    `model` is the bundle's, in this process; another one makes it of the bundle.
+    """
+
+    sent: SentBundles
+    rows: HopRows
+    model: nn.Module | None = None
+
+    def __call__(self, ranges: Ranges) -> State:
+        with self.sent.opened() as (bundles, _):
+            found = calibrate(bundles[0].model() if self.model is None else self.model, self.rows)
+        return {"found": np.array([] if found is None else astuple(found), np.float64)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CalibrationWork, (self.sent, self.rows)
 
 
 def metric_of(prepared: Prepared) -> tuple[str, str | None]:
     """The metric that validation goes by, and a sentence where a person would not expect it."""
-    valid = None if prepared.valid is None else prepared.valid.targets
-    return resolve_metric(prepared.recipe.training, prepared.train.targets, prepared.multi_label, valid)
+    valid = None if prepared.valid is None else prepared.valid.label_counts
+    return metric_by_counts(prepared.recipe.training, prepared.train.label_counts, valid)
 
 
 def _observe_all(observers: Sequence[Callable[[dict[str, Any]], None] | None]) -> Observe | None:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gamlp.arrays import Array
-
-
-def class_counts(targets: Array, classes: int) -> Array:
-    """How many rows have each class, of labels `[n]` or `[n, classes]`."""
-    found: Array = (targets > 0.5).sum(0) if targets.ndim == 2 else np.bincount(targets, minlength=classes)
-    return found.astype(np.int64)
+from gamlp.training.label_counts import class_counts
 
 
 def trivial_scores(counts: Array, rows: int, target: Array) -> dict[str, float]:

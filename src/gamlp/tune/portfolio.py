@@ -15,7 +15,7 @@ from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run import LOCAL, Resources, Source, prepare, resolve_recipe
-from gamlp.training import Prepared, Said, metric_of, rarer_class, told
+from gamlp.training import Prepared, Said, metric_of, told
 from gamlp.tune.candidates import Candidate, Role
 from gamlp.tune.contender import Contender, read_as
 from gamlp.tune.effort import Clock
@@ -186,7 +186,7 @@ class Portfolio:
     @cached_property
     def positive(self) -> int | None:
         """Of two classes the rarer one, whose average precision is asked for."""
-        return None if self.prepared.multi_label else rarer_class(self.prepared.train.targets)
+        return None if self.prepared.multi_label else self.prepared.train.label_counts.rarer
 
     def finalist(self, one: Contender) -> Finalist:
         """What a trained candidate says of the validation rows of all splits."""

@@ -126,7 +126,7 @@ class Search:
             raise GamlpError(
                 "a search goes by validation rows, and none has a label", hint="mark some rows 'valid', or give --valid"
             )
-        name, _ = resolve_metric(self.base.training, train, labels.multi_label, valid)
+        name, _ = resolve_metric(self.base.training, train, valid)
         return "loss" if self.by == "loss" or name == "log_loss" else name
 
     @cached_property

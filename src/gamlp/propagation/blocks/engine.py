@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, View, digest, induced_by_tasks
-from gamlp.io import Place, Workers, format_size, scratch_folder
+from gamlp.graph import Graph, View, induced_by_tasks
+from gamlp.io import Place, Workers, format_size, mapped_rows
 from gamlp.progress import Progress, silent
 from gamlp.propagation.blocks.run import BlockRun, ViewWork
 from gamlp.propagation.blocks.sizing import MEMORY, full_rounds, least_blocks, state_row_bytes, whole_bytes
@@ -111,12 +108,5 @@ def _kept_rows(graph: Graph, plan: Plan) -> Array | None:
     """Rows to keep, in a mapped file: the driver's memory does not grow with them."""
     if plan.keeps_all:
         return None
-    path = scratch_folder() / f"kept-{digest([graph.name, plan.rows])}-{next(_numbers)}.i64"
-    with path.open("wb") as file:
-        for part in plan.kept_parts(graph):
-            file.write(part.astype(np.int64, copy=False).data.cast("B"))
-    count = path.stat().st_size // 8
-    return None if count == graph.nodes.count else np.memmap(path, np.int64, "r", shape=(count,))
-
-
-_numbers = itertools.count()
+    rows = mapped_rows(plan.kept_parts(graph))
+    return None if len(rows) == graph.nodes.count else rows

@@ -15,7 +15,7 @@ from gamlp.graph.datasets.synthetic.homogeneous import communities
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.run.resources import Resources
-from gamlp.training import batches as batches_module
+from gamlp.training import order as order_module
 from gamlp.training.loop import Machine, fit
 from gamlp.training.rows import Prepared, rows_of
 from gamlp.training.scores import evaluate
@@ -75,14 +75,14 @@ def _accuracy(prepared: Prepared, order: str, seed: int) -> float:
         train = replace(train, rows=train.rows[np.argsort(train.targets, kind="stable")])
     if order == "rows":
         train = replace(train, chunk=0)
-    before, shuffled = batches_module.WINDOW, batches_module.shuffled
-    batches_module.WINDOW = BATCHES * settings.batch_size
+    before, shuffled = order_module.WINDOW, order_module.shuffled
+    order_module.WINDOW = BATCHES * settings.batch_size
     if order.startswith("no"):
-        batches_module.shuffled = lambda count, *_: torch.arange(count)
+        order_module.shuffled = lambda count, *_: torch.arange(count)
     try:
         fitted = fit(lambda: first_model(prepared), train, prepared.valid, settings, seed=seed, machine=Machine(CPU))
     finally:
-        batches_module.WINDOW, batches_module.shuffled = before, shuffled
+        order_module.WINDOW, order_module.shuffled = before, shuffled
     split, labels = prepared.store.split, prepared.store.labels
     assert split is not None and labels is not None
     rows = split.test[labels.known()[split.test]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from pathlib import Path
 
@@ -203,3 +204,16 @@ def test_memory_of_evaluation_does_not_grow_with_the_rows(tmp_path: Path) -> Non
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 40_000 * 16 + 200_000  # row numbers, not hops: those would be 10 MB
+
+
+def test_evaluation_keeps_no_tensor_of_a_batch(tmp_path: Path) -> None:
+    alive: list[int] = []
+
+    class Counting(Given):
+        def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+            alive.append(sum(type(one) is Tensor for one in gc.get_objects()))
+            return super().forward(x, y)
+
+    logits = np.random.default_rng(0).normal(size=(400, 3)).astype(np.float32)
+    evaluate(Counting(), batches_of(tmp_path, logits, named(np.arange(400) % 3, 3), size=10))
+    assert len(alive) == 40 and alive[-1] <= alive[2], "what is kept cuts freed memory into pieces"

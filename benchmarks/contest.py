@@ -20,7 +20,7 @@ from gamlp.io import even_ranges, parallel_map, usable_cores
 from gamlp.kernel import LANES, HopTask, hop, scale
 from gamlp.propagation import FeatureSignal, Operator, allocate, factors, hops_in_memory
 from loops import missed_rows
-from machine import last_cache, reader
+from machine import best, last_cache, reader
 
 warnings.filterwarnings("ignore", message=".*[Ss]parse.*")
 
@@ -195,6 +195,12 @@ class OurHop:
             task = HopTask(offsets, neighbours, None, self.factors.step, block.start, True, src, self.dst, dtype)
             count = max(cores, min(len(neighbours) // 100_000, 64 * cores))
             self.parts += [(task, *limits) for limits in even_ranges(offsets, count)]
+        ways = {near: [(replace(task, near=near), *limits) for task, *limits in self.parts] for near in (False, True)}
+        seconds = {}
+        for near, self.parts in ways.items():  # the engine compares them too, by ranges of its second hop
+            self()
+            seconds[near] = best(self, 2)
+        self.parts = ways[min(seconds, key=lambda near: seconds[near])]
 
     def __call__(self) -> None:
         for lost in parallel_map(usable_cores(), lambda part: hop(*part), self.parts):

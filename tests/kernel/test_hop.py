@@ -96,10 +96,11 @@ def by_loop(task: HopTask, begin: int, end: int) -> Array:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_hop_is_a_plain_loop_at_every_width(width: int, storage: str) -> None:
     for weighted in (False, True):
-        task = make_task(width, storage, weighted)
-        expected = by_loop(task, 0, STOP - START)
-        assert hop(task, 0, STOP - START) == 0
-        assert np.array_equal(task.dst, expected)
+        expected = by_loop(make_task(width, storage, weighted), 0, STOP - START)
+        for near in (False, True):
+            task = replace(make_task(width, storage, weighted), near=near)
+            assert hop(task, 0, STOP - START) == 0
+            assert np.array_equal(task.dst, expected)
 
 
 @pytest.mark.parametrize("baseline", [False, True], ids=["best loop", "baseline loop"])

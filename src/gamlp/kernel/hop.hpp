@@ -32,6 +32,7 @@ struct Hop {
     int64_t dst_stride;
     int64_t width;    // columns, a multiple of kLanes
     bool accumulate;  // sums begin with what dst holds: entries of a row may come in several goes, kBlock in all
+    bool near = false;        // rows are fetched into all caches and further ahead: faster on some processors
     int64_t nodes = 0;        // rows of src
     int window_bits = 0;      // with scratch: rows of src are read in windows of 2^window_bits rows
     void *scratch = nullptr;  // or window_bytes() of memory of this thread's own; not with rows, nonzero or accumulate

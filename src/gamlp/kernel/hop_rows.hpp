@@ -16,14 +16,17 @@ namespace {
 
 #include "storage.hpp"
 
-// Prefetched into the second cache: the first one's few buffers for misses were the bound of a processor with AVX-512. The
-// narrower a row, the more edges ahead. benchmarks/tried.py compiles these loops with other values, and with plain sums.
+// Prefetched into the second cache: the first one's few buffers for misses were the bound of a processor with AVX-512. Others
+// are faster with `near`, into the first and further ahead; who calls may try both. The narrower a row, the more edges ahead.
+// benchmarks/tried.py compiles these loops with other values, and with plain sums.
 #ifdef GAMLP_AHEAD
-constexpr int64_t edges_ahead(int) { return GAMLP_AHEAD; }
-constexpr int kCache = GAMLP_HINT;
+constexpr int64_t edges_ahead(int, bool = false) { return GAMLP_AHEAD; }
+constexpr int cache_of(bool) { return GAMLP_HINT; }
 #else
-constexpr int64_t edges_ahead(int bytes) { return bytes <= 64 ? 48 : bytes <= 128 ? 32 : 24; }
-constexpr int kCache = 2;  // as __builtin_prefetch has it: 3 all caches, 2 from the second on
+constexpr int64_t edges_ahead(int bytes, bool near = false) {
+    return near ? (bytes <= 224 ? 48 : 24) : bytes <= 64 ? 48 : bytes <= 128 ? 32 : 24;
+}
+constexpr int cache_of(bool near) { return near ? 3 : 2; }  // as __builtin_prefetch has it: 3 all, 2 from the second on
 #endif
 constexpr int kMost = 16;                  // vectors in a tile: as many sums as there are registers
 constexpr int kLevels = 4;                 // of sums of blocks: with kBlock^5 entries they are more than a graph has nodes
@@ -77,7 +80,7 @@ struct Kept {
 };
 
 // sum += the row's entries, one after the other. Inlined wherever it stands: called, it keeps its sums in memory (1.1x).
-template <class S, int V, bool Weighted>
+template <class S, int V, bool Weighted, bool Near = false>
 GAMLP_INLINE void sum_entries(const Hop &h, const Row &row, int64_t column, Floats (&sum)[V]) {
     using Element = typename S::Element;
     const Element *src = static_cast<const Element *>(h.src) + column;
@@ -94,7 +97,8 @@ GAMLP_INLINE void sum_entries(const Hop &h, const Row &row, int64_t column, Floa
     };
     auto edges = [&](int64_t from, int64_t to) GAMLP_INLINED {
         constexpr int kBytes = V * kLanes * int(sizeof(Element));
-        constexpr int64_t kAhead = edges_ahead(kBytes);
+        constexpr int64_t kAhead = edges_ahead(kBytes, Near);
+        constexpr int kCache = cache_of(Near);
         for (int64_t e = from; e < to; ++e) {
             const int64_t ahead = e + kAhead < h.entries ? e + kAhead : h.entries - 1;
             const char *next = reinterpret_cast<const char *>(src + int64_t(h.neighbours[ahead]) * h.src_stride);
@@ -182,13 +186,13 @@ GAMLP_NOINLINE void sum_blocks(const Hop &h, const Row &row, int64_t column, flo
     store_sum<S, V>(sum, factor, floor, dst, lost);
 }
 
-template <class S, int V, bool Weighted>
+template <class S, int V, bool Weighted, bool Near = false>
 inline void sum_tile(const Hop &h, const Row &row, int64_t column, float factor, const float *floor,
                      typename S::Element *dst, Lost &lost) {
     if (row.entries() > kBlock) return sum_blocks<S, V, Weighted>(h, row, column, factor, floor, dst, lost);
     Floats sum[V] = {};
     begin_sum<S, V>(h, dst, sum);
-    sum_entries<S, V, Weighted>(h, row, column, sum);
+    sum_entries<S, V, Weighted, Near>(h, row, column, sum);
     store_sum<S, V>(sum, factor, floor, dst, lost);
 }
 
@@ -218,24 +222,27 @@ struct Range {
 };
 
 // One tile of a range of rows: how many vectors it has is asked once a range, not once a row.
-template <class S, int V, bool Weighted>
+template <class S, int V, bool Weighted, bool Near>
 GAMLP_NOINLINE void sum_range(const Range &range, int64_t column, Lost &lost) {
     const Hop &h = range.all;
     for (int64_t i = range.begin; i < range.end; ++i) {
         const Row row = range.rows ? range.rows[i - range.begin] : row_of(h, i);
         const int64_t self = node_of(h, i);
         auto *dst = static_cast<typename S::Element *>(h.dst) + (h.rows ? i : self) * h.dst_stride + column;
-        sum_tile<S, V, Weighted>(row.entries() > kBlock ? h : range.some, row, column, h.factors ? h.factors[self] : 1.0f,
-                                 h.floors ? h.floors + self : nullptr, dst, lost);
+        sum_tile<S, V, Weighted, Near>(row.entries() > kBlock ? h : range.some, row, column,
+                                       h.factors ? h.factors[self] : 1.0f, h.floors ? h.floors + self : nullptr, dst, lost);
         if (i % kRowsCounted == 0) lost.add_up();
     }
 }
 
 template <class S, bool Weighted>
 void sum_vectors(int vectors, const Range &range, int64_t column, Lost &lost) {
+    const bool near = range.all.near;
     switch (vectors) {
-#define GAMLP_CASE(V) \
-    case V: return sum_range<S, V, Weighted>(range, column, lost);
+#define GAMLP_CASE(V)                                                            \
+    case V:                                                                      \
+        return near ? sum_range<S, V, Weighted, true>(range, column, lost)       \
+                    : sum_range<S, V, Weighted, false>(range, column, lost);
         GAMLP_CASE(1) GAMLP_CASE(2) GAMLP_CASE(3) GAMLP_CASE(4) GAMLP_CASE(5) GAMLP_CASE(6)
         GAMLP_CASE(7) GAMLP_CASE(8) GAMLP_CASE(9) GAMLP_CASE(10) GAMLP_CASE(11) GAMLP_CASE(12)
         GAMLP_CASE(13) GAMLP_CASE(14) GAMLP_CASE(15) GAMLP_CASE(16)

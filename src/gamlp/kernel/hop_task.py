@@ -39,6 +39,7 @@ class HopTask:
     less than a tenth of the bits are set. Bytes are the same with and without. Not together with `accumulate`.
     `window_bits`: rows of src are read in windows of 2^window_bits rows (0: not), by many rows of dst together. Bytes
     are the same with and without; not with `rows`, `accumulate` or `nonzero`.
+    `near`: rows are fetched into all caches and further ahead, which some processors do faster. The same bytes.
     """
 
     offsets: Array
@@ -55,6 +56,7 @@ class HopTask:
     floors: Array | None = None
     nonzero: Array | None = None
     window_bits: int = 0
+    near: bool = False
 
 
 def instructions() -> str:
@@ -93,6 +95,7 @@ def hop(task: HopTask, begin: int, end: int, *, baseline: bool = False) -> int:
             baseline=baseline,
             accumulate=task.accumulate,
             window_bits=task.window_bits,
+            near=task.near,
             **{name: values for name, values in given.items() if values is not None},
         )
     )

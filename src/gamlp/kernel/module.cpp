@@ -95,7 +95,7 @@ void *window_scratch(int64_t bytes) {
 int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<Vector<float>> weights,
             std::optional<Vector<float>> factors, std::optional<Vector<int64_t>> rows, int64_t start, int64_t begin,
             int64_t end, bool loops, ConstMatrix src, Matrix dst, int storage, bool baseline, bool accumulate,
-            std::optional<Vector<float>> floors, std::optional<Vector<uint8_t>> nonzero, int window_bits) {
+            std::optional<Vector<float>> floors, std::optional<Vector<uint8_t>> nonzero, int window_bits, bool near) {
     check_matrix("src", src, storage);
     check_matrix("dst", ConstMatrix(dst), storage);
     refuse_if(src.shape(1) != dst.shape(1) || src.shape(1) % gamlp::kLanes, "src has ", src.shape(1),
@@ -134,6 +134,7 @@ int64_t hop(Vector<int64_t> offsets, Vector<int32_t> neighbours, std::optional<V
                  int64_t(src.shape(1)),
                  accumulate};
     h.nodes = int64_t(src.shape(0));
+    h.near = near;
     if (window_bits) {
         const int64_t windows = ((std::max(h.nodes, stop) - 1) >> window_bits) + 1;
         refuse_if(rows || nonzero || accumulate || h.width > gamlp::kWindowVectors * gamlp::kLanes,
@@ -336,7 +337,7 @@ NB_MODULE(_native, m) {
     m.def("hop", &hop, "dst[i] = factors[i] * sum of neighbours' rows.", nb::kw_only(), "offsets"_a, "neighbours"_a,
           "weights"_a.none(), "factors"_a.none(), "rows"_a.none(), "start"_a, "begin"_a, "end"_a, "loops"_a, "src"_a, "dst"_a, "storage"_a,
           "baseline"_a = false, "accumulate"_a = false, "floors"_a = nb::none(), "nonzero"_a = nb::none(),
-          "window_bits"_a = 0);
+          "window_bits"_a = 0, "near"_a = false);
     m.def("nonzero_rows", &nonzero_rows, "Bits of rows that hold another bit than those of +0.", "values"_a, "bits"_a.noconvert());
     m.def("scale", &scale, "dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].", "src"_a, "src_storage"_a,
           "dst"_a, "dst_storage"_a, "rows"_a.none(), "row_factors"_a.none(), "column_factors"_a.none(),

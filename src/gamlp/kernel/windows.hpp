@@ -81,8 +81,8 @@ GAMLP_NOINLINE void sum_pieces(const Hop &h, const Pieces &pieces) {
                 for (int v = 0; v < V; ++v) sum[v] = pieces.sums[p * V + v];
             for (int i = 0; i < count; ++i, ++node, ++weight) {
                 const char *next = reinterpret_cast<const char *>(src + int64_t(node[edges_ahead(kBytes)]) * h.src_stride);
-                for (int b = 0; b < kBytes; b += 64) prefetch<kCache>(next + b);
-                if (kBytes % 64) prefetch<kCache>(next + kBytes - 1);
+                for (int b = 0; b < kBytes; b += 64) prefetch<cache_of(false)>(next + b);
+                if (kBytes % 64) prefetch<cache_of(false)>(next + kBytes - 1);
                 const Element *values = src + int64_t(*node) * h.src_stride;
                 for (int v = 0; v < V; ++v) {
                     Floats x;
@@ -110,7 +110,7 @@ void sum_by_windows_of(const Hop &h, Lost &lost) {
             pieces.add_row<Weighted>(h, row);
         }
         if (end == begin) {  // a row that is too long for the lists
-            sum_range<S, V, Weighted>({h, h, nullptr, begin, ++end}, 0, lost);
+            sum_range<S, V, Weighted, false>({h, h, nullptr, begin, ++end}, 0, lost);
             continue;
         }
         pieces.end_windows();

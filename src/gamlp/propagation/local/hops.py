@@ -21,7 +21,7 @@ from gamlp.progress import Progress
 from gamlp.propagation.checks import check_neighbours, refuse_lost
 from gamlp.propagation.first_values import First, streamed_first
 from gamlp.propagation.local.entries import WAITING, BlockEntries, Entries, entries_of
-from gamlp.propagation.local.reading import Reading
+from gamlp.propagation.local.reading import Reading, Way
 from gamlp.propagation.local.slabs import OnDisk, Resident, Slab, allocate, spill
 from gamlp.propagation.operator import Factors
 from gamlp.propagation.passes import Pass, Piece
@@ -180,7 +180,8 @@ class PassRun:
         """Rows of hop k (None: all; else dst has these alone)."""
         done, floors, nonzero = 0, self._row_floors(), self._nonzero(src)
         summing = Semaphore(self.threads)  # others wait for the disk: more than a thread a core would share its caches
-        compared = rows is None and self._touched
+        # Without windows, ranges whose zero rows are left out are not compared: some have more of them than others.
+        compared = rows is None and self._touched and (self._reading.large or nonzero is None)
 
         def work(task: tuple[BlockEntries, tuple[int, int]]) -> tuple[int, int]:
             (entries, (begin, end)), target, inside = task, dst, None
@@ -194,9 +195,10 @@ class PassRun:
             with entries.part(begin, end) as part, summing:
                 if not self._checked:
                     check_neighbours(_neighbours_of(part, end - begin), self.count)
-                bits = self._reading.take() if compared else 0
-                # While ways are compared, both read all rows.
-                leave_out = bits == 0 and (not compared or self._reading.decided == 0)
+                decided = self._reading.decided
+                way = self._reading.take() if compared else Way(near=decided is not None and decided.near)
+                # While ways are compared, all of them read all rows.
+                leave_out = way.window_bits == 0 and (not compared or decided is not None)
                 hop_task = HopTask(
                     part.offsets,
                     part.neighbours,
@@ -210,12 +212,13 @@ class PassRun:
                     inside,
                     floors=floors,
                     nonzero=nonzero if leave_out else None,
-                    window_bits=bits,
+                    window_bits=way.window_bits,
+                    near=way.near,
                 )
                 begun = time.thread_time()
                 lost = hop(hop_task, *_rows_of(part, end - begin, inside))
                 if compared:
-                    self._reading.took(bits, count, time.thread_time() - begun)
+                    self._reading.took(way, count, time.thread_time() - begun)
             return lost, count
 
         # Ranges of all blocks one after the other: nobody waits at the end of a block.
@@ -234,7 +237,8 @@ class PassRun:
 
         Not where windows are faster: looking at a bit then takes as long as reading a row.
         """
-        if self._filled or not src.flags.c_contiguous or self._reading.decided:
+        windows = self._reading.decided is not None and self._reading.decided.window_bits > 0
+        if self._filled or not src.flags.c_contiguous or windows:
             return None
         step = 1 << 16  # rows, a multiple of eight
         begins = range(0, self.count, step)

@@ -60,8 +60,8 @@ def to_probabilities(logits: Tensor, multi_label: bool) -> Tensor:
     return torch.sigmoid(logits) if multi_label else torch.softmax(logits, 1)
 
 
-# Batches whose sums are fetched together, so that a device is seldom waited for. On a processor nobody waits, and a small
-# tensor that is kept takes its place in the midst of memory that the next batch would fill.
+# Batches whose sums are fetched together, so that a device is seldom waited for. On a processor nobody waits, and a
+# small tensor that is kept takes its place in the midst of memory that the next batch would fill.
 _FETCHED = 64
 
 

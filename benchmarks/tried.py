@@ -37,6 +37,7 @@ HINTS = {3: "T0", 2: "T1", 1: "T2"}  # as __builtin_prefetch numbers them
 DISTANCES = (16, 24, 32, 48)
 KEPT = (2, {64: 48, 128: 32})  # by the bytes of a row; wider ones:
 KEPT_WIDE = 24
+NEAR, NEAR_WIDE = 48, 24  # into the first cache
 # (storage, columns, columns of a row in memory): rows of 64, 128, 208, 208 in 256, 256, 416 and 512 bytes
 TILES = [
     ("float16", 32, 32),
@@ -303,6 +304,10 @@ def _tried(found: dict[str, Any]) -> list[str]:
     reach = ", ".join(f"{share:.0%}" for share in found["communities"]["reach"])
     padded, bare = (_kept(found["prefetching"][name]) for name in ("208 bytes in 256", "208 bytes"))
     gain = [one["seconds"][_name(3, 16)] / _kept(one) for one in found["prefetching"].values()]
+    near = [
+        _kept(one) / one["seconds"][_name(3, NEAR if int(name.split()[0]) <= 224 else NEAR_WIDE)]
+        for name, one in found["prefetching"].items()
+    ]
     large = found["pages"]["1 GiB"]
     huge = "the system gave none here" if large is None else f"{1 / large:.2f} × as fast as 2 MiB"
     rows = [
@@ -310,7 +315,12 @@ def _tried(found: dict[str, Any]) -> list[str]:
             f"prefetch into the second cache, {KEPT_WIDE} edges ahead (rows of 128 bytes {KEPT[1][128]}, of 64 "
             f"{KEPT[1][64]}), not into the first, 16 ahead",
             f"{min(gain):.2f} to {max(gain):.2f} × by row size on this machine",
-            "kept: a processor with AVX-512, whose first cache has few buffers for misses, gains more",
+            "kept for processors whose first cache has few buffers for misses",
+        ),
+        (
+            f"prefetch into the first cache, {NEAR} edges ahead (rows of over 224 bytes {NEAR_WIDE}), ÷ the line above",
+            f"{min(near):.2f} to {max(near):.2f} ×",
+            "both are kept: the first ranges of a pass tell which is faster on a processor",
         ),
         ("float16 rows of 208 bytes laid 256 apart", f"{bare / padded:.2f} ×", _verdict(bare / padded)),
         (
@@ -326,7 +336,7 @@ def _tried(found: dict[str, Any]) -> list[str]:
         (
             "rows of 64 bytes of a large state, read in windows of a gigabyte by many rows together",
             ", ".join(f"{value:.2f} × at {size} GB" for size, value in found["windows"].items()),
-            "kept above 3 GB: more than the tables of pages of this processor cover",
+            "kept above 3 GB, where the first ranges of a pass tell that it is faster: processors know 2,048 pages or more",
         ),
         (
             "node order: communities side by side",

@@ -336,7 +336,7 @@ def _tried(found: dict[str, Any]) -> list[str]:
         (
             "rows of 64 bytes of a large state, read in windows of a gigabyte by many rows together",
             ", ".join(f"{value:.2f} × at {size} GB" for size, value in found["windows"].items()),
-            "kept above 3 GB, where the first ranges of a pass tell that it is faster: processors know 2,048 pages or more",
+            "kept above 3 GB, where the first ranges of a pass tell that it is faster: processors differ",
         ),
         (
             "node order: communities side by side",

@@ -122,11 +122,12 @@ def test_stages_with_consistency_are_those_of_one_machine(spark: Any, tmp_path: 
 
 
 def python_workers() -> list[psutil.Process]:
-    """Of this process's Spark: what its daemon forked."""
+    """Of this process's Spark: what its daemons forked; there are several, and one may have nothing to do."""
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if "pyspark.daemon" in process.cmdline() and not process.children():
+            parent = process.parent()
+            if parent is not None and all("pyspark.daemon" in one.cmdline() for one in (process, parent)):
                 found.append(process)
         except psutil.Error:
             continue

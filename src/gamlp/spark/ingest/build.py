@@ -79,9 +79,9 @@ class NodeBuild:
         self, node_type: str, table: SparkTable, names: NodeNames, checks: NodeChecks
     ) -> tuple[TypeRows, NodesEntry, FileFacts]:
         """One type; the use of its columns and counts of what was left out go into the report."""
-        nodes = check_nodes(self.spark, table, checks, self.progress)
+        nodes = check_nodes(self.spark, table, checks, self.folder.staging / node_type, self.progress)
         try:
-            ids, repeats = sort_ids(self.spark, nodes, self.folder.staging / node_type, self.progress)
+            ids, repeats = sort_ids(nodes, self.progress)
             rows = self.rows(node_type, ids.count, nodes.width)
             bad = self.report.bad_rows
             for name, count in [*nodes.notes.counts.items(), *([("duplicate id", repeats)] if repeats else [])]:
@@ -123,10 +123,10 @@ class NodeBuild:
     def _files(
         self, node_type: str, table: SparkTable, nodes: CheckedNodes, ids: SortedIds, rows: RowBlocks
     ) -> tuple[NodesEntry, FileFacts]:
-        texts, multi_label, report = label_texts(nodes), nodes.checks.multi_label, self.report
+        texts, multi_label, report = label_texts(nodes, self.progress), nodes.checks.multi_label, self.report
         graph, staging = self.folder.graph, self.folder.staging / node_type
         blocks = NodeBlocks(graph, staging, rows, nodes.width, self.dtype, texts, multi_label, node_type, nodes.fitted)
-        results = write_nodes(self.spark, nodes, ids, blocks, self.progress)
+        results = write_nodes(nodes, ids, blocks, self.progress)
         files: FileFacts = {name: facts for result in results for name, facts in result["files"].items()}
         entry = NodesEntry(count=ids.count)
         if nodes.width is not None:

@@ -269,7 +269,8 @@ class _Build:
         }
         files: FileFacts = {name: facts for _, _, own in found.values() for name, facts in own.items()}
         type_rows = {node_type: own for node_type, (own, _, _) in found.items()}
-        made = self._relations(EdgeBuild(self.spark, type_rows, folder.graph, self.progress), tables, relation_ends)
+        build = EdgeBuild(self.spark, type_rows, folder.graph, folder.staging, self.progress)
+        made = self._relations(build, tables, relation_ends)
         self._report_edges(report, made, relation_ends)
         report.columns += [use for table in tables for use in table.uses()]
         manifest = GraphManifest(
@@ -327,7 +328,7 @@ class _Build:
             names = [table.name] if table.name else list(relation_ends.declared) or [""]
             each = max(_into(node_type, relation) for name in names if (relation := relation_ends.of(name)) is not None)
             if each and number not in self._counted:
-                self._counted[number] = table.table.frame.count()
+                self._counted[number] = table.table.count()
             total += each * self._counted.get(number, 0)
         return total
 

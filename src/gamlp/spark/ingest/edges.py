@@ -27,8 +27,10 @@ from gamlp.io import Place
 from gamlp.progress import Progress
 from gamlp.spark.ingest.block_files import CsrBlocks, RowBlocks
 from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, edge_rows
+from gamlp.spark.ingest.kept import KeptRows, keep_good, kept_rows
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.partitions import SLOT, one_a_partition
+from gamlp.spark.ingest.rounds import FILE_EDGES, encoded, fits_a_task, with_rows
 from gamlp.spark.ingest.sorted_ids import SortedIds, forget_tables, table_of
 from gamlp.spark.ingest.tables import SparkTable
 from gamlp.spark.tasks import as_result, collect_results, run_tasks
@@ -147,6 +149,7 @@ class EdgeBuild:
     spark: Any
     types: Mapping[str, TypeRows]
     graph: Place
+    staging: Place
     progress: Progress
 
     def build(self, table: SparkTable, checks: EdgeChecks) -> BuiltRelations:
@@ -176,11 +179,13 @@ class EdgeBuild:
                 columns = [pa.array([relation], pa.string()), pa.array([number], pa.int32()), pa.array([text])]
                 yield pa.RecordBatch.from_arrays(columns, names=["relation", "block", "answer"])
 
-        frame = self._packs(table, checks, keys).repartition(len(keys), SLOT)
-        frame = frame.mapInArrow(build, "relation string, block int, answer string")
+        kept = KeptRows.new_folder(self.staging)
+        frame, before = self._packs(table, checks, keys, kept)
+        frame = frame.repartition(len(keys), SLOT).mapInArrow(build, "relation string, block int, answer string")
         stage = "edges" if checks.name is None else f"edges: {checks.name}"
         found = collect_results(self.spark, frame, stage, most, self.progress)
-        notes = Notes.merged(Notes.of(result) for row, result in found if row["block"] == _NOTES)
+        kept.remove()
+        notes = Notes.merged([before, *(Notes.of(result) for row, result in found if row["block"] == _NOTES)])
         self._tell(notes, checks)
         made = BuiltRelations(bad=dict(notes.counts))
         given = 0
@@ -260,17 +265,30 @@ class EdgeBuild:
         for place in wanted:
             made.files |= results[place]["files"]
 
-    def _packs(self, table: SparkTable, checks: EdgeChecks, keys: Array) -> Any:
-        """Packs of entries, with the rows of both ends."""
+    def _packs(self, table: SparkTable, checks: EdgeChecks, keys: Array, kept: Place) -> tuple[Any, Notes]:
+        """A frame of packs of entries, with the rows of both ends; and what was noted of edges before."""
         names = [name for name in (checks.src, checks.dst, checks.weight, checks.relation) if name]
         ids = {name: self.types[end.node_type].ids for name, _, end in checks.ends() if not end.is_range}
+        schema = f"{_PACKS}, {SLOT} int"
 
-        def entries(batches: Iterator[Any]) -> Iterator[Any]:
-            rows_of = {name: table_of(own) for name, own in ids.items()}
-            for packs in edge_entries(edge_rows(batches, checks, rows_of), checks):
+        def entries(edges: Iterator[Any]) -> Iterator[Any]:
+            for packs in edge_entries(edges, checks):
                 yield packs.append_column(SLOT, pa.array(keys[packs.column("block").to_numpy()]))  # notes: the last
 
-        return table.map(names, entries, f"{_PACKS}, {SLOT} int")
+        def look_up(batches: Iterator[Any]) -> Iterator[Any]:
+            rows_of = {name: table_of(own) for name, own in ids.items()}
+            yield from entries(edge_rows(batches, checks, rows_of))
+
+        if fits_a_task(ids):
+            return table.map(names, look_up, schema), Notes()
+        ends, most = list(ids), FILE_EDGES
+
+        def keep(batches: Iterator[Any]) -> Iterator[Any]:
+            yield from keep_good(edge_rows(batches, checks), kept, lambda edges: encoded(edges, ends, most))
+
+        frame = table.map(names, keep, "answer string")
+        edges, notes = kept_rows(self.spark, frame, kept, "edges", self.progress)
+        return with_rows(self.spark, edges, ids, entries, schema), notes
 
 
 def _entry(rows: RowBlocks, block: int, entries: int) -> BlockEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -15,9 +15,8 @@ from gamlp.graph.ingest import is_null
 from gamlp.io import Place
 from gamlp.progress import Progress
 from gamlp.spark.ingest.notes import Notes
+from gamlp.spark.ingest.parquet import Work
 from gamlp.spark.tasks import as_result, collect_results
-
-Work = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,12 @@ def keep(batches: Iterator[Any], folder: Place) -> str | None:
     if first is None:
         return None
     name = f"{uuid.uuid4().hex}.arrow"
-    with (folder / name).writing() as stream:
-        with pa.ipc.new_file(pa.PythonFile(stream, mode="w"), first.schema) as writer:
-            for batch in chain([first], some):
-                writer.write_batch(batch)
+    with (
+        (folder / name).writing() as stream,
+        pa.ipc.new_file(pa.PythonFile(stream, mode="w"), first.schema) as writer,
+    ):
+        for batch in chain([first], some):
+            writer.write_batch(batch)
     return name
 
 
@@ -70,21 +71,26 @@ def read_batches(place: Place) -> Iterator[Any]:
             yield reader.get_batch(index)
 
 
-def keep_good(batches: Iterator[Any], folder: Place) -> Iterator[Any]:
-    """Keep the rows of batches that have no `note`; answers the file's name, and what the notes say together."""
+def keep_good(batches: Iterator[Any], folder: Place, parts: Work | None = None) -> Iterator[Any]:
+    """Keep the rows of batches that have no `note`; answers names of files, and what the notes say together.
+
+    `parts` makes batches of the rows that are a file each; without it all are one.
+    """
     notes: list[Notes] = []
 
     def good() -> Iterator[Any]:
         for batch in batches:
             column = batch.column("note")
             notes.extend(Notes.read(text) for text in column.drop_null().to_pylist())
-            if column.null_count < len(column):
+            if 0 < column.null_count < len(column):
                 batch = batch.filter(pa.array(is_null(column)))
-            yield batch.drop_columns(["note"])
+            if column.null_count:
+                yield batch.drop_columns(["note"])
 
     def work(_: int) -> dict[str, Any]:
-        name = keep(good(), folder)
-        return {"name": name, "notes": vars(Notes.merged(notes))}
+        files = [good()] if parts is None else (iter([part]) for part in parts(good()))
+        names = [keep(some, folder) for some in files]
+        return {"names": [name for name in names if name is not None], "notes": vars(Notes.merged(notes))}
 
     yield pa.RecordBatch.from_arrays([pa.array([as_result(work, 0)])], names=["answer"])
 
@@ -92,7 +98,7 @@ def keep_good(batches: Iterator[Any], folder: Place) -> Iterator[Any]:
 def kept_rows(spark: Any, frame: Any, folder: Place, stage: str, progress: Progress) -> tuple[KeptRows, Notes]:
     """What a frame of answers of `keep_good` kept, and all notes."""
     found = [result for _, result in collect_results(spark, frame, stage, 1, progress)]
-    names = sorted(result["name"] for result in found if result["name"] is not None)
+    names = sorted(name for result in found for name in result["names"])
     refuse_unseen(folder, names)
     return KeptRows(folder, names), Notes.merged(Notes.of(result["notes"]) for result in found)
 

@@ -43,10 +43,10 @@ def packed(batch: Any, places: Array, keys: Array) -> Any:
     bounds = np.flatnonzero(np.diff(places[order], prepend=-1, append=-1))
     ordered = batch.take(pa.array(order)) if len(bounds) > 2 else batch
     parts = [(int(places[order[begin]]), ordered.slice(begin, end - begin)) for begin, end in pairwise(bounds)]
-    return pack_batch([place for place, _ in parts], [part for _, part in parts], keys)
+    return pack_parts([place for place, _ in parts], [part for _, part in parts], keys)
 
 
-def pack_batch(places: list[int], parts: list[Any], keys: Array) -> Any:
+def pack_parts(places: list[int], parts: list[Any], keys: Array) -> Any:
     """Batches and the places they go to, as rows for Spark."""
     columns = [
         pa.array(places, pa.int32()),

@@ -27,7 +27,7 @@ from gamlp.io import Place
 from gamlp.progress import Progress
 from gamlp.spark.ingest.block_files import CsrBlocks, RowBlocks
 from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, edge_rows
-from gamlp.spark.ingest.kept import KeptRows, keep_good, kept_rows
+from gamlp.spark.ingest.kept import KeptFiles, keep_good, kept_rows
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.partitions import SLOT, one_a_partition
 from gamlp.spark.ingest.rounds import FILE_EDGES, encoded, fits_a_task, with_rows
@@ -165,7 +165,7 @@ class EdgeBuild:
 
         def build(batches: Iterator[Any]) -> Iterator[Any]:
             forget_tables()
-            packs: dict[tuple[str | None, int], list[Any]] = {}
+            packs: dict[tuple[Any, int], list[Any]] = {}
             for batch in batches:
                 for at, place in enumerate(zip(*(batch.column(name).to_pylist() for name in ("relation", "block")))):
                     packs.setdefault(place, []).append(batch.slice(at, 1))
@@ -179,7 +179,7 @@ class EdgeBuild:
                 columns = [pa.array([relation], pa.string()), pa.array([number], pa.int32()), pa.array([text])]
                 yield pa.RecordBatch.from_arrays(columns, names=["relation", "block", "answer"])
 
-        kept = KeptRows.new_folder(self.staging)
+        kept = KeptFiles.new_folder(self.staging)
         frame, before = self._packs(table, checks, keys, kept)
         frame = frame.repartition(len(keys), SLOT).mapInArrow(build, "relation string, block int, answer string")
         stage = "edges" if checks.name is None else f"edges: {checks.name}"

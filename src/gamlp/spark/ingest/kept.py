@@ -20,7 +20,7 @@ from gamlp.spark.tasks import as_result, collect_results
 
 
 @dataclass(frozen=True)
-class KeptRows:
+class KeptFiles:
     """Files of a folder. Every attempt of a task writes a file of its own: only those that were answered for count."""
 
     folder: Place
@@ -95,12 +95,12 @@ def keep_good(batches: Iterator[Any], folder: Place, parts: Work | None = None) 
     yield pa.RecordBatch.from_arrays([pa.array([as_result(work, 0)])], names=["answer"])
 
 
-def kept_rows(spark: Any, frame: Any, folder: Place, stage: str, progress: Progress) -> tuple[KeptRows, Notes]:
+def kept_rows(spark: Any, frame: Any, folder: Place, stage: str, progress: Progress) -> tuple[KeptFiles, Notes]:
     """What a frame of answers of `keep_good` kept, and all notes."""
     found = [result for _, result in collect_results(spark, frame, stage, 1, progress)]
     names = sorted(name for result in found for name in result["names"])
     refuse_unseen(folder, names)
-    return KeptRows(folder, names), Notes.merged(Notes.of(result["notes"]) for result in found)
+    return KeptFiles(folder, names), Notes.merged(Notes.of(result["notes"]) for result in found)
 
 
 def refuse_unseen(folder: Place, names: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,11 @@ from gamlp.kernel import MOST_NODES, FloatName
 from gamlp.progress import Progress
 from gamlp.spark.ingest.block_files import NodeBlocks, RowBlocks
 from gamlp.spark.ingest.fitting import FittedColumns, fit_columns, refuse_wrong, settled, without_wrong
-from gamlp.spark.ingest.kept import KeptRows, Work, keep_good, kept_rows, refuse_unseen
+from gamlp.spark.ingest.kept import KeptFiles, keep_good, kept_rows, refuse_unseen
 from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes, raw_name
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.packs import PACKED, by_place, larger, packed, sent
+from gamlp.spark.ingest.parquet import Work
 from gamlp.spark.ingest.partitions import one_a_partition
 from gamlp.spark.ingest.sorted_ids import SortedIds, put_sorted
 from gamlp.spark.ingest.tables import SparkTable
@@ -53,7 +55,7 @@ class CheckedNodes:
 
     spark: Any
     staging: Place
-    kept: KeptRows
+    kept: KeptFiles
     columns: str  # as Spark calls those that are kept
     checks: NodeChecks
     notes: Notes
@@ -180,7 +182,7 @@ def check_nodes(spark: Any, table: SparkTable, checks: NodeChecks, staging: Plac
 
 def _checked(spark: Any, table: SparkTable, checks: NodeChecks, staging: Place, progress: Progress) -> CheckedNodes:
     names = [name for name in (checks.id, checks.label, checks.split, *checks.features) if name]
-    folder = KeptRows.new_folder(staging)
+    folder = KeptFiles.new_folder(staging)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         yield from keep_good(checked_nodes(batches, checks), folder)
@@ -221,7 +223,7 @@ def _once_each(found: CheckedNodes, progress: Progress) -> CheckedNodes:
     rank = functions.row_number().over(Window.partitionBy("id").orderBy(*content, "label", "role"))
     frame = rows.withColumn("rank", rank).where("rank = 1").drop("rank")
     frame = frame.withColumn("note", functions.lit(None).cast("string"))
-    folder = KeptRows.new_folder(found.staging)
+    folder = KeptFiles.new_folder(found.staging)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         yield from keep_good(batches, folder)
@@ -233,7 +235,7 @@ def _once_each(found: CheckedNodes, progress: Progress) -> CheckedNodes:
 def _without_wrong(found: CheckedNodes, name: str, refused: dict[str, str], progress: Progress) -> CheckedNodes:
     # Ids of a CSV are text in the files, also where all of them are integers.
     checks = replace(found.checks, integers=found.columns.startswith("id long"))
-    folder = KeptRows.new_folder(found.staging)
+    folder = KeptFiles.new_folder(found.staging)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         yield from keep_good(without_wrong(batches, checks, name, refused), folder)
@@ -247,7 +249,7 @@ def _without_wrong(found: CheckedNodes, name: str, refused: dict[str, str], prog
     return _instead(found, kept, good, notes.counts)
 
 
-def _instead(found: CheckedNodes, kept: KeptRows, good: int, left_out: Mapping[str, int]) -> CheckedNodes:
+def _instead(found: CheckedNodes, kept: KeptFiles, good: int, left_out: Mapping[str, int]) -> CheckedNodes:
     """Fewer rows, kept in place of those that were found."""
     parts = [{**facts, "good": 0} for facts in found.notes.facts["parts"]]
     parts.append({"read": 0, "good": good, "plain": True, "widths": found.list_widths, "unknown": {}})
@@ -331,7 +333,8 @@ def _between(ids: Any, bounds: Sequence[Any]) -> Array:
     if not bounds:
         return np.zeros(len(ids), np.int32)
     if pa.types.is_integer(ids.type):
-        return np.searchsorted(np.asarray(bounds, np.int64), ids.to_numpy(), side="right").astype(np.int32)
+        places = np.searchsorted(np.asarray(bounds, np.int64), ids.to_numpy(), side="right")
+        return np.asarray(places, np.int32)
     # Python orders strings by code points, which is the order of their UTF-8 bytes.
     return np.asarray([bisect_right(bounds, value) for value in ids.to_pylist()], np.int32)
 
@@ -382,7 +385,7 @@ def write_nodes(nodes: CheckedNodes, ids: SortedIds, blocks: NodeBlocks, progres
         found = by_place(batches)
         for number in sorted(found):
             table = pa.Table.from_batches(found.pop(number))
-            text = as_result(lambda block, table=table: blocks.write(block, table), number)
+            text = as_result(partial(blocks.write, table=table), number)
             columns = [pa.array([number], pa.int32()), pa.array([text])]
             yield pa.RecordBatch.from_arrays(columns, names=["block", "answer"])
 

@@ -53,7 +53,7 @@ class ParquetFiles:
         footers = self._footers()
         if footers is None or any(_value_type(kind) not in _SAME for kind in wanted.values()):
             return None
-        types = {name: str(kind) for name, kind in wanted.items()}
+        types = {name: str(_plain_type(kind)) for name, kind in wanted.items()}
         if any(footer["types"].get(name) != kind for footer in footers for name, kind in types.items()):
             return None
         parts, paths = self._parts(footers), self.paths

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gamlp.arrays import Array
-from gamlp.spark.ingest.kept import KeptRows
+from gamlp.spark.ingest.kept import KeptFiles
 from gamlp.spark.ingest.packs import PACKED, by_place, larger, pack_parts, sent
 from gamlp.spark.ingest.partitions import one_a_partition
 from gamlp.spark.ingest.sorted_ids import SortedIds
@@ -43,7 +43,7 @@ def fits_a_task(ids: Ids) -> bool:
     return sum({own.folder.url: own.table_bytes for own in ids.values()}.values()) <= TABLE_BYTES
 
 
-def with_rows(spark: Any, kept: KeptRows, ids: Ids, work: EdgeWork, schema: Any) -> Any:
+def with_rows(spark: Any, kept: KeptFiles, ids: Ids, work: EdgeWork, schema: Any) -> Any:
     """A frame of what `work` makes of the edges of each file, with the rows of their ends in columns `<end>_row`."""
     shards = _Shards(ids)
     to_shard, to_file = one_a_partition(shards.count), one_a_partition(max(1, len(kept.names)))
@@ -118,7 +118,7 @@ def _answered(part: Any, rows_of: Callable[[Any], Array]) -> tuple[int, Any]:
     return int(_about(part, "file")), pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _with_answers(kept: KeptRows, file: int, answers: Sequence[Any], ids: Ids) -> Iterator[Any]:
+def _with_answers(kept: KeptFiles, file: int, answers: Sequence[Any], ids: Ids) -> Iterator[Any]:
     """The edges of a file with the rows of their ends, null where no node has such an id."""
     for edges in kept.read(file):
         for end in ids:

@@ -15,7 +15,9 @@ from gamlp.errors import GamlpError
 from gamlp.graph import Graph, text_ids
 from gamlp.graph.ingest.build import IngestOptions, ingest
 from gamlp.graph.ingest.nodes import NodeNames
+from gamlp.spark.ingest import edges as spark_edges
 from gamlp.spark.ingest import nodes as spark_nodes
+from gamlp.spark.ingest import rounds
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
 from tests.spark.graph_tables import assert_same, random_tables
@@ -35,6 +37,17 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_equals_ingest(spark, tmp_path, monkeypatch, case):
+    _equals_ingest(spark, tmp_path, monkeypatch, case)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "range" and "split of" not in case])
+def test_the_same_where_no_task_may_hold_all_ids(spark, tmp_path, monkeypatch, case):
+    monkeypatch.setattr(rounds, "TABLE_BYTES", 0)
+    monkeypatch.setattr(spark_edges, "FILE_EDGES", 40)
+    _equals_ingest(spark, tmp_path, monkeypatch, case)
+
+
+def _equals_ingest(spark, tmp_path, monkeypatch, case):
     made, how, ending, blocks = CASES[case]
     seed = list(CASES).index(case)
     tables = random_tables(seed, count=31, edges=0 if case == "no labels" else 150, **made)

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
@@ -16,21 +17,19 @@ from gamlp.io import Place, Ranges, RangeWork, State, Workers, tally_by_tasks
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan
 from gamlp.propagation.blocks import BlockPropagator
-from gamlp.run import LIKELIEST, Decision, Opening, Resources, Written
+from gamlp.run import LIKELIEST, Decision, Opening, Resources
 from gamlp.spark.ingest import read_tables, spark_graph
-from gamlp.spark.prediction import check_out, write_spark_predictions
-from gamlp.spark.served import launch_spark_served
 from gamlp.spark.sessions import SparkSettings, keeping, session
 from gamlp.spark.tasks import run_tasks, slots
-from gamlp.spark.training import launch_spark
 from gamlp.spark.watch import FOR_EXECUTORS
-from gamlp.training import Fitted, Observe, Prepared, Result, SeedFiles, fitted_of, shared_job
 
-# Java only hands out tasks here: to compile it well costs more than it saves. Executors that sort and join tables have
-# it as Spark starts it.
+if TYPE_CHECKING:  # torch is imported by the steps that need it
+    from gamlp.run import Written
+    from gamlp.training import Fitted, Observe, Prepared, Result, SeedFiles
+
+# Java only hands out tasks and packs of bytes here: to compile it well costs more than it saves.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_LIGHT_DRIVER = {"spark.driver.extraJavaOptions": _JAVA}
-LIGHT_JAVA = {**_LIGHT_DRIVER, "spark.executor.extraJavaOptions": _JAVA}
+LIGHT_JAVA = {"spark.driver.extraJavaOptions": _JAVA, "spark.executor.extraJavaOptions": _JAVA}
 _SETTINGS = ("master", "spark_conf", "blocks", "executor_wait")
 
 
@@ -79,7 +78,7 @@ class SparkEngine:
         options: IngestOptions | None = None,
         progress: Progress = silent,
     ) -> IngestReport:
-        with session(self._settings.with_defaults(_LIGHT_DRIVER)) as spark:
+        with session(self._settings.with_defaults(LIGHT_JAVA)) as spark:
             rules = (options or IngestOptions()).rules()
             tables = read_tables(spark, edges, rules), read_tables(spark, nodes, rules)
             return spark_graph(spark, *tables, out, options, blocks=self._blocks, progress=progress)
@@ -102,6 +101,10 @@ class SparkEngine:
         observe: Observe | None = None,
         progress: Progress = silent,
     ) -> Fitted:
+        from gamlp.spark.served import launch_spark_served
+        from gamlp.spark.training import launch_spark
+        from gamlp.training import SeedFiles, fitted_of, shared_job
+
         given, files = self.resources, files or SeedFiles()
         if given.tls is not None and prepared.recipe.training.exchange != "server":
             raise GamlpError("--tls-cert is for a parameter server", hint="say --exchange server too")
@@ -131,6 +134,8 @@ class SparkEngine:
         progress: Progress = silent,
     ) -> Written | None:
         """A folder of Parquet or CSV parts, written by executors."""
+        from gamlp.spark.prediction import check_out, write_spark_predictions
+
         if keep_finished and (Place.of(out) / "_SUCCESS").exists():
             return None
         target = check_out(out)

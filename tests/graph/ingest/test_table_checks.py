@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, edge_entries, edge_keys, rows_of_range
+from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, edge_entries, edge_keys, edge_rows
 from gamlp.spark.ingest.node_checks import NodeChecks, checked_nodes
 from gamlp.spark.ingest.notes import Notes, id_key
 
@@ -122,7 +122,7 @@ def check_edges(table, on_bad="stop", nodes=4, integers=True, directed=False, si
     checks = EdgeChecks("edges", "src", "dst", **extra, directed=directed, on_bad=on_bad, source=end, target=end)
     batches = iter(table.to_batches(max_chunksize=2))
     if integers:
-        mapped = rows_of_range(batches, checks)
+        mapped = edge_rows(batches, checks)
     else:  # what a join with ids a, b, c… gives
         mapped = (_joined(batch, "abcdefgh"[:nodes]) for batch in edge_keys(batches, checks))
     packs = pa.Table.from_batches(list(edge_entries(mapped, checks))).to_pylist()

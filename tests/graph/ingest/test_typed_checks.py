@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from gamlp.errors import GamlpError
-from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, rows_of_range
+from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, edge_rows
 from gamlp.spark.ingest.notes import Notes
 
 DECLARED = ("writes", "reviews", "cites")
@@ -20,7 +20,7 @@ def read(table: dict, *readings: EdgeChecks) -> tuple[dict, Notes]:
     notes = []
     for checks in readings:
         batches = iter(pa.table(table).to_batches(max_chunksize=3))
-        packs = pa.Table.from_batches(list(edge_entries(rows_of_range(batches, checks), checks))).to_pylist()
+        packs = pa.Table.from_batches(list(edge_entries(edge_rows(batches, checks), checks))).to_pylist()
         notes += [Notes.read(pack["note"]) for pack in packs if pack["block"] < 0]
         for pack in (pack for pack in packs if pack["block"] >= 0):
             rows, neighbours = (np.frombuffer(pack[name], np.int32) for name in ("rows", "neighbours"))

@@ -79,9 +79,9 @@ class NodeBuild:
         self, node_type: str, table: SparkTable, names: NodeNames, checks: NodeChecks
     ) -> tuple[TypeRows, NodesEntry, FileFacts]:
         """One type; the use of its columns and counts of what was left out go into the report."""
-        nodes = check_nodes(self.spark, table, checks, self.progress)
+        nodes = check_nodes(self.spark, table, checks, self.folder.staging / node_type, self.progress)
         try:
-            ids, repeats = sort_ids(self.spark, nodes, self.folder.staging / node_type, self.progress)
+            ids, repeats = sort_ids(nodes, self.progress)
             rows = self.rows(node_type, ids.count, nodes.width)
             bad = self.report.bad_rows
             for name, count in [*nodes.notes.counts.items(), *([("duplicate id", repeats)] if repeats else [])]:
@@ -123,10 +123,10 @@ class NodeBuild:
     def _files(
         self, node_type: str, table: SparkTable, nodes: CheckedNodes, ids: SortedIds, rows: RowBlocks
     ) -> tuple[NodesEntry, FileFacts]:
-        texts, multi_label, report = label_texts(nodes), nodes.checks.multi_label, self.report
+        texts, multi_label, report = label_texts(nodes, self.progress), nodes.checks.multi_label, self.report
         graph, staging = self.folder.graph, self.folder.staging / node_type
         blocks = NodeBlocks(graph, staging, rows, nodes.width, self.dtype, texts, multi_label, node_type, nodes.fitted)
-        results = write_nodes(self.spark, nodes, ids, blocks, self.progress)
+        results = write_nodes(nodes, ids, blocks, self.progress)
         files: FileFacts = {name: facts for result in results for name, facts in result["files"].items()}
         entry = NodesEntry(count=ids.count)
         if nodes.width is not None:
@@ -269,7 +269,8 @@ class _Build:
         }
         files: FileFacts = {name: facts for _, _, own in found.values() for name, facts in own.items()}
         type_rows = {node_type: own for node_type, (own, _, _) in found.items()}
-        made = self._relations(EdgeBuild(self.spark, type_rows, folder.graph, self.progress), tables, relation_ends)
+        build = EdgeBuild(self.spark, type_rows, folder.graph, folder.staging, self.progress)
+        made = self._relations(build, tables, relation_ends)
         self._report_edges(report, made, relation_ends)
         report.columns += [use for table in tables for use in table.uses()]
         manifest = GraphManifest(
@@ -327,7 +328,7 @@ class _Build:
             names = [table.name] if table.name else list(relation_ends.declared) or [""]
             each = max(_into(node_type, relation) for name in names if (relation := relation_ends.of(name)) is not None)
             if each and number not in self._counted:
-                self._counted[number] = table.table.frame.count()
+                self._counted[number] = table.table.count()
             total += each * self._counted.get(number, 0)
         return total
 

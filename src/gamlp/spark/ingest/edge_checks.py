@@ -5,7 +5,7 @@ Pure Arrow and numpy, by the rules of `gamlp ingest`: this runs in tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -233,15 +233,26 @@ def _noted(batch: Any, checks: EdgeChecks, notes: Notes, src: str, dst: str) -> 
     return NotedRows(batch, checks.table, notes, checks.on_bad, name)
 
 
-def rows_of_range(batches: Iterator[Any], checks: EdgeChecks) -> Iterator[Any]:
-    """Where ids are the row numbers themselves, no table of ids is needed to find rows."""
+def edge_rows(
+    batches: Iterator[Any], checks: EdgeChecks, rows_of: Mapping[str, Callable[[Column], Array]] | None = None
+) -> Iterator[Any]:
+    """`edge_keys` with `src_row` and `dst_row`, null where no node has such an id; `rows_of` tells rows by the end.
+
+    Where ids are the row numbers themselves, no table of ids is needed.
+    """
     for batch in edge_keys(batches, checks):
         for name, _, end in checks.ends():
+            column = batch.column(name)
             if end.is_range:
-                values, known = numbers(batch.column(name), pa.int64())
+                values, known = numbers(column, pa.int64())
                 known &= (values >= 0) & (values < end.count)
-                found = pa.array(np.where(known, values, 0).astype(np.int32), mask=~known)
-                batch = batch.append_column(f"{name}_row", found)
+                rows = np.where(known, values, 0).astype(np.int32)
+            elif rows_of is not None:
+                rows = rows_of[name](column)
+                known = rows >= 0
+            else:
+                continue
+            batch = batch.append_column(f"{name}_row", pa.array(rows, mask=~known))
         yield batch
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ONE_RELATION, BlockEntry, DeclaredRelation, FileFacts, RelationEnds, RelationEntry
 from gamlp.graph.ingest import (
@@ -24,10 +26,12 @@ from gamlp.graph.ingest import (
 from gamlp.io import Place
 from gamlp.progress import Progress
 from gamlp.spark.ingest.block_files import CsrBlocks, RowBlocks
-from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, rows_of_range
+from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, edge_rows
+from gamlp.spark.ingest.kept import KeptFiles, keep_good, kept_rows
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.partitions import SLOT, one_a_partition
-from gamlp.spark.ingest.sorted_ids import SortedIds
+from gamlp.spark.ingest.rounds import FILE_EDGES, encoded, fits_a_task, with_rows
+from gamlp.spark.ingest.sorted_ids import SortedIds, forget_tables, table_of
 from gamlp.spark.ingest.tables import SparkTable
 from gamlp.spark.tasks import as_result, collect_results, run_tasks
 
@@ -145,6 +149,7 @@ class EdgeBuild:
     spark: Any
     types: Mapping[str, TypeRows]
     graph: Place
+    staging: Place
     progress: Progress
 
     def build(self, table: SparkTable, checks: EdgeChecks) -> BuiltRelations:
@@ -158,26 +163,29 @@ class EdgeBuild:
         most = max(into.rows.blocks for into in blocks.values())
         keys = one_a_partition(most + 1)
 
-        def entries(batches: Iterator[Any]) -> Iterator[Any]:
-            for packs in edge_entries(batches, checks):
-                yield packs.append_column(SLOT, pa.array(keys[packs.column("block").to_numpy()]))  # notes: the last
+        def build(batches: Iterator[Any]) -> Iterator[Any]:
+            forget_tables()
+            packs: dict[tuple[Any, int], list[Any]] = {}
+            for batch in batches:
+                for at, place in enumerate(zip(*(batch.column(name).to_pylist() for name in ("relation", "block")))):
+                    packs.setdefault(place, []).append(batch.slice(at, 1))
+            for relation, number in sorted(packs, key=str):
+                table = pa.Table.from_batches(packs.pop((relation, number)))
+                if number == _NOTES:
+                    text = Notes.merged(Notes.read(note) for note in table.column("note").to_pylist()).json()
+                else:
+                    into = blocks[relation in reverses]
+                    text = as_result(partial(into.write, relation, table=table), number)
+                columns = [pa.array([relation], pa.string()), pa.array([number], pa.int32()), pa.array([text])]
+                yield pa.RecordBatch.from_arrays(columns, names=["relation", "block", "answer"])
 
-        def build(key: Any, packs: Any) -> Any:
-            relation, number = key[1].as_py(), key[2].as_py()
-            if number == _NOTES:
-                text = Notes.merged(Notes.read(note) for note in packs.column("note").to_pylist()).json()
-            else:
-                into = blocks[relation in reverses]
-                text = as_result(lambda block: into.write(relation, block, packs), number)
-            columns = [pa.array([relation], pa.string()), pa.array([number], pa.int32()), pa.array([text])]
-            return pa.table(columns, names=["relation", "block", "answer"])
-
-        frame = self._with_rows(table, checks).mapInArrow(entries, f"{_PACKS}, {SLOT} int")
-        frame = frame.repartition(len(keys), SLOT).groupBy(SLOT, "relation", "block")
-        frame = frame.applyInArrow(build, "relation string, block int, answer string")
+        kept = KeptFiles.new_folder(self.staging)
+        frame, before = self._packs(table, checks, keys, kept)
+        frame = frame.repartition(len(keys), SLOT).mapInArrow(build, "relation string, block int, answer string")
         stage = "edges" if checks.name is None else f"edges: {checks.name}"
         found = collect_results(self.spark, frame, stage, most, self.progress)
-        notes = Notes.merged(Notes.of(result) for row, result in found if row["block"] == _NOTES)
+        kept.remove()
+        notes = Notes.merged([before, *(Notes.of(result) for row, result in found if row["block"] == _NOTES)])
         self._tell(notes, checks)
         made = BuiltRelations(bad=dict(notes.counts))
         given = 0
@@ -257,38 +265,30 @@ class EdgeBuild:
         for place in wanted:
             made.files |= results[place]["files"]
 
-    def _with_rows(self, table: SparkTable, checks: EdgeChecks) -> Any:
-        """Edges with `src_row` and `dst_row`, null where no node has such an id."""
-        from pyspark.sql import functions, types
-
+    def _packs(self, table: SparkTable, checks: EdgeChecks, keys: Array, kept: Place) -> tuple[Any, Notes]:
+        """A frame of packs of entries, with the rows of both ends; and what was noted of edges before."""
         names = [name for name in (checks.src, checks.dst, checks.weight, checks.relation) if name]
-        keys = [(name, types.LongType() if end.integers else types.StringType()) for name, _, end in checks.ends()]
-        extra = [("weight", checks.weight), ("relation", checks.relation)]
-        fields = [
-            *keys,
-            *((name, table.kind(column)) for name, column in extra if column),
-            ("note", types.StringType()),
-        ]
-        fields += [(f"{name}_row", types.IntegerType()) for name, _, end in checks.ends() if end.is_range]
-        schema = types.StructType([types.StructField(name, data_type) for name, data_type in fields])
-        edges = table.map(names, lambda batches: rows_of_range(batches, checks), schema)
-        for name, _, end in checks.ends():
-            if not end.is_range:
-                files = self._known(self.types[end.node_type].ids)
-                found = files.select(functions.col("known").alias(name), functions.col("row").alias(f"{name}_row"))
-                edges = edges.join(found, name, "left")
-        return edges
+        ids = {name: self.types[end.node_type].ids for name, _, end in checks.ends() if not end.is_range}
+        schema = f"{_PACKS}, {SLOT} int"
 
-    def _known(self, ids: SortedIds) -> Any:
-        """(id, row) of all nodes of a type."""
+        def entries(edges: Iterator[Any]) -> Iterator[Any]:
+            for packs in edge_entries(edges, checks):
+                yield packs.append_column(SLOT, pa.array(keys[packs.column("block").to_numpy()]))  # notes: the last
 
-        def known(batches: Iterator[Any]) -> Iterator[Any]:
-            for batch in batches:
-                for index in batch.column(0).to_pylist():
-                    yield from ids.rows(index)
+        def look_up(batches: Iterator[Any]) -> Iterator[Any]:
+            rows_of = {name: table_of(own) for name, own in ids.items()}
+            yield from entries(edge_rows(batches, checks, rows_of))
 
-        data_type = "long" if ids.integers else "string"
-        return self.spark.range(0, len(ids.names), 1, len(ids.names)).mapInArrow(known, f"known {data_type}, row int")
+        if fits_a_task(ids):
+            return table.map(names, look_up, schema), Notes()
+        ends, most = list(ids), FILE_EDGES
+
+        def keep(batches: Iterator[Any]) -> Iterator[Any]:
+            yield from keep_good(edge_rows(batches, checks), kept, lambda edges: encoded(edges, ends, most))
+
+        frame = table.map(names, keep, "answer string")
+        edges, notes = kept_rows(self.spark, frame, kept, "edges", self.progress)
+        return with_rows(self.spark, edges, ids, entries, schema), notes
 
 
 def _entry(rows: RowBlocks, block: int, entries: int) -> BlockEntry:

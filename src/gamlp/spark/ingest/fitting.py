@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from gamlp.spark.ingest.notes import NotedRows, Notes, id_key, note_batch
 from gamlp.spark.ingest.partitions import SLOT, one_a_partition
 from gamlp.spark.tasks import as_result, collect_results
 
+RowsMap = Callable[[Callable[[Iterator[Any]], Iterator[Any]], str], Any]  # `CheckedNodes.map`
 _PIECE = 32 << 20  # bytes of features that are made at a time
 
 
@@ -121,8 +122,8 @@ def merged_state(plains: Sequence[str]) -> dict[str, Any]:
     return {"name": whole.name, "gaps": whole.gaps, "fitted": finish(whole).model_dump(mode="json")}
 
 
-def fit_columns(spark: Any, rows: Any, checks: NodeChecks, progress: Progress) -> dict[str, dict[str, Any]]:
-    """What became of every column that has no state yet, by name; `rows` are good ones, with their raw columns."""
+def fit_columns(spark: Any, rows: RowsMap, checks: NodeChecks, progress: Progress) -> dict[str, dict[str, Any]]:
+    """What became of every column that has no state yet, by name; `rows` maps good ones, with their raw columns."""
     names = [name for name in checks.features if checks.plan is not None and name not in checks.plan.fitted]
     if not names:
         return {}
@@ -132,15 +133,16 @@ def fit_columns(spark: Any, rows: Any, checks: NodeChecks, progress: Progress) -
         for parts in partial_fittings(batches, checks):
             yield parts.append_column(SLOT, pa.array(keys[parts.column("place").to_numpy()]))
 
-    def merge(key: Any, table: Any) -> Any:
-        number = key[1].as_py()
-        text = as_result(lambda _: merged_state(table.column("plain").to_pylist()), number)
-        return pa.table({"place": pa.array([number], pa.int32()), "answer": pa.array([text])})
+    def merge(batches: Iterator[Any]) -> Iterator[Any]:
+        plains: dict[int, list[str]] = {}
+        for batch in batches:
+            for number, text in zip(*(batch.column(at).to_pylist() for at in range(2))):
+                plains.setdefault(number, []).append(text)
+        texts = [as_result(lambda place: merged_state(plains[place]), number) for number in plains]
+        yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["answer"])
 
-    columns = [raw_name(number) for number in range(len(checks.features))]
-    frame = rows.select(*columns).mapInArrow(work, f"place int, plain string, {SLOT} int").repartition(len(keys), SLOT)
-    frame = frame.groupBy(SLOT, "place").applyInArrow(merge, "place int, answer string")
-    found = collect_results(spark, frame, "fit", len(names), progress)
+    frame = rows(work, f"place int, plain string, {SLOT} int").repartition(len(keys), SLOT)
+    found = collect_results(spark, frame.mapInArrow(merge, "answer string"), "fit", len(names), progress)
     return {result["name"]: result for _, result in found}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gamlp.arrays import Array
 from gamlp.graph import ONE_TYPE, nodes_folder
-from gamlp.graph.ingest import shown
+from gamlp.graph.ingest import IdMap, shown
 from gamlp.io import Place, npy_header
 from gamlp.spark.ingest.block_files import RowBlocks
+from gamlp.spark.ingest.kept import read_batches
+from gamlp.spark.ingest.packs import by_place
 from gamlp.spark.tasks import as_result
 
 _BATCH = 1 << 16  # ids of a record batch
+_INTEGER, _STRING = 13, 33  # bytes of a hash table for each id, with those that the ids are copied to
 
 
 @dataclass(frozen=True)
@@ -31,19 +35,34 @@ class SortedIds:
     count: int
     integers: bool
     is_range: bool  # ids are the row numbers themselves
+    firsts: list[Any]  # the first id of every file
+    bytes: int  # of all files
 
-    def rows(self, index: int) -> Iterator[Any]:
-        """(id, row) of a file, batch by batch."""
-        row = self.starts[index]
-        for batch in _read(self.folder / self.names[index]):
-            rows = np.arange(row, row + batch.num_rows, dtype=np.int32)
-            row += batch.num_rows
-            yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(rows)], names=["known", "row"])
+    @property
+    def table_bytes(self) -> int:
+        """What a table of all ids takes in memory: the ids, copies of short ones, and places of a hash table."""
+        return self.bytes + (_INTEGER if self.integers else _STRING) * self.count
+
+    def rows_of(self, index: int | None = None) -> Callable[[Any], Array]:
+        """Rows of ids, -1 where no node has such an id: of a file's, or of all."""
+        chosen = self.batches() if index is None else read_batches(self.folder / self.names[index])
+        columns = [batch.column(0) for batch in chosen]
+        first = 0 if index is None else self.starts[index]
+        if self.integers:
+            known = IdMap(np.concatenate([column.to_numpy() for column in columns]))
+        else:
+            known = IdMap(pa.concat_arrays([column.cast(pa.large_string()) for column in columns]))
+
+        def rows(ids: Any) -> Array:
+            found = known.rows(ids)
+            return np.where(found < 0, found, found + np.int32(first)) if first else found
+
+        return rows
 
     def at(self, places: Sequence[int]) -> dict[str, Any]:
         """Ids of ascending rows, all of one file."""
         index = bisect_right(self.starts, places[0]) - 1
-        ids = pa.chunked_array([batch.column(0) for batch in _read(self.folder / self.names[index])])
+        ids = pa.chunked_array([batch.column(0) for batch in read_batches(self.folder / self.names[index])])
         return {"ids": ids.take(pa.array([place - self.starts[index] for place in places])).to_pylist()}
 
     def first_of_blocks(self, rows: RowBlocks) -> dict[int, list[int]]:
@@ -86,53 +105,55 @@ class SortedIds:
         for name, row, after in zip(self.names, self.starts, [*self.starts[1:], self.count]):
             if row >= end or after <= begin:
                 continue
-            for batch in _read(self.folder / name):
+            for batch in read_batches(self.folder / name):
                 first, last = max(begin - row, 0), min(end - row, batch.num_rows)
                 if first < last:
                     yield batch.slice(first, last - first)
                 row += batch.num_rows
 
 
-def _read(place: Place) -> Iterator[Any]:
-    with place.as_file() as path:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        for index in range(reader.num_record_batches):
-            yield reader.get_batch(index)
-
-
 def put_sorted(batches: Iterator[Any], folder: Place) -> Iterator[Any]:
-    """Write ascending ids to a file of their own, each once; answers what the file holds."""
+    """Write packed ids to a file of their own, ascending and each once; answers what the file holds."""
     text = as_result(lambda _: _put(batches, folder), 0)
     yield pa.RecordBatch.from_arrays([pa.array([text])], names=["answer"])
 
 
 def _put(batches: Iterator[Any], folder: Place) -> dict[str, Any]:
+    columns = [batch.column(0) for some in by_place(batches).values() for batch in some]
+    if not columns:
+        return {"count": 0}
+    ids = pa.chunked_array(columns)
+    ids = ids.take(pc.sort_indices(ids)).combine_chunks()
+    again = np.concatenate([[False], pc.equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)])
+    repeats = int(np.count_nonzero(again))
+    twice = shown(ids, int(np.argmax(again))) if repeats else None
+    ids = ids.filter(pa.array(~again)) if repeats else ids
     name = f"{uuid.uuid4().hex}.arrow"  # of its own for every attempt: only one is answered for
-    first = last = twice = None
-    count = repeats = 0
-    sink = writer = None
     with (folder / name).writing() as stream:
-        for batch in batches:
-            ids = batch.column(0)
-            if len(ids) == 0:
-                continue
-            if writer is None:
-                first = ids[0].as_py()
-                sink = pa.PythonFile(stream, mode="w")
-                writer = pa.ipc.new_file(sink, pa.schema([("id", ids.type)]))
-            before = pa.array([last], ids.type)
-            same = pc.equal(ids, pa.concat_arrays([before, ids[:-1]])).fill_null(False)
-            again = same.to_numpy(zero_copy_only=False)
-            last = ids[-1].as_py()
-            if again.any():
-                repeats += int(np.count_nonzero(again))
-                twice = twice if twice is not None else shown(ids, int(np.argmax(again)))
-                ids = ids.filter(pa.array(~again))
-            count += len(ids)
+        sink = pa.PythonFile(stream, mode="w")
+        with pa.ipc.new_file(sink, pa.schema([("id", ids.type)])) as writer:
             for begin in range(0, len(ids), _BATCH):
                 writer.write_batch(pa.RecordBatch.from_arrays([ids[begin : begin + _BATCH]], names=["id"]))
-        if writer is not None:
-            writer.close()
-    if count == 0:
-        (folder / name).remove()
-    return {"name": name, "count": count, "first": first, "last": last, "repeats": repeats, "twice": twice}
+    return {
+        "name": name,
+        "count": len(ids),
+        "first": ids[0].as_py(),
+        "last": ids[-1].as_py(),
+        "bytes": ids.nbytes,
+        "repeats": repeats,
+        "twice": twice,
+    }
+
+
+_tables: dict[str, Callable[[Any], Array]] = {}  # of this process
+
+
+def table_of(ids: SortedIds) -> Callable[[Any], Array]:
+    """Rows of all ids. Kept from task to task: where edges are in many small parts it is built once a process."""
+    if ids.folder.url not in _tables:
+        _tables[ids.folder.url] = ids.rows_of()
+    return _tables[ids.folder.url]
+
+
+def forget_tables() -> None:
+    _tables.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow as pa
 from gamlp.errors import GamlpError
 from gamlp.graph.ingest import ReadingRules, TablePlaces, refuse_decimal_commas, sniffed, too_many_rows
 from gamlp.io import is_url
+from gamlp.spark.ingest.parquet import ParquetFiles, Work
 from gamlp.spark.tasks import spark_failure_as_error
 
 RAGGED = "gamlp_ragged_row"
@@ -24,7 +25,6 @@ _FORMATS = {
     **{f"{text}{end}": "json" for text in (".json", ".jsonl", ".ndjson") for end in ("", ".gz")},
 }
 _ARROW = (".arrow", ".arrows", ".feather", ".ipc")
-Work = Callable[[Iterator[Any]], Iterator[Any]]
 _FIRST_LINES = 200
 _PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9.]*):(?!//)(.+)")
 
@@ -36,6 +36,7 @@ class SparkTable:
     frame: Any
     name: str
     typed: bool = True
+    files: ParquetFiles | None = None  # where tasks can read it without Spark
 
     @classmethod
     def of(cls, table: Any, name: str) -> SparkTable:
@@ -69,6 +70,10 @@ class SparkTable:
         if self.frame.limit(rows + 1).count() > rows:
             raise too_many_rows(f"{rows:,} rows", self.name)
 
+    def count(self) -> int:
+        found = None if self.files is None else self.files.count()
+        return int(self.frame.count()) if found is None else found
+
     def map(self, names: Sequence[str], work: Work, schema: Any) -> Any:
         """`work` on batches of these columns, each once, and of the one of ragged rows."""
         wanted = list(dict.fromkeys([*names, *([self.ragged] if self.ragged else [])]))
@@ -76,6 +81,10 @@ class SparkTable:
         def renamed(batches: Iterator[Any]) -> Iterator[Any]:
             yield from work(batch.rename_columns(wanted) for batch in batches)
 
+        if self.files is not None:
+            found = self.files.map({name: self.arrow_type(name) for name in wanted}, work, schema)
+            if found is not None:
+                return found
         # Under names of their own: Spark takes a name with a dot for a part of a column.
         chosen = [self.column(name).alias(f"c{number}") for number, name in enumerate(wanted)]
         return self.frame.select(*chosen).mapInArrow(renamed, schema)
@@ -149,7 +158,7 @@ def read_table(spark: Any, place: str | Path, rules: ReadingRules | None = None)
             raise
         except Exception as error:
             raise _unreadable(error, text, kind) from error
-        return SparkTable(frame, text)
+        return SparkTable(frame, text, files=ParquetFiles.of(spark, frame) if kind == "parquet" else None)
 
 
 def read_tables(spark: Any, places: TablePlaces, rules: ReadingRules) -> Any:

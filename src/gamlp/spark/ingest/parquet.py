@@ -7,7 +7,8 @@ differ) Spark reads the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -29,7 +30,6 @@ class ParquetFiles:
 
     spark: Any
     paths: Sequence[str]
-    _looked: list[list[dict[str, Any]]] = field(default_factory=list, compare=False)
 
     @classmethod
     def of(cls, spark: Any, frame: Any) -> ParquetFiles | None:
@@ -45,12 +45,12 @@ class ParquetFiles:
 
     def count(self) -> int | None:
         """Rows of all files; None where they cannot be read here."""
-        footers = self._footers()
+        footers = self._footers
         return None if footers is None else sum(rows for footer in footers for rows, _ in footer["groups"])
 
     def map(self, wanted: Mapping[str, pa.DataType], work: Work, schema: Any) -> Any:
         """A frame of what `work` makes of these columns, given their types in Spark; None where Spark is to read."""
-        footers = self._footers()
+        footers = self._footers
         if footers is None or any(_value_type(kind) not in _SAME for kind in wanted.values()):
             return None
         types = {name: str(_plain_type(kind)) for name, kind in wanted.items()}
@@ -65,13 +65,11 @@ class ParquetFiles:
 
         return self.spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(run, schema)
 
+    @cached_property
     def _footers(self) -> list[dict[str, Any]] | None:
-        if not self._looked:
-            paths, together = self.paths, -(-len(self.paths) // slots(self.spark))
-            self._looked.append(
-                run_tasks(self.spark, lambda at: _footer(paths[at]), range(len(paths)), together=together)
-            )
-        return None if any("groups" not in footer for footer in self._looked[0]) else self._looked[0]
+        paths, together = self.paths, -(-len(self.paths) // slots(self.spark))
+        found = run_tasks(self.spark, lambda at: _footer(paths[at]), range(len(paths)), together=together)
+        return None if any("groups" not in footer for footer in found) else found
 
     def _parts(self, footers: Sequence[dict[str, Any]]) -> list[list[tuple[int, int, int]]]:
         """(file, row group, rows of a batch) of every task."""

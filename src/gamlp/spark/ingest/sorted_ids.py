@@ -145,14 +145,18 @@ def _put(batches: Iterator[Any], folder: Place) -> dict[str, Any]:
     }
 
 
-_tables: dict[str, Callable[[Any], Array]] = {}  # of this process
+_tables: dict[tuple[str, ...], Callable[[Any], Array]] = {}  # of this process
 
 
 def table_of(ids: SortedIds) -> Callable[[Any], Array]:
-    """Rows of all ids. Kept from task to task: where edges are in many small parts it is built once a process."""
-    if ids.folder.url not in _tables:
-        _tables[ids.folder.url] = ids.rows_of()
-    return _tables[ids.folder.url]
+    """Rows of all ids. Kept from task to task: where edges are in many small parts it is built once a process.
+
+    Known by its files, each of one attempt: processes live on, and a graph may be made at the same place again.
+    """
+    key = (ids.folder.url, *ids.names)
+    if key not in _tables:
+        _tables[key] = ids.rows_of()
+    return _tables[key]
 
 
 def forget_tables() -> None:

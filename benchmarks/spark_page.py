@@ -31,7 +31,7 @@ def page(results: dict[str, Any]) -> str:
         shape = _shape(results["shapes"]["growth"])
         lines += [f"## Growth: ours, {shape}, times 1, 2, 4", "", *_table(growth, "× "), ""]
     if blocks := results.get("blocks"):
-        lines += [f"## Blocks: ours, {_shape(results['shapes']['main'])}", "", *_table(blocks, "", " blocks"), ""]
+        lines += [f"## Blocks: {_shape(results['shapes']['large'])}", "", *_table(_beside(blocks)), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -46,6 +46,10 @@ def _expected(results: dict[str, Any]) -> list[str]:
             lines.append(_verdict("ours ÷ local engine", ours / local, 2.5))
             workers = contest["ours"]["by role"]["Python workers"]
             lines.append(_plain("of it, ours without Java ÷ local engine", workers / local))
+    for blocks, found in results.get("blocks", {}).items():
+        if local := found["local"]["cpu"]:
+            entries = f"{2 * results['shapes']['large']['edges']:,} entries in {blocks} blocks"
+            lines.append(_verdict(f"ours ÷ local engine, {entries}", found["ours"]["cpu"] / local, 2.5))
     if naive := results.get("naive"):
         lines.append(_plain("naive joins ÷ ours, small graph", naive["naive"]["cpu"] / naive["ours"]["cpu"]))
     if growth := results.get("growth"):
@@ -54,6 +58,11 @@ def _expected(results: dict[str, Any]) -> list[str]:
         lines.append(_verdict("driver's memory, largest ÷ smallest of the growth", max(driver) / min(driver), 1 + FLAT))
         lines.append(_verdict("memory of the driver's Java, the same", max(java) / min(java), 1 + FLAT))
     return lines
+
+
+def _beside(blocks: dict[str, dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Every contestant of every number of blocks as one row."""
+    return {f"{kind}, {count} blocks": one for count, found in blocks.items() for kind, one in found.items()}
 
 
 def _verdict(text: str, value: float, limit: float, *, more: bool = False) -> str:

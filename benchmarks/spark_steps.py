@@ -27,6 +27,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gamlp.io import write_text
 from machine import describe, versions
 from papers100m_tables import EDGES, NODES, write_tables
@@ -262,7 +264,7 @@ def page(results: dict[str, Any]) -> str:
         "",
     ]
     if (found := results.get("steps")) and len(found.get("spark", {})) == len(STEPS):
-        lines += _of_steps(found)
+        lines += _of_steps(found, results.get("growth", {}))
     if found := results.get("growth"):
         lines += _of_growth(found)
     if found := results.get("tenth"):
@@ -270,7 +272,7 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _of_steps(found: dict[str, Any]) -> list[str]:
+def _of_steps(found: dict[str, Any], growth: dict[str, Any]) -> list[str]:
     rows, checks = [], []
     for step in STEPS:
         ours, one = found["spark"][step], found["local"][step]
@@ -281,6 +283,10 @@ def _of_steps(found: dict[str, Any]) -> list[str]:
         )
         if step in _LIMITS:
             checks.append(_check(f"{step}: (processor − {FIXED:.0f} s) ÷ one machine's", _LIMITS[step], beyond))
+            if len(growth.get(str(TIMES[-1]), {})) == len(STEPS):
+                fixed, _ = line(growth, step, "cpu")
+                name = f"the same beyond {fixed:.0f} s, which it takes on this machine whatever the size"
+                checks.append(_check(name, _LIMITS[step], max(0.0, ours["cpu"] - fixed) / one["cpu"]))
     train = found["spark"]["train"]
     if (first := train.get("first epoch of tasks")) is not None:
         checks.append(_check("training's first epoch, seconds after its tasks' start", 10.0, first))
@@ -307,28 +313,54 @@ def _of_growth(found: dict[str, Any]) -> list[str]:
     rows, checks = [], []
     for step in STEPS:
         of = [found[times][step] for times in sizes]
+        fixed, more = line(found, step, "cpu")
         rows.append(
             f"| {step} | " + " | ".join(f"{one['cpu']:.0f}, {one['memory']['driver'] / 1e6:.0f}" for one in of) + " | "
-            f"{of[-1]['memory']['driver'] / of[0]['memory']['driver']:.2f} | "
+            f"{fixed:.0f} + {more:.1f} | {of[-1]['memory']['driver'] / of[0]['memory']['driver']:.2f} | "
             f"{of[-1]['memory'][JAVA] / of[0]['memory'][JAVA]:.2f} |"
         )
         ratio = of[-1]["memory"]["driver"] / of[0]["memory"]["driver"]
         checks.append(_check(f"{step}: the driver's memory at × {sizes[-1]} ÷ × 1", 1.10, ratio))
     heads = " | ".join(f"× {times}" for times in sizes)
+    rates = plan_rates(found)
     return [
         f"## Growth on Spark: {round(NODES * LEAST):,} nodes, {round(EDGES * LEAST):,} edges, and so many times that",
         "",
-        "Processor seconds, and anonymous memory of the driver's Python in MB; then how that and its Java's grew.",
+        "Processor seconds, and anonymous memory of the driver's Python in MB; the line through the seconds, as those",
+        "whatever the size and those for each × 1 of it; then how memory of that and its Java's grew.",
         "",
-        f"| step | {heads} | driver's memory, last ÷ first | its Java's |",
-        "|---|" + "---:|" * (len(sizes) + 2),
+        f"| step | {heads} | fixed + growing | driver's memory, last ÷ first | its Java's |",
+        "|---|" + "---:|" * (len(sizes) + 3),
         *rows,
         "",
         "| | expected | measured | |",
         "|---|---|---|---|",
         *checks,
         "",
+        "What `gamlp plan --engine spark` takes from it, by the same lines of wall time: a step begins after "
+        f"{rates['spark_start']:.0f} s;",
+        f"a core reads {rates['spark_ingest']:,.0f} edges of tables a second, and predicts",
+        f"{rates['spark_predict']:,.0f} rows.",
+        "",
     ]
+
+
+def line(growth: dict[str, Any], step: str, what: str) -> tuple[float, float]:
+    """Least squares through what a step took at each size: (whatever the size, for each × 1 of it)."""
+    sizes = [times for times in TIMES if step in growth.get(str(times), {})]
+    more, fixed = np.polyfit(sizes, [growth[str(times)][step][what] for times in sizes], 1)
+    return float(fixed), float(more)
+
+
+def plan_rates(growth: dict[str, Any]) -> dict[str, float]:
+    """Of `gamlp plan`, under the names of its recorded rates; two cores work."""
+    fixed = [line(growth, step, "wall")[0] for step in STEPS]
+    per = {step: 2 * max(line(growth, step, "wall")[1], 1e-9) for step in ("ingest", "predict")}
+    return {
+        "spark_start": sum(fixed) / len(fixed),
+        "spark_ingest": EDGES * LEAST / per["ingest"],
+        "spark_predict": NODES * LEAST / per["predict"],
+    }
 
 
 def _of_tenth(found: dict[str, Any]) -> list[str]:

@@ -56,6 +56,14 @@ def test_without_its_row_or_its_column_nothing_is_known() -> None:
     assert Costs([]).of(cell("SGC", "cora")).most == 0
 
 
+def test_work_beside_a_run_does_not_make_it_dearer_nor_do_several_threads() -> None:
+    """By the clock it took 100 s. Alone on one thread it takes the 40 s of the processor; on four threads the clock's."""
+    one = cell("GCN", "cora")
+    for processor, expected in ((40.0, 40.0), (320.0, 100.0)):
+        told = line("GCN", "cora", 100.0, one.recipe_key) | {"processor": processor}
+        assert Costs([told]).of(one).seconds == expected
+
+
 def test_over_five_minutes_is_long() -> None:
     assert Costs([line("GCN", "cora", 301.0)]).of(cell("GCN", "cora")).long
     assert not Costs([line("GCN", "cora", 299.0)]).of(cell("GCN", "cora")).long

@@ -77,20 +77,21 @@ class Cell:
         line = work.record.line(self.key)
         return None if line is None else as_report(line)
 
-    def line(self, report: dict[str, Any]) -> Line:
-        """What the record has of it."""
+    def line(self, report: dict[str, Any], processor: float | None = None) -> Line:
+        """What the record has of it; `processor` are the seconds that it took of this process."""
         at = {} if self.point is None else {"at": self.point}
         told = {
             "table": self.table, "method": self.method, "dataset": self.dataset, **at, **self.key._asdict(),
             "gamlp": version("gamlp"), "machine": machine_name(), "threads": torch.get_num_threads(),
             "date": time.strftime("%Y-%m-%d"),
         }  # fmt: skip
-        return as_line(told, report)
+        return as_line(told, report, processor)
 
     def run(self, task: Task, work: Work, workspace: Workspace) -> None:
         """Run it, and add it to the record."""
+        begun = time.process_time()
         report = run(task, self.recipe, self.seed, workspace).as_json()
-        work.record.add(self.table, [self.line(report)])
+        work.record.add(self.table, [self.line(report, time.process_time() - begun)])
 
 
 @cache

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gamlp.bench.cells import Cell
-from gamlp.bench.record import Line
+from gamlp.bench.record import Line, cost_of
 
 LONG_RUN = 300.0  # seconds; cells whose runs take longer say so, and get LONG_SEEDS seeds
 LONG_SEEDS = 3
@@ -36,13 +36,13 @@ _UNKNOWN = Estimate(None, 0.0, "unknown")
 
 
 class Costs:
-    """Seconds of recorded runs, on whatever machines they were run."""
+    """Seconds of recorded runs, on whatever machines they were run, and whatever ran beside them."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         same: dict[tuple[str, str], list[float]] = defaultdict(list)
         alike: dict[tuple[str, str], list[float]] = defaultdict(list)
         for line in lines:
-            took = sum(line["seconds"].values())
+            took = cost_of(line)
             same[line["recipe"], line["made"]].append(took)
             alike[line["method"], line["dataset"]].append(took)
         self._same = dict(same)

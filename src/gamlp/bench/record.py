@@ -38,12 +38,13 @@ def machine_name() -> str:
     return f"{next(found, platform.machine())}, {os.cpu_count()} cores, {platform.system()}"
 
 
-def as_line(told: dict[str, Any], report: dict[str, Any]) -> Line:
-    """A run: what is `told` of its place, key and machine, and of its report what pages can show."""
+def as_line(told: dict[str, Any], report: dict[str, Any], processor: float | None = None) -> Line:
+    """A run: what is `told` of its place, key and machine, of its report what pages can show, and processor seconds."""
     tests = {name: _scores(found) for name, found in report.get("tests", {}).items()}
     return {
         **told,
         "seconds": {name: _short(value) for name, value in report["seconds"].items()},
+        **({} if processor is None else {"processor": _short(processor)}),
         "memory": report["peak_memory"],
         "valid": _scores(report["valid"]),
         "test": _scores(report["test"]),
@@ -62,6 +63,16 @@ def as_report(line: Line) -> dict[str, Any]:
         "epoch": epoch,
         "epochs": epochs,
     }
+
+
+def cost_of(line: Line) -> float:
+    """Seconds that the run would take on an idle machine.
+
+    Other work beside it makes it long by the clock, several threads by the processor: the less of both. Lines of
+    before processor seconds were recorded have the clock's alone.
+    """
+    clock: float = sum(line["seconds"].values())
+    return min(clock, line.get("processor", clock))
 
 
 def _scores(found: dict[str, Any]) -> dict[str, float]:

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,15 @@ def main() -> None:
     print(f"written to {options.out} and {options.out.with_suffix('.md').name}")
 
 
+def _without_folders(words: list[str]) -> list[str]:
+    """What was asked for, without where it was put."""
+    folders = ("--work", "--out")
+    return [word for before, word in pairwise(["", *words]) if word not in folders and before not in folders]
+
+
 def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
     shapes = QUICK if options.quick else FULL
-    command = " ".join(["python benchmarks/spark.py", *sys.argv[1:]])
+    command = " ".join(["python benchmarks/spark.py", *_without_folders(sys.argv[1:])])
     results: dict[str, Any] = {
         "command": command,
         "date": time.strftime("%Y-%m-%d"),

@@ -53,8 +53,10 @@ def stored(needs: Needs, folder: Path, values: np.ndarray, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("some", [False, True], ids=["all rows", "some rows"])
 def test_groups_of_sources_give_the_bytes_of_one_go(
-    tmp_path: Path, weighted: bool, directed: bool, loops: bool, dtype: str, some: bool
+    tmp_path: Path, weighted: bool, directed: bool, loops: bool, dtype: str, some: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As all rows of the hop before give them too, that a worker keeps for its next block."""
+    monkeypatch.setattr(sums, "_MOST", 0.0)
     needs, matrix = prepared(tmp_path, weighted=weighted, directed=directed)
     values = np.random.default_rng(1).normal(size=(COUNT, WIDTH)).astype(np.float32)
     stored(needs, tmp_path, values, dtype)
@@ -71,6 +73,10 @@ def test_groups_of_sources_give_the_bytes_of_one_go(
             lost, read = hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, dtype)
             assert lost == 0 and read > 0
             found[memory] = dst
+        dst, kept = np.zeros_like(dst), f"{tmp_path} {dtype}"
+        hop = BlockHop(needs, index, rows, step[begin:end], loops, 1 << 30, name=kept)
+        lost, _ = hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, dtype)
+        assert lost == 0 and dst.tobytes() == found[0].tobytes()
         assert found[0].tobytes() == found[1 << 30].tobytes() == found[9000].tobytes()
         plain = np.empty(dst.shape, np.float32)
         scale(found[0], dtype, plain, "float32")
@@ -146,6 +152,32 @@ def test_a_task_pulls_only_what_its_rows_need(tmp_path: Path) -> None:
         _, read = hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, "float32")
         outside = [other for other in np.flatnonzero(matrix[begin]) if not begin <= other < end]
         assert read == (end - begin + len(outside)) * WIDTH * 4
+
+
+def test_a_worker_pulls_a_hop_once_for_all_its_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where blocks need most of its rows and these have room; never rows of another hop, or of another run."""
+    needs, matrix = prepared(tmp_path, weighted=False, directed=False)
+    state = COUNT * WIDTH * 4
+
+    def read(name: str | None, value: float, memory: int = 1 << 30) -> int:
+        stored(needs, tmp_path, np.full((COUNT, WIDTH), value, np.float32), "float32")
+        pulled = 0
+        for index in range(len(needs.blocks)):
+            begin, end = needs.blocks.bounds[index : index + 2]
+            dst, step = np.zeros((end - begin, WIDTH), np.float32), np.ones(end - begin, np.float32)
+            hop = BlockHop(needs, index, np.arange(end - begin), step, True, memory, name=name)
+            pulled += hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, "float32")[1]
+            np.testing.assert_allclose(dst[:, 0], value * (matrix[begin:end].sum(1) + 1), rtol=1e-5)
+        return pulled
+
+    each = sum(len(needs.read("needed", index)) for index in range(len(needs.blocks))) * WIDTH * 4
+    assert each > state and read(None, 1.0) == each
+    monkeypatch.setattr(sums, "_MOST", 1.01)
+    assert read(f"{tmp_path} 1", 2.0) == each  # they need too few
+    monkeypatch.setattr(sums, "_MOST", 0.0)
+    assert read(f"{tmp_path} 1", 3.0) == state
+    assert read(f"{tmp_path} 2", 4.0) == state
+    assert read(f"{tmp_path} 3", 5.0, memory=state) == each
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -43,7 +43,8 @@ def test_what_is_pulled_and_written_stays_within_the_figures(tmp_path: Path) -> 
     store = Noting(memory=memory).propagate(graph, Plan(features=FeatureSignal(hops=hops)), tmp_path / "store")
     for k in range(1, hops + 1):
         found = next(found for stage, found in results if stage == f"hop {k} of {hops}")
-        assert 0.3 * sizing.pulled < sum(result["read"] for result in found) <= sizing.pulled
+        # Here one worker does all blocks: the hop before is pulled once.
+        assert sizing.state <= sum(result["read"] for result in found) <= sizing.pulled
         assert sizing.state <= sum(result["written"] for result in found) <= sizing.state + 128 * len(found)
     assert sum(file.bytes for _, file in store.files()) == pytest.approx(sizing.store, rel=0.05)
 

@@ -38,7 +38,7 @@ class Twice(BlocksHere):
                 kept = states["00001.npy"].stat().st_mtime_ns
                 states["00000.npy"].write_bytes(states["00000.npy"].read_bytes()[:-8])
                 again = workers.tasks(work, numbers, stage, *rest)
-                assert again[0]["read"] > 0 and all(result["read"] == 0 for result in again[1:])
+                assert again[0]["written"] > 0 and all(result["written"] == 0 for result in again[1:])
                 assert states["00001.npy"].stat().st_mtime_ns == kept
                 return first
 

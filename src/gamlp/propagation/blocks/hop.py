@@ -6,6 +6,7 @@ the kernel, and puts its block back. It may be run twice, or anew after a crash:
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,7 @@ class BlockPass:
     memory: int
     scales: dict[str, tuple[float, ...]] = field(default_factory=dict)  # float16: what columns leave with
     top: float = 1.0  # float16, weighted: the largest factor that a row enters with
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)  # of this driver's run: states do not change in it
 
     @property
     def depth(self) -> int:
@@ -201,8 +203,9 @@ class BlockPass:
             lost, read = self._hub(k, hub, factors.step, floors, dst) if len(rows) else (0, 0)
         else:
             sums = BlockHop(
-                self.needs, index, rows, factors.step, self.operator.loops, self.memory, floors, self.parcels(k - 1)
-            )
+                self.needs, index, rows, factors.step, self.operator.loops, self.memory, floors, self.parcels(k - 1),
+                f"{self.token}-{k}",
+            )  # fmt: skip
             lost, read = sums.run(lambda block: self.state(k - 1, block), dst, self.dtype)
             refuse_lost(lost, f"hop {k}", self.dtype)
         written = self._send(k, index, dst)

@@ -110,6 +110,11 @@ class Blocks:
         check_block(block, self.relation)
         return block
 
+    def neighbours(self, block: int) -> Array:
+        """Node numbers that a block's rows have for neighbours: they were looked at when its needs were found."""
+        file, offsets, first = self._entries(block)
+        return np.asarray(self.open(file, "neighbours")[first : first + int(offsets[-1])])
+
     def shape_of(self, reader: int) -> tuple[Array, Array | None]:
         """Offsets from 0, and weights, of a reader whose neighbours are known as places."""
         file, offsets, first = self._entries(reader)

@@ -20,13 +20,15 @@ from gamlp.propagation.local.slabs import allocate
 _TOGETHER = 4  # blocks elsewhere that rows are pulled from at once
 _ROOM = 1 << 20  # memory is asked for in such pieces
 _SCANNED = 1 << 16  # entries that are sorted by source at a time
+_MOST = 0.75  # of all rows: who needs so many pulls all, and the next block of the same worker none of them again
 Sources = Callable[[int], Place]  # the file of a block of the hop before
 
 
 class BlockHop:
     """dst[i] = step[rows[i]] · Σ_j w_ij · src[j] for `rows` of a block, in the ascending order of neighbours.
 
-    `index` is a block, or a reader after them: a part of a hub, whose sums go on elsewhere.
+    `index` is a block, or a reader after them: a part of a hub, whose sums go on elsewhere. `name` is that of the hop
+    before: what a worker pulled of it whole is used again for its next block (None: never).
     """
 
     def __init__(
@@ -39,9 +41,11 @@ class BlockHop:
         memory: int,
         floors: Array | None = None,
         parcels: Parcels | None = None,
+        name: str | None = None,
     ) -> None:
         self.rows, self.step, self.loops, self.memory, self.floors = rows, step, loops, memory, floors
-        self.index, self.parcels = index, parcels
+        self.index, self.parcels, self.name = index, parcels, name
+        self.blocks = needs.blocks
         self.bounds = needs.blocks.bounds
         self.offsets, self.weights = needs.blocks.shape_of(index)
         self.places = np.asarray(needs.read("places", index))
@@ -72,6 +76,8 @@ class BlockHop:
         held = dst.nbytes + self.places.nbytes + self.offsets.nbytes
         if sources(0).local is None:
             held += room_for_ranges(self.memory)
+        elif self._needs_most() and held + self.bounds[-1] * width * item <= self.memory:
+            return self._from_all(sources, dst, dtype)
         if held + len(self.needed) * width * item <= self.memory:
             return self._at_once(sources, dst, dtype)
         sorting = sorting_bytes(len(self.places), self.weights is not None)
@@ -83,16 +89,33 @@ class BlockHop:
         read = self._pull(0, len(self.bounds) - 1, sources, src, dtype, dtype)
         rows = self.own + self.rows
         task = HopTask(
-            self.offsets, self.places, self.weights, self._by_place(self.step), self.own, self.loops, src, dst, dtype,
-            rows, floors=None if self.floors is None else self._by_place(self.floors),
+            self.offsets, self.places, self.weights, _placed(self.step, self.own), self.own, self.loops, src, dst,
+            dtype, rows, floors=None if self.floors is None else _placed(self.floors, self.own),
         )  # fmt: skip
         return hop(task, 0, len(self.rows)), read
 
-    def _by_place(self, values: Array) -> Array:
-        """Values of the block's own rows where these lie among the needed; others are not read."""
-        placed = np.empty(self.own + len(values), np.float32)
-        placed[self.own :] = values
-        return placed
+    def _needs_most(self) -> bool:
+        every = len(self.rows) == len(self.step)
+        return self.name is not None and every and len(self.needed) >= _MOST * self.bounds[-1]
+
+    def _from_all(self, sources: Sources, dst: Array, dtype: str) -> tuple[int, int]:
+        """All rows of the blocks that are needed, by node, so that they serve the worker's next block too."""
+        assert self.name is not None
+        src, there = _state(self.name, self.bounds[-1], dst.shape[1], dtype)
+        read = 0
+        for block in range(len(self.bounds) - 1):
+            if block not in there and self.starts[block] < self.starts[block + 1]:
+                begin, end = self.bounds[block : block + 2]
+                rows = np.arange(end - begin)
+                read += pull(sources(block), end - begin, rows, src[begin:end], dtype, dtype, 0)
+                there.add(block)
+        start = self.bounds[self.index]
+        task = HopTask(
+            self.offsets, self.blocks.neighbours(self.index), self.weights, _placed(self.step, start), start,
+            self.loops, src, dst, dtype, start + self.rows,
+            floors=None if self.floors is None else _placed(self.floors, start),
+        )  # fmt: skip
+        return hop(task, 0, len(self.rows)), read
 
     def _in_groups(self, sources: Sources, dst: Array, dtype: str, room: int) -> tuple[int, int]:
         """Sums in float32 that go on from group to group, in the order of neighbours; then factors and storage.
@@ -186,6 +209,13 @@ class BlockHop:
         return None if self.used is None else np.flatnonzero(self.used[self.whole[block] : self.whole[block + 1]])
 
 
+def _placed(values: Array, at: int) -> Array:
+    """Values of the block's own rows where these lie among those of src; others are not read."""
+    placed = np.empty(at + len(values), np.float32)
+    placed[at:] = values
+    return placed
+
+
 def by_group(places: Array, lows: Array) -> tuple[Array, list[int]]:
     """(order, bounds): entries order[bounds[g]:bounds[g + 1]] lead to group g, in their own order.
 
@@ -215,7 +245,7 @@ _kept = threading.local()
 
 def let_go() -> None:
     """Give back what is kept for whole blocks: what comes next does not count it."""
-    _kept.memory = None
+    _kept.memory = _kept.state = None
 
 
 def _room(rows: int, columns: int, storage: str) -> Array:
@@ -223,7 +253,16 @@ def _room(rows: int, columns: int, storage: str) -> Array:
     dtype = np.dtype(NUMPY_DTYPES[storage])
     size = rows * columns * dtype.itemsize
     whole: Array | None = getattr(_kept, "memory", None)
+    _kept.state = None
     if whole is None or len(whole) < size:
         _kept.memory = whole = None  # before the new one: never two at once
         _kept.memory = whole = allocate(-(-size // _ROOM) or 1, _ROOM // 4, "float32").view(np.uint8).reshape(-1)
     return whole[:size].view(dtype).reshape(rows, columns)
+
+
+def _state(name: str, rows: int, columns: int, storage: str) -> tuple[Array, set[int]]:
+    """The same of a whole hop, and which blocks of it are there: a block before this one pulled them."""
+    kept: tuple[str, Array, set[int]] | None = getattr(_kept, "state", None)
+    if kept is None or kept[0] != name:
+        _kept.state = kept = (name, _room(rows, columns, storage), set())
+    return kept[1], kept[2]

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from gamlp.models import GAMLP, Shape
+from gamlp.sizing import recorded_rates
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -126,6 +127,13 @@ def test_the_page_of_sizes_is_what_its_command_writes(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert out.read_text() == (BENCHMARKS.parent / "docs" / "results" / "spark-sizing.md").read_text()
+
+
+def test_plan_takes_the_rates_of_the_page_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    found = json.loads((BENCHMARKS.parent / "docs" / "results" / "spark-steps.json").read_text())
+    for name, rate in importlib.import_module("spark_steps").plan_rates(found["growth"]).items():
+        assert getattr(recorded_rates(2), name) == pytest.approx(rate, rel=0.05), name
 
 
 @pytest.mark.long

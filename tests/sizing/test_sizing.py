@@ -15,7 +15,17 @@ from gamlp.propagation.blocks import Sizing
 from gamlp.propagation.local.hops import PassRun
 from gamlp.propagation.store.writer import StoreWriter
 from gamlp.recipe import Recipe
-from gamlp.sizing import Cluster, GraphShape, HopSizes, Outlook, ThisMachine, about, measured_rates, recorded_rates
+from gamlp.sizing import (
+    Cluster,
+    GraphShape,
+    HopSizes,
+    Outlook,
+    ThisMachine,
+    about,
+    ingest_shuffled,
+    measured_rates,
+    recorded_rates,
+)
 from gamlp.sizing.cluster import ClusterSizes
 from gamlp.sizing.outlook import Step
 from tests.conformance.engines import BlocksHere
@@ -193,6 +203,13 @@ def test_spark_is_told_by_the_formulas_of_its_engine() -> None:
     sizing = Sizing(111_059_956, 3_231_371_744, 128, 6, "float32", 1_546_782, 4 << 30, 32)
     assert (found.blocks, found.storage) == (sizing.blocks, sizing.storage)
     assert found.executor_memory == 4 * ((4 << 30) + (500 << 20))
+
+
+def test_what_ingest_moves_on_spark_is_columns_and_entries_once_and_ids_of_many_nodes() -> None:
+    few = GraphShape(20_000, 180_000, 16, 3)
+    assert ingest_shuffled(few) == {"columns": 20_000 * (16 * 4 + 16), "entries": 180_000 * 8, "ids": 0}
+    many = GraphShape(10_000_000, 180_000, 16, 3, weighted=True)
+    assert ingest_shuffled(many) == {"columns": 10_000_000 * 80, "entries": 180_000 * 12, "ids": 180_000 * 20}
 
 
 def test_blocks_that_are_told_for_spark_are_enough_for_its_engine(graph: Graph, tmp_path: Path) -> None:

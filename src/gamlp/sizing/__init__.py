@@ -19,7 +19,7 @@ from gamlp.sizing.outlook import Outlook, Step, ThisMachine, about
 from gamlp.sizing.rates import Rates, measured_rates, recorded_rates
 
 # A whole run on Spark, and its settings
-from gamlp.sizing.spark_run import SparkRun, spark_content
+from gamlp.sizing.spark_run import SparkRun, ingest_shuffled, spark_content
 
 __all__ = [
     "Cluster",
@@ -33,6 +33,7 @@ __all__ = [
     "Step",
     "ThisMachine",
     "about",
+    "ingest_shuffled",
     "measured_rates",
     "recorded_rates",
     "spark_content",

@@ -15,7 +15,9 @@ from gamlp.sizing.rates import Rates
 
 _SURE = (0.4, 2.5)  # of rates that were recorded on another machine
 _JAVA = 1 << 30  # bytes for Java, a core: joins of ingest
-_SHUFFLED = 3 * 2 * 16  # bytes of spark.local.dir that an entry's edge takes in ingest: two joins and a sort, both ways
+# Bytes in ingest: an entry with and without a weight; a row number; an id with what is kept of it, which is assumed.
+_ENTRY, _WEIGHT, _ROW, _ID = 8, 4, 4, 16
+_KNOWN = 3_000_000  # nodes whose ids every task that reads edges may hold: those of more nodes travel
 _COPY = "gamlp.tar.gz"  # what `gamlp spark pack` writes
 
 
@@ -65,8 +67,8 @@ class SparkRun:
 
     @property
     def local_disk(self) -> int:
-        """Of spark.local.dir, an executor: what ingest shuffles."""
-        return 0 if self.there else -(-self.shape.entries * _SHUFFLED // 2 // self.cluster.executors)
+        """Of spark.local.dir, an executor: what ingest shuffles, columns and entries once, and ids of many nodes."""
+        return 0 if self.there else -(-sum(ingest_shuffled(self.shape).values()) // self.cluster.executors)
 
     def options(self) -> dict[str, str]:
         """Of gamlp."""
@@ -109,9 +111,14 @@ class SparkRun:
 
     def _ingest(self) -> Step:
         shape, slots = self.shape, self.cluster.slots
+        shuffled = ingest_shuffled(shape)
+        staged = shuffled["columns"] + shuffled["ids"]
+        # What is moved is written and read once; the rate is of nodes whose ids every task knows.
+        moved = 2 * (staged + sum(shuffled.values())) + shape.folder_bytes
         seconds = shape.entries / 2 / (self.rates.spark_ingest * slots)
+        seconds += moved / (self.cluster.executors * self.rates.storage)
         words = f"from tables that Spark reads; {format_size(self.local_disk)} of spark.local.dir on each executor"
-        return Step("ingest", 0, 0, shape.folder_bytes, self._about(seconds), words)
+        return Step("ingest", 0, staged, shape.folder_bytes, self._about(seconds), words)
 
     def _propagate(self) -> Step:
         sizes = self.sizes
@@ -142,6 +149,19 @@ class SparkRun:
             return None
         whole = seconds + self.rates.spark_start
         return _SURE[0] * whole, _SURE[1] * whole
+
+
+def ingest_shuffled(shape: GraphShape) -> dict[str, int]:
+    """Bytes that `gamlp ingest` moves between tasks: nodes' columns, entries, and ids of edges where nodes are many.
+
+    Columns and ids wait in files on shared storage too. Ids are taken to be of 16 bytes, and every end of an edge for
+    another node.
+    """
+    return {
+        "columns": shape.nodes * (shape.features * 4 + _ID),
+        "entries": shape.entries * (_ENTRY + (_WEIGHT if shape.weighted else 0)),
+        "ids": shape.entries * (_ID + _ROW) if shape.nodes > _KNOWN else 0,
+    }
 
 
 def spark_content(run: SparkRun) -> Mapping[str, object]:

@@ -81,4 +81,6 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
         pack(tmp_path / "there.tgz")
     with pytest.raises(GamlpError, match="is no Python"):
         pack(tmp_path / "a.tgz", python="python; rm")
+    with pytest.raises(GamlpError, match=r"'Scikit_lern' would not be in the archive; did you mean 'scikit-learn'\?"):
+        pack(tmp_path / "a.tgz", leave_out=["pyspark", "torch", "Scikit_lern"])
     assert [path.name for path in tmp_path.iterdir()] == ["there.tgz"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import importlib.metadata
 import importlib.util
@@ -73,7 +74,13 @@ def pack(
     interpreter = python or f"python{sys.version_info.major}.{sys.version_info.minor}"
     if re.search(r"[^\w./+-]", interpreter):
         raise GamlpError(f"'{interpreter}' is no Python", hint="give --python a name or a path without spaces")
-    names = required(["gamlp", "pandas", *also], {*_ON_EXECUTORS, *map(_plain, leave_out)}, must={"gamlp", *also})
+    wanted, must = ["gamlp", "pandas", *also], {"gamlp", *also}
+    names = required(wanted, {*_ON_EXECUTORS, *map(_plain, leave_out)}, must)
+    every = {*_ON_EXECUTORS, *required(wanted, _ON_EXECUTORS, must)} if leave_out else set()
+    if unknown := [name for name in leave_out if _plain(name) not in every]:
+        near = difflib.get_close_matches(_plain(unknown[0]), every, 1)
+        hint = f"did you mean '{near[0]}'?" if near else "give --leave-out the name that pip knows"
+        raise GamlpError(f"'{unknown[0]}' would not be in the archive", hint=hint)
     found = sorted({name: source for one in names for name, source in _files(one)}.items())
     beside = path.with_name(f".{path.name}.part")
     try:

@@ -20,7 +20,7 @@ from gamlp.spark.ingest import nodes as spark_nodes
 from gamlp.spark.ingest import rounds
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
-from tests.spark.graph_tables import assert_same, random_tables
+from tests.spark.graph_tables import Tables, assert_same, random_tables
 from tests.training.small import prepared_in, same_weights, trained
 
 AS_IS = IngestOptions(columns={"*": "as-is"})  # numbers stay what they are in the table
@@ -142,6 +142,42 @@ def test_columns_and_labels_mean_what_ingest_takes_them_for(spark, tmp_path, end
     told = [sentence.replace("'_c0'", "without a name").partition("; ")[0] for sentence in found.warnings]
     assert told == [sentence.partition("; ")[0] for sentence in expected.warnings] and len(told) >= 3
     assert_same(Graph.open(tmp_path / "graph"), Graph.open(tmp_path / "local"))
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["ids in a task", "ids that travel"])
+@pytest.mark.parametrize("kind", ["texts", "texts by any name", "seconds", "moments", "years of two relations"])
+def test_edges_before_a_time(spark, tmp_path, monkeypatch, kind, many):
+    """The graph as of then: edges that stay, edges that are counted, bad ones, and what is said, as on one machine."""
+    if many:
+        monkeypatch.setattr(rounds, "TABLE_BYTES", 0)
+        monkeypatch.setattr(spark_edges, "FILE_EDGES", 40)
+    tables = random_tables(7, "text", 31, 150, relations=2 if "relations" in kind else 0, weighted=True)
+    rng = np.random.default_rng(8)
+    days = np.datetime64("2019-01-01", "s") + rng.integers(0, 700 * 86400, 150)
+    before, name = "2020-03-05", "since"
+    if kind.startswith("texts"):
+        texts = [str(day) + ("" if i % 2 else "Z") for i, day in enumerate(days)]
+        times = pa.array([*texts[:-2], None, "soon"] if kind == "texts" else texts)
+        name = "date" if kind == "texts" else "since"
+    elif kind == "seconds":
+        times, name = pa.array(days.astype(np.int64)), "time"
+    elif kind == "moments":
+        times = pa.array(days.astype("datetime64[us]"), pa.timestamp("us"))
+    else:
+        times, name, before = pa.array(days.astype("datetime64[Y]").astype(int) + 1970), "time", "2020"
+    tables = Tables(tables.nodes, tables.edges.append_column(name, times))
+    options = replace(AS_IS, name="g", before=before, on_bad="skip")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        expected = ingest(*tables.write(tmp_path / "ordered", "parquet"), tmp_path / "local", options)
+        edges, nodes = tables.shuffled(1).write(tmp_path / "shuffled", "parquet")
+        read = read_table(spark, edges), read_table(spark, nodes)
+        found = spark_graph(spark, *read, tmp_path / "graph", options, blocks=3)
+    assert_same(Graph.open(tmp_path / "graph"), Graph.open(tmp_path / "local"))
+    assert 0 < expected.edges_later < 150 and found.edges_later == expected.edges_later
+    assert (found.columns, found.bad_rows, found.entries) == (expected.columns, expected.bad_rows, expected.entries)
+    without = [[said for said in one.warnings if "numbers such as" not in said] for one in (found, expected)]
+    assert without[0] == without[1] and len(found.warnings) == len(expected.warnings)
 
 
 def test_a_quantity_is_refused_as_ingest_does(spark, tmp_path):

@@ -50,12 +50,34 @@ def test_bad_tables(spark, tmp_path, nodes, edges, sentence):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.csv", "nodes.csv"]
 
 
-def test_times_are_told_and_cuts_are_for_one_machine(spark, tmp_path):
+def test_times_are_told_and_a_split_by_them_is_for_one_machine(spark, tmp_path):
     report = build(spark, tmp_path, edges="src,dst,date\n1,2,2020-01-01\n")
-    assert [one.use for one in report.columns if one.column == "date"] == ["time"]
-    for option, asked in (("--before", {"before": "2020"}), ("--split-by", {"split_by": TimeSplit("x", "1", "2")})):
-        with pytest.raises(GamlpError, match=f"{option} is for one machine; leave out --engine spark"):
-            build(spark, tmp_path, **asked)
+    told = [(one.use, one.about) for one in report.columns if one.column == "date"]
+    assert told == [("time", "of no use without --before")]
+    with pytest.raises(GamlpError, match="--split-by is for one machine; leave out --engine spark"):
+        build(spark, tmp_path, split_by=TimeSplit("x", "1", "2"))
+
+
+@pytest.mark.parametrize(
+    ("edges", "before", "sentence"),
+    [
+        (
+            "src,dst\n1,2\n",
+            "2020",
+            "edges.csv: no column of times, which --before asks for; name it with",
+        ),
+        ("src,dst,time\n1,2,7\n", "2020-05", "--before 2020-05 cannot be compared with column 'time': give a number"),
+        ("src,dst,t\n1,2,2020-01-01\n2,3,\n", "2021", "edges.csv, column t: edge 2 → 3: missing time;"),
+        ("src,dst,t\n1,2,2020-01-01\n2,3,soon\n", "2021", "edges.csv, column t: edge 2 → 3: 'soon' is not a time;"),
+        ("src,dst,time\n1,2,2020-01-01\n", "then", "--before then: is no time;"),
+    ],
+)
+def test_times_that_cannot_be_compared(spark, tmp_path, edges, before, sentence):
+    names = EdgeNames(time="t" if ",t\n" in edges else None)
+    with pytest.raises(GamlpError) as error:
+        build(spark, tmp_path, edges=edges, before=before, edge_names=names)
+    assert sentence in str(error.value).replace(f"{tmp_path}/", "")
+    assert not (tmp_path / "new").exists()
 
 
 def test_columns_that_are_not_there(spark, tmp_path):

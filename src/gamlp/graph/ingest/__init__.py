@@ -79,7 +79,12 @@ from gamlp.graph.ingest.nodes import (
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
 from gamlp.graph.ingest.tables import TableBatch, too_many_rows  # rows of a table with their place in it
 from gamlp.graph.ingest.time_split import TimeSplit  # a split by the times of nodes
-from gamlp.graph.ingest.times import time_by_name  # the column that is called as times usually are
+from gamlp.graph.ingest.times import (
+    Cut,  # a time that a person wrote: before it, or until it
+    TimeColumn,  # times of a table, batch by batch
+    holds_times,
+    time_by_name,  # the column that is called as times usually are
+)
 from gamlp.graph.ingest.uses import (
     ColumnUse,  # what a column of a table is used for
     FeatureColumns,  # which columns of a node table are features, and why others are not
@@ -113,6 +118,7 @@ __all__ = [
     "ColumnFeatures",
     "ColumnPlan",
     "ColumnUse",
+    "Cut",
     "EdgeNames",
     "FeatureColumns",
     "FrameTable",
@@ -128,6 +134,7 @@ __all__ = [
     "ReadingRules",
     "TableBatch",
     "TablePlaces",
+    "TimeColumn",
     "TimeSplit",
     "WantedTypes",
     "add_tables",
@@ -143,6 +150,7 @@ __all__ = [
     "edge_uses",
     "feature_columns",
     "fit_dtype",
+    "holds_times",
     "id_integers",
     "index_left_out",
     "ingest",

@@ -140,6 +140,13 @@ class TimeColumn:
             self._settle(rows, values, known)
         return Times(self.name, self._kind, values, known, self._first, self._unit)
 
+    def called(self, name: str, naive: int = 0) -> TimeColumn:
+        """One that knows what this one's first value is, and reads a column of another name."""
+        made = TimeColumn(name)
+        made._dated, made._kind, made._first, made._unit = self._dated, self._kind, self._first, self._unit
+        made.naive = naive
+        return made
+
     def notes(self) -> list[str]:
         """What was taken for granted, in sentences."""
         found = []

@@ -33,6 +33,7 @@ from gamlp.graph import (
 )
 from gamlp.graph.features.encoders import SCHEMA, FittedColumn, Unseen, schema_text
 from gamlp.graph.ingest import (
+    Cut,
     GivenSchema,
     IngestOptions,
     IngestReport,
@@ -207,9 +208,8 @@ def spark_graph(
     began = time.monotonic()
     options = options or IngestOptions()
     check_fractions(options.fractions)
-    if options.before is not None or options.split_by is not None:
-        asked = "--before" if options.before is not None else "--split-by"
-        raise GamlpError(f"{asked} is for one machine", hint="leave out --engine spark, or give a column 'split'")
+    if options.split_by is not None:
+        raise GamlpError("--split-by is for one machine", hint="leave out --engine spark, or give a column 'split'")
     place = Place.of(out).resolved()
     made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, blocks, progress)
     with spark_failure_as_error(), building(place) as folder:
@@ -289,10 +289,11 @@ class _Build:
         return report
 
     def _edge_tables(self, relation_ends: RelationEnds) -> list[EdgeTable]:
-        names, names_of = self.options.edge_names, self.options.edge_names_of
+        names, names_of, before = self.options.edge_names, self.options.edge_names_of, self.options.before
+        cut = None if before is None else Cut.of("--before", before, included=False)
         if isinstance(self.edges, Mapping):
-            return [EdgeTable.of(one, names_of.get(name, names), name) for name, one in self.edges.items()]
-        table = EdgeTable.of(self.edges, names)
+            return [EdgeTable.of(one, names_of.get(name, names), name, cut) for name, one in self.edges.items()]
+        table = EdgeTable.of(self.edges, names, before=cut)
         if relation_ends.alone is None and table.relation is None:
             raise unnamed_edges(self.edges.name)
         return [table]
@@ -301,8 +302,11 @@ class _Build:
         """All relations, in the order in which they are declared."""
         made = BuiltRelations()
         for table in tables:
+            own = BuiltRelations()
             for checks in table.readings(relation_ends, build.types, self.options.on_bad):
-                made.add(build.build(table.table, checks))
+                own.add(build.build(table.table, checks))
+            made.add(own)
+            made.told += [] if table.times is None else table.times.notes(own.naive)
         declared = [relation for name in relation_ends.declared if (relation := relation_ends.of(name)) is not None]
         made.add(build.build_empty([relation for relation in declared if relation.name not in made.entries]))
         order = [name for relation in declared for name in (relation.name, relation.reverse) if name is not None]
@@ -335,7 +339,9 @@ class _Build:
     def _report_edges(self, report: IngestReport, made: BuiltRelations, relation_ends: RelationEnds) -> None:
         report.edges_read, report.self_loops_dropped = made.read, made.loops
         report.entries = {name: made.stored(name) for name in made.entries}
-        report.duplicates_merged = made.merged
+        report.duplicates_merged, report.edges_later = made.merged, made.later
+        for sentence in made.told:
+            report.warn(sentence)
         for kind, count in made.bad.items():  # both tables may have rows with a wrong number of columns
             report.bad_rows[kind] = report.bad_rows.get(kind, 0) + count
         if not any(report.entries.values()):

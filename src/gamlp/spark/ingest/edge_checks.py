@@ -19,7 +19,9 @@ from gamlp.graph import ONE_RELATION, ONE_TYPE, DeclaredRelation, check_name
 from gamlp.graph.ingest import (
     MOST_RELATIONS,
     Column,
+    Cut,
     OnBad,
+    TimeColumn,
     as_text,
     check_ids,
     id_integers,
@@ -124,6 +126,19 @@ class ReadRelations:
 
 
 @dataclass(frozen=True)
+class EdgeTimes:
+    """The column of times, edges of which cut stay, and what the table's first time is; it reads a column `time`."""
+
+    column: str
+    before: Cut
+    clock: TimeColumn
+
+    def notes(self, naive: int) -> list[str]:
+        """What was taken for granted, of so many times that name no zone."""
+        return self.clock.called(self.column, naive).notes()
+
+
+@dataclass(frozen=True)
 class EdgeChecks:
     """Which columns of an edge table hold what, and how they are read; `name`: the one relation that all of it is."""
 
@@ -139,6 +154,7 @@ class EdgeChecks:
     ragged: str | None = None
     name: str | None = None
     chosen: ReadRelations | None = None
+    times: EdgeTimes | None = None
 
     def keys(self, found: pa.Schema) -> pa.Schema:
         """The columns of `edge_keys`, given those of the table."""
@@ -158,7 +174,9 @@ class EdgeChecks:
         return self.chosen is None or self.chosen.first
 
     def _extra(self) -> list[tuple[str, str]]:
-        return [(name, column) for name, column in (("weight", self.weight), ("relation", self.relation)) if column]
+        time = None if self.times is None else self.times.column
+        named = (("weight", self.weight), ("relation", self.relation), ("time", time))
+        return [(name, column) for name, column in named if column]
 
 
 def edge_keys(batches: Iterator[Any], checks: EdgeChecks) -> Iterator[Any]:
@@ -258,11 +276,11 @@ def edge_rows(
 
 def edge_entries(batches: Iterator[Any], checks: EdgeChecks) -> Iterator[Any]:
     """Packs of entries, one for each relation and block; block -1: notes."""
-    notes = Notes(facts={"loops": 0, "entries": 0, "relations": []})
+    notes = Notes(facts={"loops": 0, "entries": 0, "later": 0, "relations": []})
     named = replace(
         checks, src="src", dst="dst", weight=checks.weight and "weight", relation=checks.relation and "relation"
     )
-    packs = Packs()
+    packs, clock = Packs(), None if checks.times is None else checks.times.clock
     try:
         for batch in batches:
             passing = batch.column("note").drop_null()
@@ -274,10 +292,11 @@ def edge_entries(batches: Iterator[Any], checks: EdgeChecks) -> Iterator[Any]:
                 yield pack_batch(packs.taken())
     except GamlpError as error:
         if notes.fatal is None:
-            error.column = checks.relation if error.column == "relation" else error.column
+            error.column = dict(checks._extra()).get(str(error.column), error.column)
             notes.die(error)
         for _ in batches:
             pass
+    notes.facts["naive"] = 0 if clock is None else clock.naive
     yield pack_batch([*packs.taken(), (None, -1, None, None, None, notes.json())])
 
 
@@ -289,9 +308,13 @@ def _add(batch: Any, named: EdgeChecks, checks: EdgeChecks, notes: Notes, packs:
         _refuse_unknown(rows, at, original, batch.column(name), ~known, named)
         ends.append(found.astype(np.int32))
     sources, targets = ends
-    rows.calls = {"weight": checks.weight or "", "relation": checks.relation or ""}
+    rows.calls = dict(checks._extra())
     weights = read_weights(rows, "weight") if named.weight else None
     names, relation_of = read_relations(rows, "relation") if named.relation else ([checks.name or ONE_RELATION], None)
+    if checks.times is not None:
+        later = rows.good & ~checks.times.before.keeps(checks.times.clock.read(rows, needed=True))
+        notes.facts["later"] += int(np.count_nonzero(later))
+        rows.good &= ~later
     loops = (sources == targets) & rows.good if checks.declared("").inside else np.zeros(len(sources), bool)
     notes.facts["loops"] += int(np.count_nonzero(loops))
     for number, name in enumerate(names):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,18 @@ from gamlp.errors import GamlpError
 from gamlp.graph import ONE_RELATION, BlockEntry, DeclaredRelation, FileFacts, RelationEnds, RelationEntry
 from gamlp.graph.ingest import (
     MOST_RELATIONS,
+    BadRows,
+    CheckedRows,
     ColumnUse,
+    Cut,
     EdgeNames,
     OnBad,
+    TableBatch,
+    TimeColumn,
     choose,
     edge_uses,
+    holds_times,
+    plain,
     stranger,
     time_by_name,
     too_many_relations,
@@ -26,7 +34,7 @@ from gamlp.graph.ingest import (
 from gamlp.io import Place
 from gamlp.progress import Progress
 from gamlp.spark.ingest.block_files import CsrBlocks, RowBlocks
-from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, edge_rows
+from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, EdgeTimes, ReadRelations, edge_entries, edge_rows
 from gamlp.spark.ingest.kept import KeptFiles, keep_good, kept_rows
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.partitions import SLOT, one_a_partition
@@ -36,6 +44,7 @@ from gamlp.spark.ingest.tables import SparkTable
 from gamlp.spark.tasks import as_result, collect_results, run_tasks
 
 _TIMES = ("timestamp", "timestamp_ntz", "date")  # as Spark calls them
+_PEEK_ROWS = 100  # of texts that are looked at to know whether they are times
 _NOTES = -1  # in place of a block
 _PACKS = "relation string, block int, rows binary, neighbours binary, weights binary, note string"
 
@@ -61,28 +70,33 @@ class EdgeTable:
     name: str | None
     weight: str | None
     relation: str | None
+    time: str | None
+    times: EdgeTimes | None  # where edges are left out by them
 
     @classmethod
-    def of(cls, table: SparkTable, names: EdgeNames, name: str | None = None) -> EdgeTable:
-        """Refuses a table that lacks a column."""
+    def of(cls, table: SparkTable, names: EdgeNames, name: str | None = None, before: Cut | None = None) -> EdgeTable:
+        """Refuses a table that lacks a column, or whose times cannot be compared with `before`."""
         weight = choose(table, names.weight, "weight")
         relation = None if name else choose(table, names.relation, "relation")
         table.need([names.src, names.dst, *([names.time] if names.time else [])])
-        return cls(table, names, name, weight, relation)
+        taken = (names.src, names.dst, weight, relation)
+        free = {column: held for column, held in table.frame.dtypes if column not in taken and column != table.ragged}
+        time = _time(names.time, free, table if before is not None else None)
+        if before is None:
+            return cls(table, names, name, weight, relation, time, None)
+        if time is None:
+            raise GamlpError(
+                "no column of times, which --before asks for", file=table.name, hint="name it with --time COLUMN"
+            )
+        return cls(table, names, name, weight, relation, time, _edge_times(table, time, before))
 
     def uses(self) -> list[ColumnUse]:
         """What every column is used for."""
         table = "edges" if self.name is None else f"edges {self.name}"
         columns = self.table.column_names
-        return edge_uses(table, columns, self.names, self.weight, self.relation, self.name, self._time())
-
-    def _time(self) -> str | None:
-        """The column of times: the one that is named, else one with a usual name, else one of such a type."""
-        if self.names.time is not None:
-            return self.names.time or None
-        taken = (self.names.src, self.names.dst, self.weight, self.relation)
-        free = {name: held for name, held in self.table.frame.dtypes if name not in taken}
-        return time_by_name(list(free)) or next((name for name, held in free.items() if held in _TIMES), None)
+        found = edge_uses(table, columns, self.names, self.weight, self.relation, self.name, self.time)
+        about = "of no use without --before" if self.times is None else str(self.times.before)
+        return [replace(one, about=about) if one.use == "time" else one for one in found]
 
     def readings(self, relation_ends: RelationEnds, types: Mapping[str, TypeRows], on_bad: OnBad) -> list[EdgeChecks]:
         """How the table is read: once for every pair of types that its relations join."""
@@ -112,8 +126,36 @@ class EdgeTable:
         source, target = (types[node_type].end() for node_type in ends)
         return EdgeChecks(
             self.table.name, self.names.src, self.names.dst, self.weight, self.relation, relation_ends.directed, on_bad,
-            source, target, self.table.ragged, self.name, chosen,
+            source, target, self.table.ragged, self.name, chosen, self.times,
         )  # fmt: skip
+
+
+def _time(named: str | None, free: Mapping[str, str], table: SparkTable | None) -> str | None:
+    """The column of times: the one that is named, else one with a usual name, else one that holds times.
+
+    Texts are looked at where a `table` is given.
+    """
+    if named is not None:
+        return named or None
+    if found := time_by_name(list(free)) or next((name for name, held in free.items() if held in _TIMES), None):
+        return found
+    texts = [name for name, held in free.items() if held == "string"] if table is not None else []
+    return next((name for name in texts if holds_times(_only(table.first([name], _PEEK_ROWS)))), None)
+
+
+def _edge_times(table: SparkTable, time: str, before: Cut) -> EdgeTimes:
+    """What the first time of a table is, all others must be; a cut that is none of these is refused."""
+    first = table.first([time], 1).combine_chunks().to_batches()
+    clock = TimeColumn(time, [before])
+    for batch in first:
+        rows = CheckedRows(TableBatch(batch, Path(table.name), 0), BadRows("skip"))
+        before.keeps(clock.read(rows, needed=False))
+        return EdgeTimes(time, before, clock.called("time"))
+    return EdgeTimes(time, before, TimeColumn("time", [before]))
+
+
+def _only(table: Any) -> Any:
+    return plain(table.column(0).combine_chunks())
 
 
 @dataclass
@@ -125,11 +167,15 @@ class BuiltRelations:
     read: int = 0
     loops: int = 0
     merged: int = 0  # duplicates
+    later: int = 0  # left out by --before
+    naive: int = 0  # times that name no zone
     bad: dict[str, int] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)  # of times
 
     def add(self, other: BuiltRelations) -> None:
         self.entries |= other.entries
         self.files |= other.files
+        self.later, self.naive = self.later + other.later, self.naive + other.naive
         self.read, self.loops, self.merged = (
             self.read + other.read,
             self.loops + other.loops,
@@ -192,6 +238,8 @@ class EdgeBuild:
         for facts in notes.facts["parts"]:
             made.read += facts.get("read", 0)
             made.loops += facts.get("loops", 0)
+            made.later += facts.get("later", 0)
+            made.naive += facts.get("naive", 0)
             given += facts.get("entries", 0)
         relations = [checks.declared(name) for name in _names(notes, checks)]
         results = {(row["relation"], row["block"]): result for row, result in found if row["block"] != _NOTES}
@@ -267,7 +315,8 @@ class EdgeBuild:
 
     def _packs(self, table: SparkTable, checks: EdgeChecks, keys: Array, kept: Place) -> tuple[Any, Notes]:
         """A frame of packs of entries, with the rows of both ends; and what was noted of edges before."""
-        names = [name for name in (checks.src, checks.dst, checks.weight, checks.relation) if name]
+        time = None if checks.times is None else checks.times.column
+        names = [name for name in (checks.src, checks.dst, checks.weight, checks.relation, time) if name]
         ids = {name: self.types[end.node_type].ids for name, _, end in checks.ends() if not end.is_range}
         schema = f"{_PACKS}, {SLOT} int"
 

@@ -89,6 +89,17 @@ class SparkTable:
         chosen = [self.column(name).alias(f"c{number}") for number, name in enumerate(wanted)]
         return self.frame.select(*chosen).mapInArrow(renamed, schema)
 
+    def first(self, names: Sequence[str], rows: int) -> Any:
+        """The first rows of these columns in which the first of them is there, as an Arrow table."""
+        from pyspark.sql import functions
+
+        there = self.column(names[0]).isNotNull()
+        if self.holds_text(names[0]):
+            there &= functions.trim(self.column(names[0])) != ""
+        chosen = [self.column(name).alias(f"c{number}") for number, name in enumerate(names)]
+        with spark_failure_as_error():
+            return self.frame.where(there).select(*chosen).limit(rows).toArrow().rename_columns(list(names))
+
     def column(self, name: str) -> Any:
         """A column; vectors of Spark ML as lists."""
         from pyspark.sql import functions

@@ -28,6 +28,7 @@ import numpy as np
 
 import spark_page
 from gamlp.graph.datasets.synthetic.homogeneous import communities
+from gamlp.io import Place
 from machine import describe, versions
 from spark_usage import Peaks
 
@@ -89,6 +90,7 @@ def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
     if "contest" in options.parts:
         kinds = ("local", "ours", "shuffle of rows", "shuffle of packed rows")
         results["contest"] = bench.contest("main", shapes["main"], kinds, options.rounds)
+        results["writing"] = bench.writing(shapes["main"]["nodes"] * shapes["main"]["features"] * 4)
     if "naive" in options.parts:
         results["naive"] = bench.contest("small", shapes["small"], ("local", "ours", "naive"), 1)
     if "growth" in options.parts:
@@ -126,6 +128,20 @@ class Bench:
             for job in jobs[kind]:
                 assert np.allclose(job["values"], expected, rtol=1e-3, atol=1e-4), f"{kind} computes something else"
         return {kind: _together(found) for kind, found in jobs.items()}
+
+    def writing(self, size: int, files: int = 8) -> float:
+        """Processor seconds of putting so many bytes into new files, as a hop does; the median of all hops.
+
+        Files stay until the end, as states do: on a virtual machine memory that is used for the first time is dear.
+        """
+        place, content, found = Path(tempfile.mkdtemp(dir=self.work)), np.ones(size // files, np.uint8), []
+        for hop in range(self.hops):
+            before = time.process_time()
+            for number in range(files):
+                Place.of(place / f"{hop}-{number}").put(content.data)
+            found.append(time.process_time() - before)
+        shutil.rmtree(place)
+        return statistics.median(found)
 
     def _job(self, kind: str, graph: Path, blocks: int) -> dict[str, Any]:
         place = Path(tempfile.mkdtemp(dir=self.work))

@@ -46,6 +46,14 @@ def _expected(results: dict[str, Any]) -> list[str]:
             lines.append(_verdict("ours ÷ local engine", ours / local, 2.5))
             workers = contest["ours"]["by role"]["Python workers"]
             lines.append(_plain("of it, ours without Java ÷ local engine", workers / local))
+            if naive := results.get("naive"):
+                alone = naive["ours"]["cpu"] / local
+                lines.append(
+                    _plain("of it, a hop of the small graph, which is nearly all Spark's own ÷ local engine", alone)
+                )
+            if writing := results.get("writing"):
+                text = "of it, the bytes of a hop written to new files ÷ local engine, which writes past the page cache"
+                lines.append(_plain(text, writing / local))
     for blocks, found in results.get("blocks", {}).items():
         if local := found["local"]["cpu"]:
             entries = f"{2 * results['shapes']['large']['edges']:,} entries in {blocks} blocks"

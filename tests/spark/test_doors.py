@@ -49,7 +49,7 @@ def test_a_graph_in_one_object_is_fitted_and_transformed_and_tables_are_named(
     model.save(tmp_path / "model")
     again = GAMLPClassificationModel.load(tmp_path / "model")  # the name of a table is saved with it
     assert again.getEdges() == "gamlp_doors.edges"
-    named = again.transform(spark.table("gamlp_doors.nodes"))
+    named = again.transform("gamlp_doors.nodes")
     assert [row["prediction"] for row in rows_of(named)] == expected
     for made in (model, again):
         made.release()
@@ -60,6 +60,12 @@ def test_what_is_no_graph_is_refused(tables: Any) -> None:
     own = GAMLPClassifier(recipe=QUICK)
     with pytest.raises(GamlpError, match="a list is no table of nodes; give a DataFrame, or an object with vertices"):
         own.fit([1, 2], edges)
+    with pytest.raises(GamlpError, match=r"a DataFrame of pandas is no table of nodes; make one of Spark: spark\."):
+        own.fit(nodes.toPandas(), edges)
+    with pytest.raises(GamlpError, match="a DataFrame of pandas is no table of edges; make one of Spark"):
+        own.fit(nodes, edges.toPandas())
+    with pytest.raises(GamlpError, match="a dict is no table of nodes"):
+        own.fit(VerticesAndEdges({}, edges))
     with pytest.raises(GamlpError, match="edges are given twice; the graph has its own"):
         own.fit(VerticesAndEdges(nodes, edges), edges)
     with pytest.raises(GamlpError, match="there are no edges; give them with the nodes"):

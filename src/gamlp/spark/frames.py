@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gamlp.errors import GamlpError
-from gamlp.spark.params import GAMLPParams
+from gamlp.spark.params import GAMLPParams, is_frame
+from gamlp.spark.sessions import active_session
 from gamlp.spark.tasks import spark_failure_as_error
 
 
@@ -21,11 +22,6 @@ class GraphFrames:
     rows: Any
 
 
-def is_frame(value: Any) -> bool:
-    """Whether it is a DataFrame. By its class: a frame with a column `edges` has an attribute of that name too."""
-    return hasattr(type(value), "columns")
-
-
 def is_params(value: Any) -> bool:
     """Whether it is what Spark ML gives second: a map of parameters, or several."""
     return isinstance(value, dict | list | tuple)
@@ -33,16 +29,24 @@ def is_params(value: Any) -> bool:
 
 def unpacked_graph(dataset: Any, edges: Any) -> tuple[Any, Any]:
     """Nodes and edges, both of a GraphFrame or of any other object that has `vertices` and `edges`."""
-    if is_frame(dataset):
-        return dataset, edges
-    if not (hasattr(dataset, "vertices") and hasattr(dataset, "edges")):
-        raise GamlpError(
-            f"a {type(dataset).__name__} is no table of nodes",
-            hint="give a DataFrame, or an object with vertices and edges",
-        )
+    if isinstance(dataset, str):
+        if (spark := active_session()) is None:
+            raise GamlpError(f"there is no Spark session to read table '{dataset}' with", hint="begin one before")
+        return table_of(spark, dataset), edges
+    if is_frame(dataset) or not (hasattr(dataset, "vertices") and hasattr(dataset, "edges")):
+        return _frame(dataset, "nodes", "a DataFrame, or an object with vertices and edges"), edges
     if edges is not None:
         raise GamlpError("edges are given twice", hint="the graph has its own: leave out the second argument")
-    return dataset.vertices, dataset.edges
+    return _frame(dataset.vertices, "nodes"), dataset.edges
+
+
+def _frame(value: Any, what: str, wanted: str = "a DataFrame, or the name of a table") -> Any:
+    """A DataFrame of Spark; anything else is refused."""
+    if is_frame(value):
+        return value
+    kind, pandas = type(value).__name__, type(value).__module__.startswith("pandas.")
+    hint = "make one of Spark: spark.createDataFrame(it)" if pandas else f"give {wanted}"
+    raise GamlpError(f"a {kind}{' of pandas' if pandas else ''} is no table of {what}", hint=hint)
 
 
 def fit_frames(params: GAMLPParams, dataset: Any, edges: Any = None) -> GraphFrames:
@@ -91,7 +95,7 @@ def known_labels(params: GAMLPParams, rows: Any) -> Any:
 def table_of(spark: Any, table: Any) -> Any:
     """A frame, or the table of the catalogue that has this name: whatever Spark reads there, Delta and Iceberg too."""
     if not isinstance(table, str):
-        return table
+        return _frame(table, "edges")
     try:
         with spark_failure_as_error():
             return spark.table(table)

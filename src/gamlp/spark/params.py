@@ -51,9 +51,14 @@ def _one_of(*names: str) -> Any:
     return check
 
 
+def is_frame(value: Any) -> bool:
+    """Whether it is a DataFrame of Spark. By its class: a column may be called as an attribute is."""
+    return hasattr(type(value), "sparkSession") and hasattr(type(value), "columns")
+
+
 def _table(value: Any) -> Any:
     """A frame stays itself; a name is a table that Spark finds when it is read."""
-    if isinstance(value, str) or hasattr(type(value), "columns"):
+    if isinstance(value, str) or is_frame(value):
         return value
     raise TypeError("a table is a DataFrame, or the name of a table in Spark's catalogue")
 

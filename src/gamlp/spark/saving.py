@@ -16,8 +16,7 @@ except ImportError as error:
     raise MissingExtra("pyspark", "spark") from error
 
 from gamlp.io import Place, Trust, check_trusted, is_url
-from gamlp.spark.frames import is_frame
-from gamlp.spark.params import GAMLPParams
+from gamlp.spark.params import GAMLPParams, is_frame
 from gamlp.training import Bundle, loaded
 
 _METADATA, _BUNDLE = "metadata/part-00000", "bundle.safetensors"

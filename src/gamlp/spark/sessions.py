@@ -56,7 +56,7 @@ class SparkSettings:
 @contextmanager
 def session(settings: SparkSettings | None = None) -> Iterator[Any]:
     """A session: the active one where there is one, else a new one that ends with the block (or see `keeping`)."""
-    active = _active()
+    active = active_session()
     if active is not None:
         yield active
     elif _keepers:
@@ -66,7 +66,7 @@ def session(settings: SparkSettings | None = None) -> Iterator[Any]:
             yield spark
 
 
-def _active() -> Any:
+def active_session() -> Any:
     """The session of this thread, or the one that another thread began: that is not ours to end either."""
     sessions = _pyspark().SparkSession
     active = sessions.getActiveSession()

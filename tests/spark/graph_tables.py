@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from gamlp.graph import Graph, Nodes, damaged_files
+from gamlp.graph import Graph, Nodes, Relation, damaged_files
 
 WORDS = ["p", "q7", "Zürich", "zebra", "Ω", "日本", "a b", "ab", "a", "…", "\U0001f600", "\ufb01"]
 
@@ -87,9 +87,18 @@ def assert_same(found: Graph, expected: Graph) -> None:
     assert (found.target, list(found.node_types)) == (expected.target, list(expected.node_types))
     for node_type in found.node_types:
         _same_nodes(found.node_types[node_type], expected.node_types[node_type])
-    assert set(found.relations) == set(expected.relations)
-    for name, relation in found.relations.items():
-        other = expected.relations[name]
+    assert found.earlier.keys() == expected.earlier.keys()
+    for part, relations in (("", found.relations), *found.earlier.items()):
+        _same_relations(relations, expected.earlier[part] if part else expected.relations)
+    assert {key: found.source[key] for key in found.source if key not in ("edges", "nodes")} == {
+        key: expected.source[key] for key in expected.source if key not in ("edges", "nodes")
+    }
+
+
+def _same_relations(relations: dict[str, Relation], others: dict[str, Relation]) -> None:
+    assert set(relations) == set(others)
+    for name, relation in relations.items():
+        other = others[name]
         assert (relation.directed, relation.weighted) == (other.directed, other.weighted)
         assert (relation.source, relation.target, relation.reverse) == (other.source, other.target, other.reverse)
         assert np.array_equal(relation.degrees(), other.degrees())
@@ -99,9 +108,6 @@ def assert_same(found: Graph, expected: Graph) -> None:
                 for each in (relation, other)
             )
             assert np.array_equal(np.concatenate([[0], *mine]), np.concatenate([[0], *theirs]))
-    assert {key: found.source[key] for key in found.source if key not in ("edges", "nodes")} == {
-        key: expected.source[key] for key in expected.source if key not in ("edges", "nodes")
-    }
 
 
 def _same_nodes(a: Nodes, b: Nodes) -> None:

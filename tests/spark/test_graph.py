@@ -14,7 +14,9 @@ import pytest
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, text_ids
 from gamlp.graph.ingest.build import IngestOptions, ingest
+from gamlp.graph.ingest.edges import EdgeNames
 from gamlp.graph.ingest.nodes import NodeNames
+from gamlp.graph.ingest.time_split import TimeSplit
 from gamlp.spark.ingest import edges as spark_edges
 from gamlp.spark.ingest import nodes as spark_nodes
 from gamlp.spark.ingest import rounds
@@ -178,6 +180,40 @@ def test_edges_before_a_time(spark, tmp_path, monkeypatch, kind, many):
     assert (found.columns, found.bad_rows, found.entries) == (expected.columns, expected.bad_rows, expected.entries)
     without = [[said for said in one.warnings if "numbers such as" not in said] for one in (found, expected)]
     assert without[0] == without[1] and len(found.warnings) == len(expected.warnings)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["ids in a task", "ids that travel"])
+@pytest.mark.parametrize("timed", ["edges without times", "edges with times", "directed"])
+def test_a_split_by_time(spark, tmp_path, monkeypatch, timed, many):
+    """Roles, and the edges as they were when training and validation ended, as on one machine."""
+    if many:
+        monkeypatch.setattr(rounds, "TABLE_BYTES", 0)
+        monkeypatch.setattr(spark_edges, "FILE_EDGES", 40)
+    rng = np.random.default_rng(9)
+    tables = random_tables(9, "text", 31, 150, weighted=True, split=True)
+    years = [None if rng.random() < 0.1 else int(year) for year in rng.integers(2015, 2022, 31)]
+    nodes, edges = tables.nodes.append_column("year", pa.array(years, pa.int64())), tables.edges
+    if timed != "edges without times":
+        edges = edges.append_column("year", pa.array(rng.integers(2014, 2023, 150)))
+    split_by, names = (
+        TimeSplit("year", "2017", "2019"),
+        EdgeNames(time="year" if "year" in edges.schema.names else None),
+    )
+    options = IngestOptions(
+        name="g", columns={"*": "as-is"}, split_by=split_by, edge_names=names, directed=timed == "directed"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        expected = ingest(*Tables(nodes, edges).write(tmp_path / "ordered", "parquet"), tmp_path / "local", options)
+        places = Tables(nodes, edges).shuffled(2).write(tmp_path / "shuffled", "parquet")
+        read = [read_table(spark, place) for place in places]
+        found = spark_graph(spark, *read, tmp_path / "graph", options, blocks=3)
+    local = Graph.open(tmp_path / "local")
+    assert_same(Graph.open(tmp_path / "graph"), local)
+    entries = [local.earlier[part]["edge"].entries for part in ("train", "valid")]
+    assert 0 < entries[0] < entries[1] < local.relation.entries
+    same = replace(found, folder=expected.folder, seconds=expected.seconds, delimiters=expected.delimiters)
+    assert same == expected
 
 
 def test_a_quantity_is_refused_as_ingest_does(spark, tmp_path):

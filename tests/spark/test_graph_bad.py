@@ -50,12 +50,27 @@ def test_bad_tables(spark, tmp_path, nodes, edges, sentence):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.csv", "nodes.csv"]
 
 
-def test_times_are_told_and_a_split_by_them_is_for_one_machine(spark, tmp_path):
+def test_times_are_told(spark, tmp_path):
     report = build(spark, tmp_path, edges="src,dst,date\n1,2,2020-01-01\n")
     told = [(one.use, one.about) for one in report.columns if one.column == "date"]
     assert told == [("time", "of no use without --before")]
-    with pytest.raises(GamlpError, match="--split-by is for one machine; leave out --engine spark"):
-        build(spark, tmp_path, split_by=TimeSplit("x", "1", "2"))
+
+
+@pytest.mark.parametrize(
+    ("split_by", "sentence"),
+    [
+        (TimeSplit("year", "1", "2"), "nodes.csv: no column 'year'; there are: id, x, label, split."),
+        (TimeSplit("x", "0", "2"), "nodes.csv, column x: no labelled node is until 0; choose a later --train-until."),
+        (TimeSplit("x", "2", "1"), "--valid-until 1 is not later than --train-until 2"),
+        (TimeSplit("x", "2020-01", "2020-02"), "--train-until 2020-01 cannot be compared with column 'x'"),
+        (TimeSplit("label", "1", "2"), "nodes.csv, column label: node '1': 'a' is not a time;"),
+    ],
+)
+def test_splits_by_time_that_cannot_be_made(spark, tmp_path, split_by, sentence):
+    with pytest.raises(GamlpError) as error:
+        build(spark, tmp_path, split_by=split_by)
+    assert sentence in str(error.value).replace(f"{tmp_path}/", "")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,14 @@ from gamlp.graph.ingest.nodes import (
 )
 from gamlp.graph.ingest.report import IngestReport  # what was read, stored and left out
 from gamlp.graph.ingest.tables import TableBatch, too_many_rows  # rows of a table with their place in it
-from gamlp.graph.ingest.time_split import TimeSplit  # a split by the times of nodes
+from gamlp.graph.ingest.time_split import (
+    EARLIER,  # parts at whose ends edges are kept as they were
+    EdgePeriods,
+    TimeSplit,  # a split by the times of nodes
+    periods_by_role,
+    roles_of,
+    tell_split,
+)
 from gamlp.graph.ingest.times import (
     Cut,  # a time that a person wrote: before it, or until it
     TimeColumn,  # times of a table, batch by batch
@@ -105,6 +112,7 @@ from gamlp.graph.ingest.wanted import (
 )
 
 __all__ = [
+    "EARLIER",
     "MOST_CLASSES",
     "MOST_RELATIONS",
     "UNKNOWN_LABELS",
@@ -120,6 +128,7 @@ __all__ = [
     "ColumnUse",
     "Cut",
     "EdgeNames",
+    "EdgePeriods",
     "FeatureColumns",
     "FrameTable",
     "GivenSchema",
@@ -161,6 +170,7 @@ __all__ = [
     "node_uses",
     "numbers",
     "parse_delimiter",
+    "periods_by_role",
     "plain",
     "plain_schema",
     "plain_type",
@@ -172,12 +182,14 @@ __all__ = [
     "refuse_undeclared",
     "refuse_unknown",
     "resolve_relation_ends",
+    "roles_of",
     "shown",
     "sniffed",
     "split_place",
     "split_roles",
     "states_schema",
     "stranger",
+    "tell_split",
     "time_by_name",
     "too_heavy",
     "too_many_classes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -84,26 +85,50 @@ class NodePeriods:
 
     def split(self, labels: Labels | None, report: IngestReport) -> Split:
         """Labelled nodes by their times; what should be known of it is said."""
-        column, without = self._split_by.column, int(np.count_nonzero(self._roles == 0))
         for sentence in self._clock.notes():
             report.warn(sentence)
-        if without:
-            report.warn(
-                f"column '{column}': {without:,} nodes have no time, and are in no part of the split; "
-                "training and validation rows do not see them"
-            )
-        report.split_by = f"{column}: {self._split_by}"
         split = Split(self._roles if labels is None else np.where(labels.known(), self._roles, 0).astype(np.int8))
-        labelled = "" if labels is None else "labelled "
-        for role, when in (("train", f"until {self._split_by.train_until}"), ("valid", "then"), ("test", "later")):
-            if len(split.rows(role)):
-                continue
-            if role == "train":
-                raise GamlpError(
-                    f"no {labelled}node is {when}", file=self._table, column=column, hint="choose a later --train-until"
-                )
-            report.warn(f"no {labelled}node is in the part '{role}' of the split ({self._split_by})")
+        counts = {role: len(split.rows(role)) for role in ROLES[1:]}
+        without = int(np.count_nonzero(self._roles == 0))
+        tell_split(self._split_by, counts, without, report, labelled=labels is not None, table=self._table)
         return split
+
+
+def roles_of(times: Times, cuts: Sequence[Cut]) -> Array:
+    """Roles by periods, int8; a node without a time is in no part."""
+    return np.where(times.known, periods_of(times, cuts) + _TRAIN, 0).astype(np.int8)
+
+
+def periods_by_role(roles: Array) -> Array:
+    """The same back: a node without a time is there in the last period alone."""
+    return np.where(roles > 0, roles - _TRAIN, len(EARLIER)).astype(np.int8)
+
+
+def tell_split(
+    split_by: TimeSplit, counts: Mapping[str, int], without: int, report: IngestReport, *, labelled: bool, table: Path
+) -> None:
+    """Say what should be known of a split: `counts` of its parts, and how many nodes have no time."""
+    if without:
+        report.warn(
+            f"column '{split_by.column}': {without:,} nodes have no time, and are in no part of the split; "
+            "training and validation rows do not see them"
+        )
+    report.split_by = f"{split_by.column}: {split_by}"
+    node = "labelled node" if labelled else "node"
+    for role, when in (("train", f"until {split_by.train_until}"), ("valid", "then"), ("test", "later")):
+        if counts[role]:
+            continue
+        if role == "train":
+            raise GamlpError(
+                f"no {node} is {when}", file=table, column=split_by.column, hint="choose a later --train-until"
+            )
+        report.warn(f"no {node} is in the part '{role}' of the split ({split_by})")
+
+
+class NodeTimes(Protocol):
+    """The period of every node of a type: an array, or rows that are read where they are asked for."""
+
+    def __getitem__(self, rows: Array, /) -> Array: ...
 
 
 @dataclass
@@ -114,7 +139,7 @@ class EdgePeriods:
     """
 
     cuts: tuple[Cut, ...]
-    nodes: Mapping[str, Array]
+    nodes: Mapping[str, NodeTimes]
 
     def of(self, own: Times | None, sources: Array, targets: Array, types: Iterable[tuple[str, str, Array]]) -> Array:
         """int8 periods. `types`: those that some edges join, and which edges these are."""

@@ -24,8 +24,8 @@ from gamlp.graph import (
     nodes_folder,
     roles_by_id,
 )
-from gamlp.graph.ingest import too_heavy
-from gamlp.io import Place, npy_header, open_rows, put_rows
+from gamlp.graph.ingest import periods_by_role, too_heavy
+from gamlp.io import Place, RowShards, npy_header, open_rows, put_rows
 from gamlp.kernel import NUMPY_DTYPES, FloatName
 from gamlp.spark.ingest.fitting import FittedColumns
 
@@ -149,6 +149,11 @@ def _content(table: Any, row: int) -> tuple[Any, ...]:
     return features or b"", str(label), table.column("role")[row].as_py()
 
 
+def relation_as_of(relation: str, as_of: str | None) -> str:
+    """What a relation is called in a task: names themselves have no slash."""
+    return relation if as_of is None else f"{as_of}/{relation}"
+
+
 @dataclass(frozen=True)
 class CsrBlocks:
     """Where and how blocks of edges are written."""
@@ -160,7 +165,7 @@ class CsrBlocks:
     inside: bool = True  # one type: only there an edge can be a self-loop
 
     def write(self, relation: str, block: int, table: Any) -> dict[str, Any]:
-        """Merge and sort a block's entries; None: it has none."""
+        """Merge and sort a block's entries; None: it has none. `relation` is called as by `relation_as_of`."""
         rows, neighbours = (_joined(table, name, np.int32) for name in ("rows", "neighbours"))
         weights = _joined(table, "weights", np.float32) if self.weighted else None
         begin, end = self.rows.bounds(block)
@@ -172,7 +177,8 @@ class CsrBlocks:
         )
         if made.weights is not None and not np.isfinite(made.weights).all():
             raise too_heavy(self.weight)
-        folder = block_folder(relation, block)
+        as_of, _, name = relation.rpartition("/")
+        folder = block_folder(name, block, as_of or None)
         parts = {"offsets": made.offsets, "neighbours": made.neighbours.astype(np.int32, copy=False)}
         if made.weights is not None:
             parts["weights"] = made.weights
@@ -191,6 +197,17 @@ def _joined(table: Any, name: str, dtype: type) -> Array:
 def staged(place: Place) -> Array:
     """An array that a task put."""
     return np.asarray(open_rows(place)[:])
+
+
+class StagedPeriods:
+    """Of a split by time: periods of nodes, by the roles that tasks put; read where rows are asked for."""
+
+    def __init__(self, staging: Place, rows: RowBlocks) -> None:
+        places = [staging / f"roles/{block:05d}.npy" for block in range(rows.blocks)]
+        self._roles = RowShards(places, [rows.bounds(block)[1] for block in range(rows.blocks)], (), np.int8)
+
+    def __getitem__(self, rows: Array) -> Array:
+        return periods_by_role(self._roles.take(rows.astype(np.int64)))
 
 
 _TRAIN = ROLES.index("train")

@@ -33,12 +33,15 @@ from gamlp.graph import (
 )
 from gamlp.graph.features.encoders import SCHEMA, FittedColumn, Unseen, schema_text
 from gamlp.graph.ingest import (
+    EARLIER,
     Cut,
+    EdgePeriods,
     GivenSchema,
     IngestOptions,
     IngestReport,
     NodeNames,
     RandomSplit,
+    TimeSplit,
     WantedTypes,
     class_numbers,
     columns_schema,
@@ -46,6 +49,7 @@ from gamlp.graph.ingest import (
     index_left_out,
     node_uses,
     resolve_relation_ends,
+    tell_split,
     type_tables,
     unnamed_edges,
     unseen_sentences,
@@ -54,7 +58,7 @@ from gamlp.graph.ingest import (
 from gamlp.io import Place
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
-from gamlp.spark.ingest.block_files import NodeBlocks, RowBlocks, TargetFiles
+from gamlp.spark.ingest.block_files import NodeBlocks, RowBlocks, StagedPeriods, TargetFiles
 from gamlp.spark.ingest.edges import BuiltRelations, EdgeBuild, EdgeTable, TypeRows
 from gamlp.spark.ingest.node_checks import NodeChecks
 from gamlp.spark.ingest.nodes import CheckedNodes, check_nodes, label_texts, node_checks, sort_ids, write_nodes
@@ -100,7 +104,8 @@ class NodeBuild:
 
     def _tell_columns(self, node_type: str, table: SparkTable, names: NodeNames, nodes: CheckedNodes) -> None:
         label, split = nodes.checks.label, nodes.checks.split
-        chosen = feature_columns(table.column_names, names, label, split)
+        split_by = nodes.checks.split_by
+        chosen = feature_columns(table.column_names, names, label, split, split_by and split_by.column)
         called = "nodes" if node_type == ONE_TYPE else f"nodes {node_type}"
         done = {name: ("ignored", why) for name, why in nodes.checks.left_out.items()}
         lists = nodes.list_widths
@@ -108,7 +113,7 @@ class NodeBuild:
             lists = {}
             self.fitted[node_type] = nodes.fitted.columns
             done |= {column.name: what_was_done(column, nodes.fitted.gaps) for column in nodes.fitted.columns}
-        self.report.columns += node_uses(called, names, chosen, label, split, lists, done=done)
+        self.report.columns += node_uses(called, names, chosen, label, split, lists, split_by, done)
         if sentence := index_left_out(chosen.index, table.name):
             self.report.warn(sentence)
 
@@ -143,7 +148,8 @@ class NodeBuild:
         used = np.unique([code for result in results for code in result["used"]]).astype(np.int64)
         classes, numbers = class_numbers(texts or [], used)
         made = TargetFiles(graph, staging, rows, len(classes), numbers, multi_label, node_type)
-        given = any(result["roles"] for result in results)
+        split_by, with_role = nodes.checks.split_by, sum(result["roles"] for result in results)
+        given = with_role > 0 or split_by is not None
         works: list[Callable[[], dict[str, Any]]] = []
         if not ids.is_range:
             entry.ids = "integers" if ids.integers else "strings"
@@ -166,11 +172,22 @@ class NodeBuild:
         for result in run_tasks(self.spark, lambda number: works[number](), range(len(works)), "labels", self.progress):
             files |= result["files"]
             if "split" in result:
-                report.unlabelled(result["useless"])
+                if split_by is None:
+                    report.unlabelled(result["useless"])
+                else:
+                    self._tell_split(nodes, split_by, result["split"], ids.count - with_role, labelled=bool(classes))
                 report.split = result["split"]
                 report.untrained([classes[number] for number in result["absent"]])
                 report.empty_parts(self.draw.fractions)
         return entry, files
+
+    def _tell_split(
+        self, nodes: CheckedNodes, split_by: TimeSplit, counts: Mapping[str, int], without: int, *, labelled: bool
+    ) -> None:
+        assert nodes.checks.times is not None
+        for sentence in nodes.checks.times.notes(nodes.naive):
+            self.report.warn(sentence)
+        tell_split(split_by, counts, without, self.report, labelled=labelled, table=Path(nodes.checks.table))
 
     def _ids(self, entry: NodesEntry, node_type: str, ids: SortedIds) -> list[Callable[[], dict[str, Any]]]:
         """Work that writes them: of strings a file a task."""
@@ -208,8 +225,6 @@ def spark_graph(
     began = time.monotonic()
     options = options or IngestOptions()
     check_fractions(options.fractions)
-    if options.split_by is not None:
-        raise GamlpError("--split-by is for one machine", hint="leave out --engine spark, or give a column 'split'")
     place = Place.of(out).resolved()
     made = _Build(spark, _tables(edges, "edges"), _tables(nodes, "nodes"), options, blocks, progress)
     with spark_failure_as_error(), building(place) as folder:
@@ -243,12 +258,13 @@ class _Build:
         relation_ends = resolve_relation_ends(
             self.edges, options.edge_names_of, RelationEnds(options.relation_ends, directed=options.directed), types
         )
-        tables = self._edge_tables(relation_ends)
+        cuts = () if options.split_by is None else options.split_by.cuts()
+        tables = self._edge_tables(relation_ends, cuts)
         wanted = WantedTypes(options.columns, options.drop)
         checks = {
             node_type: node_checks(
                 one.table, one.names, options.dtype, options.on_bad, node_type, wanted,
-                GivenSchema.of(options.schema, node_type),
+                GivenSchema.of(options.schema, node_type), options.split_by if node_type == target else None,
             )
             for node_type, one in types.items()
         }  # fmt: skip
@@ -269,8 +285,10 @@ class _Build:
         }
         files: FileFacts = {name: facts for _, _, own in found.values() for name, facts in own.items()}
         type_rows = {node_type: own for node_type, (own, _, _) in found.items()}
-        build = EdgeBuild(self.spark, type_rows, folder.graph, folder.staging, self.progress)
-        made = self._relations(build, tables, relation_ends)
+        parts = EARLIER if cuts else ()
+        build = EdgeBuild(self.spark, type_rows, folder.graph, folder.staging, self.progress, parts)
+        since = {target: StagedPeriods(folder.staging / target, type_rows[target].rows)}
+        made = self._relations(build, tables, relation_ends, EdgePeriods(cuts, since) if cuts else None)
         self._report_edges(report, made, relation_ends)
         report.columns += [use for table in tables for use in table.uses()]
         manifest = GraphManifest(
@@ -278,6 +296,7 @@ class _Build:
             target=target,
             nodes={node_type: entry for node_type, (_, entry, _) in found.items()},
             relations=made.entries,
+            earlier=made.earlier,
             source=report.source(_names(self.edges), _names(self.nodes), options.seed),
             files={
                 name: FileEntry(bytes=size, crc32=crc) for name, (size, crc) in sorted((files | made.files).items())
@@ -288,22 +307,28 @@ class _Build:
         folder.manifest = manifest.to_json()
         return report
 
-    def _edge_tables(self, relation_ends: RelationEnds) -> list[EdgeTable]:
+    def _edge_tables(self, relation_ends: RelationEnds, cuts: Sequence[Cut]) -> list[EdgeTable]:
         names, names_of, before = self.options.edge_names, self.options.edge_names_of, self.options.before
         cut = None if before is None else Cut.of("--before", before, included=False)
         if isinstance(self.edges, Mapping):
-            return [EdgeTable.of(one, names_of.get(name, names), name, cut) for name, one in self.edges.items()]
-        table = EdgeTable.of(self.edges, names, before=cut)
+            return [EdgeTable.of(one, names_of.get(name, names), name, cut, cuts) for name, one in self.edges.items()]
+        table = EdgeTable.of(self.edges, names, before=cut, periods=cuts)
         if relation_ends.alone is None and table.relation is None:
             raise unnamed_edges(self.edges.name)
         return [table]
 
-    def _relations(self, build: EdgeBuild, tables: Sequence[EdgeTable], relation_ends: RelationEnds) -> BuiltRelations:
+    def _relations(
+        self,
+        build: EdgeBuild,
+        tables: Sequence[EdgeTable],
+        relation_ends: RelationEnds,
+        periods: EdgePeriods | None,
+    ) -> BuiltRelations:
         """All relations, in the order in which they are declared."""
         made = BuiltRelations()
         for table in tables:
             own = BuiltRelations()
-            for checks in table.readings(relation_ends, build.types, self.options.on_bad):
+            for checks in table.readings(relation_ends, build.types, self.options.on_bad, periods):
                 own.add(build.build(table.table, checks))
             made.add(own)
             made.told += [] if table.times is None else table.times.notes(own.naive)
@@ -312,6 +337,7 @@ class _Build:
         order = [name for relation in declared for name in (relation.name, relation.reverse) if name is not None]
         rest = [name for name in made.entries if name not in order]
         made.entries = {name: made.entries[name] for name in (*order, *rest)}
+        made.earlier = {part: {name: own[name] for name in made.entries} for part, own in made.earlier.items()}
         return made
 
     def _rows(self, count: int, width: int | None, entries: Any) -> RowBlocks:
@@ -319,7 +345,8 @@ class _Build:
         wanted = self.blocks
         if wanted is None:
             item = 4 if self.options.dtype == "float32" else 2
-            need = max(entries() * _ENTRY, count * (width or 0) * item)
+            kept = 1 if self.options.split_by is None else 1 + len(EARLIER)  # how often edges are, at most
+            need = max(entries() * _ENTRY * kept, count * (width or 0) * item)
             wanted = max(slots(self.spark), -(-need // BLOCK_BYTES))
         elif wanted < 1:
             raise GamlpError(f"{wanted} blocks are none", hint="--blocks is a number above zero")
@@ -339,6 +366,9 @@ class _Build:
     def _report_edges(self, report: IngestReport, made: BuiltRelations, relation_ends: RelationEnds) -> None:
         report.edges_read, report.self_loops_dropped = made.read, made.loops
         report.entries = {name: made.stored(name) for name in made.entries}
+        report.entries_earlier = {
+            part: {name: made.stored(name, part) for name in own} for part, own in made.earlier.items()
+        }
         report.duplicates_merged, report.edges_later = made.merged, made.later
         for sentence in made.told:
             report.warn(sentence)

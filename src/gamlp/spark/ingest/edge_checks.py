@@ -17,9 +17,11 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ONE_RELATION, ONE_TYPE, DeclaredRelation, check_name
 from gamlp.graph.ingest import (
+    EARLIER,
     MOST_RELATIONS,
     Column,
     Cut,
+    EdgePeriods,
     OnBad,
     TimeColumn,
     as_text,
@@ -36,7 +38,9 @@ from gamlp.graph.ingest import (
     stranger,
     too_many_relations,
 )
+from gamlp.spark.ingest.block_files import relation_as_of
 from gamlp.spark.ingest.notes import NotedRows, Notes, id_key, note_batch, without_ragged
+from gamlp.spark.ingest.table_times import TableTimes
 
 PACKS = pa.schema(
     [
@@ -58,18 +62,26 @@ class Packs:
         self._parts: dict[tuple[str, int], list[tuple[Array, Array, Array | None]]] = {}
 
     def add(
-        self, relation: DeclaredRelation, sources: Array, targets: Array, weights: Array | None, *sizes: int
+        self,
+        relation: DeclaredRelation,
+        sources: Array,
+        targets: Array,
+        weights: Array | None,
+        *sizes: int,
+        as_of: str | None = None,
     ) -> int:
         """Row = target, neighbour = source; both ways where edges have no direction, or in a reverse.
 
         `sizes`: rows of a block of sources and of targets. Returns how many entries the relation itself is given.
+        `as_of`: of the relation as it was when that part of a split by time ended.
         """
-        own = self._parts.setdefault((relation.name, sizes[1]), [])
+        own = self._parts.setdefault((relation_as_of(relation.name, as_of), sizes[1]), [])
         own.append((targets, sources, weights))
         if relation.symmetric:
             own.append((sources, targets, weights))
         elif relation.reverse is not None:
-            self._parts.setdefault((relation.reverse, sizes[0]), []).append((sources, targets, weights))
+            key = relation_as_of(relation.reverse, as_of)
+            self._parts.setdefault((key, sizes[0]), []).append((sources, targets, weights))
         count = len(sources) * (2 if relation.symmetric else 1)
         self.entries += count if relation.reverse is None else 2 * count
         return count
@@ -126,19 +138,6 @@ class ReadRelations:
 
 
 @dataclass(frozen=True)
-class EdgeTimes:
-    """The column of times, edges of which cut stay, and what the table's first time is; it reads a column `time`."""
-
-    column: str
-    before: Cut
-    clock: TimeColumn
-
-    def notes(self, naive: int) -> list[str]:
-        """What was taken for granted, of so many times that name no zone."""
-        return self.clock.called(self.column, naive).notes()
-
-
-@dataclass(frozen=True)
 class EdgeChecks:
     """Which columns of an edge table hold what, and how they are read; `name`: the one relation that all of it is."""
 
@@ -154,7 +153,9 @@ class EdgeChecks:
     ragged: str | None = None
     name: str | None = None
     chosen: ReadRelations | None = None
-    times: EdgeTimes | None = None
+    times: TableTimes | None = None  # where edges are left out, or kept as of earlier, by their times
+    before: Cut | None = None
+    periods: EdgePeriods | None = None
 
     def keys(self, found: pa.Schema) -> pa.Schema:
         """The columns of `edge_keys`, given those of the table."""
@@ -280,14 +281,14 @@ def edge_entries(batches: Iterator[Any], checks: EdgeChecks) -> Iterator[Any]:
     named = replace(
         checks, src="src", dst="dst", weight=checks.weight and "weight", relation=checks.relation and "relation"
     )
-    packs, clock = Packs(), None if checks.times is None else checks.times.clock
+    packs, clock = Packs(), None if checks.times is None else checks.times.clock("time")
     try:
         for batch in batches:
             passing = batch.column("note").drop_null()
             if len(passing):
                 yield pack_batch([(None, -1, None, None, None, text) for text in passing.to_pylist()])
                 batch = batch.filter(pa.array(is_null(batch.column("note"))))
-            _add(batch, named, checks, notes, packs)
+            _add(batch, named, checks, notes, packs, clock)
             if packs.entries >= _PACK:
                 yield pack_batch(packs.taken())
     except GamlpError as error:
@@ -300,7 +301,9 @@ def edge_entries(batches: Iterator[Any], checks: EdgeChecks) -> Iterator[Any]:
     yield pack_batch([*packs.taken(), (None, -1, None, None, None, notes.json())])
 
 
-def _add(batch: Any, named: EdgeChecks, checks: EdgeChecks, notes: Notes, packs: Packs) -> None:
+def _add(
+    batch: Any, named: EdgeChecks, checks: EdgeChecks, notes: Notes, packs: Packs, clock: TimeColumn | None
+) -> None:
     rows = _noted(batch, named, notes, "src", "dst")
     ends = []
     for at, (name, original, _) in enumerate(checks.ends()):
@@ -311,10 +314,15 @@ def _add(batch: Any, named: EdgeChecks, checks: EdgeChecks, notes: Notes, packs:
     rows.calls = dict(checks._extra())
     weights = read_weights(rows, "weight") if named.weight else None
     names, relation_of = read_relations(rows, "relation") if named.relation else ([checks.name or ONE_RELATION], None)
-    if checks.times is not None:
-        later = rows.good & ~checks.times.before.keeps(checks.times.clock.read(rows, needed=True))
+    times = None if clock is None else clock.read(rows, needed=True)
+    if checks.before is not None and times is not None:
+        later = rows.good & ~checks.before.keeps(times)
         notes.facts["later"] += int(np.count_nonzero(later))
         rows.good &= ~later
+    since = None
+    if checks.periods is not None:
+        ends_of = [(checks.source.node_type, checks.target.node_type, rows.good)]
+        since = checks.periods.of(times, sources, targets, ends_of)
     loops = (sources == targets) & rows.good if checks.declared("").inside else np.zeros(len(sources), bool)
     notes.facts["loops"] += int(np.count_nonzero(loops))
     for number, name in enumerate(names):
@@ -322,9 +330,14 @@ def _add(batch: Any, named: EdgeChecks, checks: EdgeChecks, notes: Notes, packs:
         if not picked.any():
             continue
         _declare(name, notes, rows, int(np.argmax(picked)), checks)
+        relation, sizes = checks.declared(name), (checks.source.size, checks.target.size)
         chosen = picked & ~loops
         part = sources[chosen], targets[chosen], None if weights is None else weights[chosen]
-        notes.facts["entries"] += packs.add(checks.declared(name), *part, checks.source.size, checks.target.size)
+        notes.facts["entries"] += packs.add(relation, *part, *sizes)
+        for period, as_of in enumerate(EARLIER if since is not None else ()):
+            there = chosen & (since <= period)
+            part = sources[there], targets[there], None if weights is None else weights[there]
+            packs.add(relation, *part, *sizes, as_of=as_of)
 
 
 def _declare(name: str, notes: Notes, rows: NotedRows, row: int, checks: EdgeChecks) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,14 +15,11 @@ from gamlp.errors import GamlpError
 from gamlp.graph import ONE_RELATION, BlockEntry, DeclaredRelation, FileFacts, RelationEnds, RelationEntry
 from gamlp.graph.ingest import (
     MOST_RELATIONS,
-    BadRows,
-    CheckedRows,
     ColumnUse,
     Cut,
     EdgeNames,
+    EdgePeriods,
     OnBad,
-    TableBatch,
-    TimeColumn,
     choose,
     edge_uses,
     holds_times,
@@ -33,13 +30,14 @@ from gamlp.graph.ingest import (
 )
 from gamlp.io import Place
 from gamlp.progress import Progress
-from gamlp.spark.ingest.block_files import CsrBlocks, RowBlocks
-from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, EdgeTimes, ReadRelations, edge_entries, edge_rows
+from gamlp.spark.ingest.block_files import CsrBlocks, RowBlocks, relation_as_of
+from gamlp.spark.ingest.edge_checks import EdgeChecks, EdgeEnd, ReadRelations, edge_entries, edge_rows
 from gamlp.spark.ingest.kept import KeptFiles, keep_good, kept_rows
 from gamlp.spark.ingest.notes import Notes
 from gamlp.spark.ingest.partitions import SLOT, one_a_partition
 from gamlp.spark.ingest.rounds import FILE_EDGES, encoded, fits_a_task, with_rows
 from gamlp.spark.ingest.sorted_ids import SortedIds, forget_tables, table_of
+from gamlp.spark.ingest.table_times import TableTimes
 from gamlp.spark.ingest.tables import SparkTable
 from gamlp.spark.tasks import as_result, collect_results, run_tasks
 
@@ -71,37 +69,57 @@ class EdgeTable:
     weight: str | None
     relation: str | None
     time: str | None
-    times: EdgeTimes | None  # where edges are left out by them
+    times: TableTimes | None  # where edges are left out, or kept as of earlier, by them
+    before: Cut | None = None
+    by_period: bool = False  # the split is by time
 
     @classmethod
-    def of(cls, table: SparkTable, names: EdgeNames, name: str | None = None, before: Cut | None = None) -> EdgeTable:
-        """Refuses a table that lacks a column, or whose times cannot be compared with `before`."""
+    def of(
+        cls,
+        table: SparkTable,
+        names: EdgeNames,
+        name: str | None = None,
+        before: Cut | None = None,
+        periods: Sequence[Cut] = (),
+    ) -> EdgeTable:
+        """Refuses a table that lacks a column, or whose times cannot be compared with cuts: `before`, and `periods`
+        of a split by time.
+        """
         weight = choose(table, names.weight, "weight")
         relation = None if name else choose(table, names.relation, "relation")
         table.need([names.src, names.dst, *([names.time] if names.time else [])])
         taken = (names.src, names.dst, weight, relation)
         free = {column: held for column, held in table.frame.dtypes if column not in taken and column != table.ragged}
-        time = _time(names.time, free, table if before is not None else None)
-        if before is None:
-            return cls(table, names, name, weight, relation, time, None)
-        if time is None:
+        cuts = [*([] if before is None else [before]), *periods]
+        time = _time(names.time, free, table if cuts else None)
+        if time is None and before is not None:
             raise GamlpError(
                 "no column of times, which --before asks for", file=table.name, hint="name it with --time COLUMN"
             )
-        return cls(table, names, name, weight, relation, time, _edge_times(table, time, before))
+        times = None if time is None or not cuts else TableTimes.of(table, time, cuts)
+        return cls(table, names, name, weight, relation, time, times, before, bool(periods))
 
     def uses(self) -> list[ColumnUse]:
         """What every column is used for."""
         table = "edges" if self.name is None else f"edges {self.name}"
         columns = self.table.column_names
         found = edge_uses(table, columns, self.names, self.weight, self.relation, self.name, self.time)
-        about = "of no use without --before" if self.times is None else str(self.times.before)
+        told = [] if self.before is None else [str(self.before)]
+        told += ["by periods of the split"] if self.by_period else []
+        about = ", ".join(told) or "of no use without --before"
         return [replace(one, about=about) if one.use == "time" else one for one in found]
 
-    def readings(self, relation_ends: RelationEnds, types: Mapping[str, TypeRows], on_bad: OnBad) -> list[EdgeChecks]:
+    def readings(
+        self,
+        relation_ends: RelationEnds,
+        types: Mapping[str, TypeRows],
+        on_bad: OnBad,
+        periods: EdgePeriods | None = None,
+    ) -> list[EdgeChecks]:
         """How the table is read: once for every pair of types that its relations join."""
         if relation_ends.alone is not None:
-            return [self._reading((relation_ends.alone, relation_ends.alone), None, relation_ends, types, on_bad)]
+            both = relation_ends.alone, relation_ends.alone
+            return [self._reading(both, None, relation_ends, types, on_bad, periods)]
         names = [self.name] if self.name else list(relation_ends.declared)
         pairs: dict[tuple[str, str], list[str]] = {}
         for name in names:
@@ -112,7 +130,7 @@ class EdgeTable:
         found = []
         for number, (ends, own) in enumerate(pairs.items()):
             chosen = ReadRelations(tuple(own), tuple(relation_ends.declared), first=number == 0)
-            found.append(self._reading(ends, chosen, relation_ends, types, on_bad))
+            found.append(self._reading(ends, chosen, relation_ends, types, on_bad, periods))
         return found
 
     def _reading(
@@ -122,11 +140,12 @@ class EdgeTable:
         relation_ends: RelationEnds,
         types: Mapping[str, TypeRows],
         on_bad: OnBad,
+        periods: EdgePeriods | None,
     ) -> EdgeChecks:
         source, target = (types[node_type].end() for node_type in ends)
         return EdgeChecks(
             self.table.name, self.names.src, self.names.dst, self.weight, self.relation, relation_ends.directed, on_bad,
-            source, target, self.table.ragged, self.name, chosen, self.times,
+            source, target, self.table.ragged, self.name, chosen, self.times, self.before, periods,
         )  # fmt: skip
 
 
@@ -143,17 +162,6 @@ def _time(named: str | None, free: Mapping[str, str], table: SparkTable | None) 
     return next((name for name in texts if holds_times(_only(table.first([name], _PEEK_ROWS)))), None)
 
 
-def _edge_times(table: SparkTable, time: str, before: Cut) -> EdgeTimes:
-    """What the first time of a table is, all others must be; a cut that is none of these is refused."""
-    first = table.first([time], 1).combine_chunks().to_batches()
-    clock = TimeColumn(time, [before])
-    for batch in first:
-        rows = CheckedRows(TableBatch(batch, Path(table.name), 0), BadRows("skip"))
-        before.keeps(clock.read(rows, needed=False))
-        return EdgeTimes(time, before, clock.called("time"))
-    return EdgeTimes(time, before, TimeColumn("time", [before]))
-
-
 def _only(table: Any) -> Any:
     return plain(table.column(0).combine_chunks())
 
@@ -163,6 +171,7 @@ class BuiltRelations:
     """What became of edges: relations with their blocks, files, and what was left out."""
 
     entries: dict[str, RelationEntry] = field(default_factory=dict)
+    earlier: dict[str, dict[str, RelationEntry]] = field(default_factory=dict)  # as of the ends of parts of the split
     files: FileFacts = field(default_factory=dict)
     read: int = 0
     loops: int = 0
@@ -174,6 +183,8 @@ class BuiltRelations:
 
     def add(self, other: BuiltRelations) -> None:
         self.entries |= other.entries
+        for part, entries in other.earlier.items():
+            self.earlier.setdefault(part, {}).update(entries)
         self.files |= other.files
         self.later, self.naive = self.later + other.later, self.naive + other.naive
         self.read, self.loops, self.merged = (
@@ -184,8 +195,9 @@ class BuiltRelations:
         for kind, count in other.bad.items():
             self.bad[kind] = self.bad.get(kind, 0) + count
 
-    def stored(self, name: str) -> int:
-        return sum(block.entries for block in self.entries[name].blocks)
+    def stored(self, name: str, as_of: str | None = None) -> int:
+        entries = self.entries if as_of is None else self.earlier[as_of]
+        return sum(block.entries for block in entries[name].blocks)
 
 
 @dataclass(frozen=True)
@@ -197,6 +209,7 @@ class EdgeBuild:
     graph: Place
     staging: Place
     progress: Progress
+    parts: tuple[str, ...] = ()  # of a split by time, at whose ends edges are kept as they were
 
     def build(self, table: SparkTable, checks: EdgeChecks) -> BuiltRelations:
         """The relations that one reading of a table is for."""
@@ -220,7 +233,7 @@ class EdgeBuild:
                 if number == _NOTES:
                     text = Notes.merged(Notes.read(note) for note in table.column("note").to_pylist()).json()
                 else:
-                    into = blocks[relation in reverses]
+                    into = blocks[relation.rpartition("/")[2] in reverses]
                     text = as_result(partial(into.write, relation, table=table), number)
                 columns = [pa.array([relation], pa.string()), pa.array([number], pa.int32()), pa.array([text])]
                 yield pa.RecordBatch.from_arrays(columns, names=["relation", "block", "answer"])
@@ -285,9 +298,10 @@ class EdgeBuild:
         """Blocks without an entry are written too; then all are put together."""
         into: dict[str, CsrBlocks] = {}
         for relation in relations:
-            into[relation.name] = forward
-            if relation.reverse is not None:
-                into[relation.reverse] = backward
+            for as_of in (None, *self.parts):
+                into[relation_as_of(relation.name, as_of)] = forward
+                if relation.reverse is not None:
+                    into[relation_as_of(relation.reverse, as_of)] = backward
         wanted = [(name, block) for name, blocks in into.items() for block in range(blocks.rows.blocks)]
         empty = [place for place in wanted if place not in results]
 
@@ -300,14 +314,16 @@ class EdgeBuild:
             ways = [(relation.name, relation.source, relation.target, relation.reverse)]
             if relation.reverse is not None:
                 ways.append((relation.reverse, relation.target, relation.source, relation.name))
-            for name, source, target, reverse in ways:
-                rows = into[name].rows
-                made.entries[name] = RelationEntry(
+            for (name, source, target, reverse), as_of in itertools.product(ways, (None, *self.parts)):
+                key = relation_as_of(name, as_of)
+                rows = into[key].rows
+                entries = made.entries if as_of is None else made.earlier.setdefault(as_of, {})
+                entries[name] = RelationEntry(
                     source=source,
                     target=target,
                     directed=not relation.symmetric,
-                    weighted=into[name].weighted,
-                    blocks=[_entry(rows, block, results[name, block]["entries"]) for block in range(rows.blocks)],
+                    weighted=into[key].weighted,
+                    blocks=[_entry(rows, block, results[key, block]["entries"]) for block in range(rows.blocks)],
                     reverse=reverse,
                 )
         for place in wanted:

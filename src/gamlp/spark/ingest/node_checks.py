@@ -23,15 +23,19 @@ from gamlp.graph.ingest import (
     ColumnPlan,
     LabelColumn,
     OnBad,
+    TimeColumn,
+    TimeSplit,
     as_integers,
     check_ids,
     is_null,
     plain,
+    roles_of,
     shown,
     split_roles,
 )
 from gamlp.kernel import FloatName, cannot_hold, not_held, store_as
 from gamlp.spark.ingest.notes import NotedRows, Notes, id_key, note_batch, without_ragged
+from gamlp.spark.ingest.table_times import TableTimes
 
 _MOST_BYTES = 1 << 30  # of features in a batch: Arrow counts the bytes of a column by 32 bits
 
@@ -57,6 +61,8 @@ class NodeChecks:
     arrow_types: Mapping[str, pa.DataType] = field(default_factory=dict)  # what the graph keeps raw columns as
     left_out: Mapping[str, str] = field(default_factory=dict)  # columns that are not read, and why
     given_types: Mapping[str, pa.DataType] = field(default_factory=dict)  # what Spark gives and takes them as
+    split_by: TimeSplit | None = None
+    times: TableTimes | None = None  # the column that the split is by
 
     def cells(self) -> CellChecks:
         assert self.plan is not None
@@ -81,12 +87,14 @@ def checked_nodes(batches: Iterator[Any], checks: NodeChecks) -> Iterator[Any]:
     """Good rows, and at the end one row whose `note` tells of the others."""
     notes = Notes(facts={"read": 0, "good": 0, "plain": True, "widths": {}, "unknown": {}})
     features: ColumnFeatures | CellChecks | None = None
+    clock = None if checks.times is None else checks.times.clock()
     if checks.features:
         untouched = checks.plan is None
         features = ColumnFeatures(checks.features, checks.widths, "other nodes") if untouched else checks.cells()
     try:
         for batch in batches:
-            yield from _checked(without_ragged(batch, checks.ragged, notes, checks.on_bad), checks, features, notes)
+            batch = without_ragged(batch, checks.ragged, notes, checks.on_bad)
+            yield from _checked(batch, checks, features, notes, clock)
     except GamlpError as error:
         notes.die(error)
         for _ in batches:  # Spark waits for its batches to be taken
@@ -95,11 +103,16 @@ def checked_nodes(batches: Iterator[Any], checks: NodeChecks) -> Iterator[Any]:
         notes.facts |= {"widths": features.list_widths, "width": features.width()}
     elif features is not None:
         notes.facts |= {"widths": features.widths}
+    notes.facts["naive"] = 0 if clock is None else clock.naive
     yield note_batch(checks.schema(), notes)
 
 
 def _checked(
-    batch: Any, checks: NodeChecks, features: ColumnFeatures | CellChecks | None, notes: Notes
+    batch: Any,
+    checks: NodeChecks,
+    features: ColumnFeatures | CellChecks | None,
+    notes: Notes,
+    clock: TimeColumn | None,
 ) -> Iterator[Any]:
     ids = plain(batch.column(checks.id))
 
@@ -114,6 +127,8 @@ def _checked(
     check_ids(rows, checks.id)
     labels = _read_labels(rows, checks, notes)
     roles = split_roles(rows, checks.split) if checks.split else np.zeros(len(ids), np.int8)
+    if clock is not None and checks.split_by is not None:
+        roles = roles_of(clock.read(rows, needed=False), checks.split_by.cuts())
     good, values = rows.good, None
     if features is not None:
         noted_rows = noted()  # a node with a bad label and a bad feature is counted as both, as ingest does

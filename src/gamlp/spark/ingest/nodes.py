@@ -22,6 +22,7 @@ from gamlp.graph.ingest import (
     GivenSchema,
     NodeNames,
     OnBad,
+    TimeSplit,
     WantedTypes,
     choose,
     feature_columns,
@@ -41,6 +42,7 @@ from gamlp.spark.ingest.packs import PACKED, by_place, larger, packed, sent
 from gamlp.spark.ingest.parquet import Work
 from gamlp.spark.ingest.partitions import one_a_partition
 from gamlp.spark.ingest.sorted_ids import SortedIds, put_sorted
+from gamlp.spark.ingest.table_times import TableTimes
 from gamlp.spark.ingest.tables import SparkTable
 from gamlp.spark.tasks import as_result, collect_results, run_tasks
 
@@ -75,6 +77,11 @@ class CheckedNodes:
         """Lengths of lists by column; all tasks saw the same."""
         widths: dict[str, int] = next(facts["widths"] for facts in self.notes.facts["parts"] if facts["good"])
         return widths
+
+    @property
+    def naive(self) -> int:
+        """Times that name no zone."""
+        return sum(facts.get("naive", 0) for facts in self.notes.facts["parts"])
 
     @property
     def unknown(self) -> dict[str, int]:
@@ -115,15 +122,18 @@ def node_checks(
     node_type: str = ONE_TYPE,
     wanted: WantedTypes | None = None,
     schema: GivenSchema | None = None,
+    split_by: TimeSplit | None = None,
 ) -> NodeChecks:
     """Which columns are read, and how, by the rules of `gamlp ingest`."""
-    label, split = choose(table, names.label, "label"), choose(table, names.split, "split")
-    table.need([names.id])
+    label = choose(table, names.label, "label")
+    split = choose(table, names.split, "split") if split_by is None else None
+    time = None if split_by is None else split_by.column
+    table.need([names.id, *([] if time is None else [time])])
     if names.features is not None and names.features.endswith(".npy"):
         raise GamlpError(
             "rows of a .npy cannot be told apart on Spark", file=names.features, hint="give features as columns"
         )
-    features = feature_columns(table.column_names, names, label, split).names
+    features = feature_columns(table.column_names, names, label, split, time).names
     table.need(features)
     given = {name: table.arrow_type(name) for name in features}
     kept = {name: plain_type(arrow) for name, arrow in given.items()}
@@ -147,6 +157,8 @@ def node_checks(
         arrow_types=kept,
         given_types=given,
         left_out=plan.left_out,
+        split_by=split_by,
+        times=None if split_by is None else TableTimes.of(table, split_by.column, split_by.cuts()),
     )
 
 
@@ -181,7 +193,8 @@ def check_nodes(spark: Any, table: SparkTable, checks: NodeChecks, staging: Plac
 
 
 def _checked(spark: Any, table: SparkTable, checks: NodeChecks, staging: Place, progress: Progress) -> CheckedNodes:
-    names = [name for name in (checks.id, checks.label, checks.split, *checks.features) if name]
+    time = None if checks.times is None else checks.times.column
+    names = [name for name in (checks.id, checks.label, checks.split, time, *checks.features) if name]
     folder = KeptFiles.new_folder(staging)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:

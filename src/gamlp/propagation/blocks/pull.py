@@ -18,9 +18,7 @@ def room_for_ranges(memory: int) -> int:
     return min(AT_ONCE, memory // _SHARE)
 
 
-def pull(
-    place: Place, count: int, rows: Array, into: Array, dtype: str, storage: str, room: int, at: int = 0
-) -> int:
+def pull(place: Place, count: int, rows: Array, into: Array, dtype: str, storage: str, room: int, at: int = 0) -> int:
     """Ascending rows of a block of `count` rows, columns from `at` on; returns the bytes that were read for it."""
     values, end = open_rows(place), at + int(into.shape[1])
     if values.dtype != NUMPY_DTYPES[dtype] or len(values) != count or values.ndim != 2 or values.shape[1] < end:

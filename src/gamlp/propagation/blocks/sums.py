@@ -178,9 +178,7 @@ class BlockHop:
                 first = block - 1
         return [*groups, (first, len(self.starts) - 1)]
 
-    def _pull(
-        self, first: int, last: int, sources: Sources, into: Array, dtype: str, storage: str, at: int = 0
-    ) -> int:
+    def _pull(self, first: int, last: int, sources: Sources, into: Array, dtype: str, storage: str, at: int = 0) -> int:
         """Needed rows of the source blocks first..last; from elsewhere, those of some blocks come at once.
 
         Of a slice of columns, those from `at` on; nobody sends slices.

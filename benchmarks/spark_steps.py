@@ -177,7 +177,7 @@ class Bench:
             "propagate": ["propagate", str(graph), "--out", str(hops), *recipe, *rows],
             "train": ["train", str(hops), "--out", str(run), "--json", *recipe, *several],
             "evaluate": ["evaluate", str(run)],
-            "predict": ["predict", str(run), "--out", str(folder / "predictions.parquet")],
+            "predict": ["predict", str(run), "--out", str(folder / "predictions.parquet"), *rows],
         }
 
     def _step(self, kept: dict[str, Any], step: str, words: list[str], engine: str, kill: float | None = None) -> None:

@@ -23,7 +23,7 @@ from gamlp.propagation.blocks.sums import BlockHop
 from tests.conformance import dense
 from tests.watched_store import watched
 
-COUNT, WIDTH = 90, 2 * LANES
+COUNT, WIDTH, WIDE = 90, 2 * LANES, 12 * LANES
 
 
 def prepared(folder: Path, *, weighted: bool, directed: bool, blocks: int = 7) -> tuple[Needs, np.ndarray]:
@@ -52,13 +52,15 @@ def stored(needs: Needs, folder: Path, values: np.ndarray, dtype: str) -> None:
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("some", [False, True], ids=["all rows", "some rows"])
-def test_groups_of_sources_give_the_bytes_of_one_go(
+def test_slices_of_columns_and_groups_of_sources_give_the_bytes_of_one_go(
     tmp_path: Path, weighted: bool, directed: bool, loops: bool, dtype: str, some: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As all rows of the hop before give them too, that a worker keeps for its next block."""
     monkeypatch.setattr(sums, "_MOST", 0.0)
+    goes = []
+    monkeypatch.setattr(sums, "hop", lambda task, *ends, plain=sums.hop: goes.append(task) or plain(task, *ends))
     needs, matrix = prepared(tmp_path, weighted=weighted, directed=directed)
-    values = np.random.default_rng(1).normal(size=(COUNT, WIDTH)).astype(np.float32)
+    values = np.random.default_rng(1).normal(size=(COUNT, WIDE)).astype(np.float32)
     stored(needs, tmp_path, values, dtype)
     step = np.random.default_rng(2).uniform(0.2, 1, COUNT).astype(np.float32)
     tilde = matrix + np.eye(COUNT) if loops else matrix
@@ -66,18 +68,26 @@ def test_groups_of_sources_give_the_bytes_of_one_go(
     for index in range(len(needs.blocks)):
         begin, end = needs.blocks.bounds[index : index + 2]
         rows = np.arange(end - begin)[:: 3 if some else 1]
-        found = {}
-        for memory in (1 << 30, 0, 9000):
-            dst = np.zeros((len(rows), WIDTH), NUMPY_DTYPES[dtype])
-            hop = BlockHop(needs, index, rows, step[begin:end], loops, memory)
+        found, lines = [], -(-WIDE * np.dtype(NUMPY_DTYPES[dtype]).itemsize // 64)
+        for at_a_time in (lines, 1, 2, 0):  # lines of 64 bytes of every row; none: sources come in groups
+            dst = np.zeros((len(rows), WIDE), NUMPY_DTYPES[dtype])
+            hop = BlockHop(needs, index, rows, step[begin:end], loops, 0)
+            held = dst.nbytes + hop.places.nbytes + hop.offsets.nbytes
+            hop.memory = held + at_a_time * 64 * (len(hop.needed) + len(rows))
+            goes.clear()
             lost, read = hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, dtype)
-            assert lost == 0 and read > 0
-            found[memory] = dst
-        dst, kept = np.zeros_like(dst), f"{tmp_path} {dtype}"
-        hop = BlockHop(needs, index, rows, step[begin:end], loops, 1 << 30, name=kept)
-        lost, _ = hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), dst, dtype)
-        assert lost == 0 and dst.tobytes() == found[0].tobytes()
-        assert found[0].tobytes() == found[1 << 30].tobytes() == found[9000].tobytes()
+            assert lost == 0 and read == len(hop.needed) * WIDE * dst.itemsize
+            if at_a_time:
+                assert [task.src.shape[1] * dst.itemsize for task in goes] == [
+                    min(64 * at_a_time, dst.strides[0] - at) for at in range(0, dst.strides[0], 64 * at_a_time)
+                ]
+            else:
+                assert goes[0].accumulate
+            found.append(dst)
+        found.append(np.zeros_like(dst))
+        hop = BlockHop(needs, index, rows, step[begin:end], loops, 1 << 30, name=f"{tmp_path} {dtype}")
+        assert hop.run(lambda block: Place.of(tmp_path / f"{block}.npy"), found[-1], dtype)[0] == 0
+        assert len({each.tobytes() for each in found}) == 1
         plain = np.empty(dst.shape, np.float32)
         scale(found[0], dtype, plain, "float32")
         limit = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype] * np.abs(expected).max()

@@ -18,16 +18,16 @@ def room_for_ranges(memory: int) -> int:
     return min(AT_ONCE, memory // _SHARE)
 
 
-def pull(place: Place, count: int, rows: Array, into: Array, dtype: str, storage: str, room: int) -> int:
-    """Ascending rows of a block of `count` rows, the first columns of them; returns the bytes that were read for it."""
-    values, width = open_rows(place), int(into.shape[1])
-    if values.dtype != NUMPY_DTYPES[dtype] or len(values) != count or values.ndim != 2 or values.shape[1] < width:
+def pull(place: Place, count: int, rows: Array, into: Array, dtype: str, storage: str, room: int, at: int = 0) -> int:
+    """Ascending rows of a block of `count` rows, columns from `at` on; returns the bytes that were read for it."""
+    values, end = open_rows(place), at + int(into.shape[1])
+    if values.dtype != NUMPY_DTYPES[dtype] or len(values) != count or values.ndim != 2 or values.shape[1] < end:
         raise GamlpError("is no block of this hop", file=place, hint="run the same command again: it is made anew")
     if not isinstance(values, RemoteRows):
-        _copy(values[:, :width], rows, into, dtype, storage)
+        _copy(values[:, at:end], rows, into, dtype, storage)
         return into.size * int(values.itemsize)
     for part, some, places in values.parts(rows, room):
-        _copy(some[:, :width], places, into[part], dtype, storage)
+        _copy(some[:, at:end], places, into[part], dtype, storage)
     return int(values.pulled)
 
 

@@ -17,6 +17,7 @@ from gamlp.propagation.blocks.pull import pull, pull_parcel, room_for_ranges
 from gamlp.propagation.blocks.sizing import sorting_bytes
 from gamlp.propagation.local.slabs import allocate
 
+_LINE = 64  # bytes of memory that are read together, whatever is asked for: no slice of a row is narrower
 _TOGETHER = 4  # blocks elsewhere that rows are pulled from at once
 _ROOM = 1 << 20  # memory is asked for in such pieces
 _SCANNED = 1 << 16  # entries that are sorted by source at a time
@@ -72,21 +73,37 @@ class BlockHop:
 
     def run(self, sources: Sources, dst: Array, dtype: str) -> tuple[int, int]:
         """Fill dst; returns how many values it could not hold, and the bytes that were pulled."""
-        width, item = dst.shape[1], dst.itemsize
+        here = sources(0).local is not None
         held = dst.nbytes + self.places.nbytes + self.offsets.nbytes
-        if sources(0).local is None:
-            held += room_for_ranges(self.memory)
-        elif self._needs_most() and held + self.bounds[-1] * width * item <= self.memory:
+        room = self.memory - held - (0 if here else room_for_ranges(self.memory))
+        row = dst.shape[1] * dst.itemsize
+        if here and self._needs_most() and self.bounds[-1] * row <= room:
             return self._from_all(sources, dst, dtype)
-        if held + len(self.needed) * width * item <= self.memory:
+        if len(self.needed) * row <= room:
             return self._at_once(sources, dst, dtype)
+        columns = room // ((len(self.needed) + len(dst)) * _LINE) * (_LINE // dst.itemsize)
+        if here and columns > 0:
+            return self._in_slices(sources, dst, dtype, columns)
         sorting = sorting_bytes(len(self.places), self.weights is not None)
-        return self._in_groups(sources, dst, dtype, self.memory - held - 4 * dst.size - sorting)
+        return self._in_groups(sources, dst, dtype, room - 4 * dst.size - sorting)
 
-    def _at_once(self, sources: Sources, dst: Array, dtype: str) -> tuple[int, int]:
-        """All needed rows beside each other, as they are stored: one call of the kernel."""
+    def _in_slices(self, sources: Sources, dst: Array, dtype: str, columns: int) -> tuple[int, int]:
+        """So many columns at a time, which are independent: nothing is sorted, and each slice is summed in one go.
+
+        For files that are mapped alone: behind a URL every slice would read whole rows again.
+        """
+        lost = read = 0
+        for at in range(0, dst.shape[1], columns):
+            some = np.empty((len(dst), min(columns, dst.shape[1] - at)), dst.dtype)
+            of_slice = self._at_once(sources, some, dtype, at)
+            lost, read = lost + of_slice[0], read + of_slice[1]
+            dst[:, at : at + some.shape[1]] = some
+        return lost, read
+
+    def _at_once(self, sources: Sources, dst: Array, dtype: str, at: int = 0) -> tuple[int, int]:
+        """All needed rows beside each other, as they are stored, columns from `at` on: one call of the kernel."""
         src = _room(len(self.needed), dst.shape[1], dtype)
-        read = self._pull(0, len(self.bounds) - 1, sources, src, dtype, dtype)
+        read = self._pull(0, len(self.bounds) - 1, sources, src, dtype, dtype, at)
         rows = self.own + self.rows
         task = HopTask(
             self.offsets, self.places, self.weights, _placed(self.step, self.own), self.own, self.loops, src, dst,
@@ -185,8 +202,11 @@ class BlockHop:
                 first = block - 1
         return [*groups, (first, len(self.starts) - 1)]
 
-    def _pull(self, first: int, last: int, sources: Sources, into: Array, dtype: str, storage: str) -> int:
-        """Needed rows of the source blocks first..last; from elsewhere, those of some blocks come at once."""
+    def _pull(self, first: int, last: int, sources: Sources, into: Array, dtype: str, storage: str, at: int = 0) -> int:
+        """Needed rows of the source blocks first..last; from elsewhere, those of some blocks come at once.
+
+        Of a slice of columns, those from `at` on; nobody sends slices.
+        """
         low, together = int(self.starts[first]), 1 if sources(0).local is not None else _TOGETHER
         room = room_for_ranges(self.memory) // together
 
@@ -198,7 +218,7 @@ class BlockHop:
             if read is None:
                 rows = self.needed[begin:end].astype(np.int64) - self.bounds[block]
                 expected = self.bounds[block + 1] - self.bounds[block]
-                read = pull(sources(block), expected, rows, some, dtype, storage, room)
+                read = pull(sources(block), expected, rows, some, dtype, storage, room, at)
             return read
 
         wanted = [block for block in range(first, last) if self.starts[block] < self.starts[block + 1]]

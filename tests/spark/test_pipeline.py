@@ -98,6 +98,9 @@ def test_summary_and_evaluate(fitted: Any) -> None:
     rows = rows_of(said.predictions)
     right = [row["prediction"] == row["label"] for row in rows]
     assert said.accuracy == pytest.approx(np.mean(right)) and said.rows == len(rows)
+    assert repr(said).startswith(f"EvaluationSummary(rows={len(rows)}, accuracy={said.accuracy:.4f}, ")
+    with pytest.raises(GamlpError, match="is not in the node table; give all nodes; or name them with setNodes"):
+        own.transform(nodes.limit(1), edges)
     frame = said.predictions
     for metric, value in (("weightedRecall", said.weightedRecall), ("f1", said.weightedFMeasure())):
         assert MulticlassClassificationEvaluator(metricName=metric).evaluate(frame) == pytest.approx(value)

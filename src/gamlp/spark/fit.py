@@ -103,7 +103,13 @@ def build(
     # Columns that are missing are told later, as those of every other graph are.
     if bundle is not None and any(one.state is not None for one in known) and {one.name for one in known} <= given:
         options = replace(options, schema=states_schema(bundle.columns))
-    spark_graph(spark, edges, nodes, place, options, blocks=params.getBlocks(), progress=progress)
+    try:
+        spark_graph(spark, edges, nodes, place, options, blocks=params.getBlocks(), progress=progress)
+    except GamlpError as error:
+        if error.hint is None and error.column in (params.getSrcCol(), params.getDstCol()):  # an end that is no node
+            hint = "give all nodes; or name them with setNodes, and the edges with setEdges, and give some"
+            raise GamlpError(error.problem, file=error.file, column=error.column, hint=hint) from None
+        raise
     return Graph.open(place)
 
 

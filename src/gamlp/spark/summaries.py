@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class FitSummary:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EvaluationSummary:
     """Scores of rows with a label, named as Spark's own summaries name them.
 
@@ -44,7 +44,11 @@ class EvaluationSummary:
 
     predictions: Any
     labels: Sequence[Any]
-    counts: Array = field(repr=False)
+    counts: Array
+
+    def __repr__(self) -> str:
+        scores = f"accuracy={self.accuracy:.4f}, weightedFMeasure={self.weightedFMeasure():.4f}"
+        return f"EvaluationSummary(rows={self.rows}, {scores}, labels={len(self.labels)})"
 
     @classmethod
     def of(cls, predictions: Any, rows: Any, answers: AnswerColumns) -> EvaluationSummary:

@@ -96,6 +96,7 @@ def test_a_column_of_times_is_recognised_by_name_or_by_what_it_holds_and_never_a
         (("2015", "2016", "2017"), {}, "--before 2020-01-01 cannot be compared with column 'time': give a number such"),
         (("1577836799", "5", "7"), {}, "row 2, column time: 5 is of another size than 1577836799"),
         (("2020-01-01", "2020-01-02", "2020-01-03"), {"before": "35"}, "give a date such as 2020-01-01"),
+        (("soon", "late", "x"), {"before": "35", "on_bad": "skip"}, "give a date such as 2024-05-31"),
         (("1", "2", "3"), {"before": "soon"}, "--before soon: is no time; times are such as"),
         (("1", "2", "3"), {"before": "2020-13-01"}, "--before 2020-13-01: is no time"),
         (("1", "2", "3"), {"time": ""}, "no column of times, which --before asks for; name it with --time COLUMN"),

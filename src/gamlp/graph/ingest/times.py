@@ -296,7 +296,9 @@ def _bounds(text: str) -> tuple[int, int] | None:
     return at, at + (timedelta(days=1) // _MICROSECOND if whole_day else 1)
 
 
-def _told(microseconds: int) -> str:
+def _told(microseconds: int | None) -> str:
+    if microseconds is None:  # none could be read yet
+        return "2024-05-31"
     try:
         return (_EPOCH + timedelta(microseconds=microseconds)).date().isoformat()
     except OverflowError:  # beyond the year 9999

@@ -23,7 +23,7 @@ class TableTimes:
         clock = TimeColumn(column, cuts)
         for batch in table.first([column], 1).combine_chunks().to_batches():
             times = clock.read(CheckedRows(TableBatch(batch, Path(table.name), 0), BadRows("skip")), needed=False)
-            for cut in cuts:
+            for cut in cuts if times.known.any() else ():
                 cut.keeps(times)
         return cls(column, clock)
 

@@ -105,7 +105,8 @@ class NodeBuild:
     def _tell_columns(self, node_type: str, table: SparkTable, names: NodeNames, nodes: CheckedNodes) -> None:
         label, split = nodes.checks.label, nodes.checks.split
         split_by = nodes.checks.split_by
-        chosen = feature_columns(table.column_names, names, label, split, split_by and split_by.column)
+        time = None if split_by is None else split_by.column
+        chosen = feature_columns(table.column_names, names, label, split, time)
         called = "nodes" if node_type == ONE_TYPE else f"nodes {node_type}"
         done = {name: ("ignored", why) for name, why in nodes.checks.left_out.items()}
         lists = nodes.list_widths

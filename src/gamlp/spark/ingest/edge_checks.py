@@ -334,7 +334,9 @@ def _add(
         chosen = picked & ~loops
         part = sources[chosen], targets[chosen], None if weights is None else weights[chosen]
         notes.facts["entries"] += packs.add(relation, *part, *sizes)
-        for period, as_of in enumerate(EARLIER if since is not None else ()):
+        if since is None:
+            continue
+        for period, as_of in enumerate(EARLIER):
             there = chosen & (since <= period)
             part = sources[there], targets[there], None if weights is None else weights[there]
             packs.add(relation, *part, *sizes, as_of=as_of)

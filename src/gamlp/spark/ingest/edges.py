@@ -158,7 +158,9 @@ def _time(named: str | None, free: Mapping[str, str], table: SparkTable | None) 
         return named or None
     if found := time_by_name(list(free)) or next((name for name, held in free.items() if held in _TIMES), None):
         return found
-    texts = [name for name, held in free.items() if held == "string"] if table is not None else []
+    if table is None:
+        return None
+    texts = [name for name, held in free.items() if held == "string"]
     return next((name for name in texts if holds_times(_only(table.first([name], _PEEK_ROWS)))), None)
 
 

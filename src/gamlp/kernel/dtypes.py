@@ -50,7 +50,7 @@ def scale(
 
 
 def copy_rows(src: Array, rows: Array, dst: Array) -> None:
-    """dst[i] = src[rows[i]], bits as they are: rows that lie anywhere are asked for ahead, which numpy's take does not."""
+    """dst[i] = src[rows[i]], bits as they are; rows that lie anywhere are asked for ahead, as numpy does not."""
     _check_rows(rows, len(src))
     module = native()
     if module is None:

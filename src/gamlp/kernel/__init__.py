@@ -6,8 +6,8 @@ from gamlp.kernel.checksums import crc32
 # Edge list → CSR; edges by range of rows; sums by place; the most nodes that int32 neighbours can name
 from gamlp.kernel.csr import MOST_NODES, add_up, build_csr, spread_rows
 
-# Storage types: their names, numpy's types for them, values from one to another
-from gamlp.kernel.dtypes import NUMPY_DTYPES, FloatName, cannot_hold, not_held, scale, store_as
+# Storage types: their names, numpy's types for them, values from one to another; rows as they are
+from gamlp.kernel.dtypes import NUMPY_DTYPES, FloatName, cannot_hold, copy_rows, not_held, scale, store_as
 
 # Random graphs row by row, and noise; permutations that can be computed both ways
 from gamlp.kernel.generate import (
@@ -59,6 +59,7 @@ __all__ = [
     "add_up",
     "build_csr",
     "cannot_hold",
+    "copy_rows",
     "crc32",
     "cut_rows",
     "gather_rows",

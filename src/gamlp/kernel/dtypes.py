@@ -34,8 +34,8 @@ def scale(
     These are the ones that are infinite or no number in dst. With floors they are also those that became zero in a half
     type and were above row_floors[i] · column_floors[c].
     """
-    if rows is not None and len(rows) and int(rows.view(np.uint64).max()) >= len(src):  # a negative one is huge
-        raise IndexError(f"rows {rows.min()}..{rows.max()} of a matrix with {len(src)} rows")
+    if rows is not None:
+        _check_rows(rows, len(src))
     module = native()
     if module is None:
         floors = None
@@ -47,6 +47,21 @@ def scale(
     floors_given = {name: floors for name, floors in given.items() if floors is not None}
     codes = CODES[src_storage], CODES[dst_storage]
     return int(module.scale(src, codes[0], dst, codes[1], rows, row_factors, column_factors, baseline, **floors_given))
+
+
+def copy_rows(src: Array, rows: Array, dst: Array) -> None:
+    """dst[i] = src[rows[i]], bits as they are; rows that lie anywhere are asked for ahead, as numpy does not."""
+    _check_rows(rows, len(src))
+    module = native()
+    if module is None:
+        dst[:] = src[rows]
+    elif dst.size:
+        module.copy_rows(src.view(np.uint8), rows, dst.view(np.uint8))
+
+
+def _check_rows(rows: Array, count: int) -> None:
+    if len(rows) and int(rows.view(np.uint64).max()) >= count:  # a negative one is huge
+        raise IndexError(f"rows {rows.min()}..{rows.max()} of a matrix with {count} rows")
 
 
 def _scale_with_torch(

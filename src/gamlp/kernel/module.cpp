@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "copying.hpp"
 #include "crc32.hpp"
 #include "csr.hpp"
 #include "generate.hpp"
@@ -327,6 +328,18 @@ struct Ids {
 };
 
 using StringIds = Ids<StringArrays, gamlp::StringTable>;
+using ConstBytes = nb::ndarray<const uint8_t, nb::ndim<2>, nb::device::cpu>;
+using Bytes = nb::ndarray<uint8_t, nb::ndim<2>, nb::device::cpu>;
+
+void copy_rows(ConstBytes src, Vector<int64_t> rows, Bytes dst) {
+    const size_t count = dst.shape(0), width = dst.shape(1);
+    refuse_if(src.shape(1) != width, "rows of src have ", src.shape(1), " bytes and those of dst ", width);
+    refuse_if(rows.shape(0) != count, rows.shape(0), " rows are given and dst has ", count);
+    refuse_if(width > 1 && (src.stride(1) != 1 || dst.stride(1) != 1), "bytes of a row must lie side by side");
+    nb::gil_scoped_release release;
+    gamlp::copy_rows(src.data(), src.stride(0), rows.data(), int64_t(count), int64_t(width), dst.data(), dst.stride(0));
+}
+
 using IntegerIds = Ids<IntegerArray, gamlp::IntegerTable>;
 
 }  // namespace
@@ -342,6 +355,7 @@ NB_MODULE(_native, m) {
     m.def("scale", &scale, "dst[i, c] = src[rows[i], c] * row_factors[i] * column_factors[c].", "src"_a, "src_storage"_a,
           "dst"_a, "dst_storage"_a, "rows"_a.none(), "row_factors"_a.none(), "column_factors"_a.none(),
           "baseline"_a = false, "row_floors"_a = nb::none(), "column_floors"_a = nb::none());
+    m.def("copy_rows", &copy_rows, "dst[i] = src[rows[i]], bytes as they are.", "src"_a, "rows"_a, "dst"_a.noconvert());
     m.def(
         "add_up",
         [](Vector<int32_t> places, std::optional<Vector<float>> weights, nb::ndarray<double, nb::ndim<1>, nb::c_contig> sums) {

@@ -7,7 +7,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.io import AT_ONCE, LONGEST, Place, RemoteRows, open_rows
-from gamlp.kernel import NUMPY_DTYPES, scale
+from gamlp.kernel import NUMPY_DTYPES, copy_rows, scale
 from gamlp.propagation.blocks.parcels import Parcel
 
 _SHARE = 8  # of a task's memory, this part at most is for ranges on their way
@@ -54,7 +54,7 @@ def pull_parcel(parcel: Parcel, some: Array | None, into: Array, dtype: str, sto
 def _copy(values: Array, rows: Array, into: Array, dtype: str, storage: str) -> None:
     if dtype == storage and len(rows) == len(values):
         into[:] = values
-    elif dtype == storage and values.flags.c_contiguous:
-        np.take(values, rows, axis=0, out=into, mode="clip")
+    elif dtype == storage:
+        copy_rows(values, rows, into)
     else:
         scale(values, dtype, into, storage, rows=rows)

@@ -57,7 +57,7 @@ def test_without_its_row_or_its_column_nothing_is_known() -> None:
 
 
 def test_work_beside_a_run_does_not_make_it_dearer_nor_do_several_threads() -> None:
-    """By the clock it took 100 s. Alone on one thread it takes the 40 s of the processor; on four threads the clock's."""
+    """By the clock 100 s. Alone on one thread it takes the 40 s of the processor; on four threads the clock's."""
     one = cell("GCN", "cora")
     for processor, expected in ((40.0, 40.0), (320.0, 100.0)):
         told = line("GCN", "cora", 100.0, one.recipe_key) | {"processor": processor}

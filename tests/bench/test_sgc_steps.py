@@ -98,9 +98,23 @@ def test_nodes_of_other_splits_count_where_they_were_tested() -> None:
     assert found["accuracy"] == [0.25, 0.75]
 
 
+def run_of(first: str, second: str) -> dict[str, Any]:
+    """One run of four nodes at depths 0 and 2."""
+    return {"test": [1, 2, 3, 4], "right": {"0": first, "2": second}}
+
+
+def test_the_gain_of_an_own_depth_is_counted_in_other_runs() -> None:
+    """Node 1 is right at depth 0 alone, the others at depth 2: one node of four gains all of it."""
+    gain, error = sgc_steps.summary([run_of("1000", "0111")] * 4, [0, 2], 9)["gain"]
+    assert (gain, error) == (pytest.approx(25.0), pytest.approx(100 * 0.5 / 2))
+    luck = [run_of("1100", "0011"), run_of("0011", "1100")] * 2  # every other run: what one half says the other denies
+    assert sgc_steps.summary(luck, [0, 2], 9)["gain"][0] < 0
+    assert sgc_steps.summary([run_of("1000", "0111")], [0, 2], 9)["gain"] is None
+
+
 def test_pages_and_heat_maps(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     page, counts = sgc_steps.render(table(), measured[1])
-    assert len(counts[2]) == 5 and all(len(row) == 2 for row in counts[2])
+    assert len(counts[2]) == 6 and all(len(row) == 2 for row in counts[2])
     assert len(page[2]) == 2 and all(len(row) == len(page[1]) == 1 + len(STEPS) for row in page[2])
     results = sgc_steps.as_results(table(), measured[1])
     (grid,) = results.grids.values()

@@ -287,21 +287,27 @@ def _line(
     return {
         "method": method, "quantity": quantity, "metric": metric, "sizes": list(sizes), "values": list(values),
         "slope": law and law.slope, "error": law and law.error, "r2": law and law.r2, "last": last and last.slope,
-        "published": _published(table, plan, method, quantity, metric),
+        "published": _published(table, method, quantity, metric),
     }  # fmt: skip
 
 
-def _published(table: PaperTable, plan: GrowthPlan, method: str, quantity: str, metric: str) -> float | str | None:
+def _published(table: PaperTable, method: str, quantity: str, metric: str) -> float | str | None:
     """The formula's exponent, 'exponential', or None where the paper has no formula."""
+    power = published_exponent(table, method, quantity, metric)
+    return "exponential" if power is not None and math.isinf(power) else power
+
+
+def published_exponent(table: PaperTable, method: str, quantity: str, metric: str) -> float | None:
+    """Of a metric's formula, infinite where the quantity stands in an exponent; None where the paper has none."""
     formulas = table.options.get("formulas", {})
     formula = formulas.get(method, formulas.get(method.partition("(")[0], {})).get(PARTS[metric])
     if formula is None:
         return None
     symbols = SYMBOLS[quantity]
-    if quantity == "hops" and plan.methods[method].axis == LAYERS:
+    entry = table.methods.get(method)
+    if quantity == "hops" and entry is not None and entry.axis == LAYERS:
         symbols = symbols | {"P"}  # its layers are at once its hops and its classifier
-    power = exponent(formula, symbols)
-    return "exponential" if math.isinf(power) else power
+    return exponent(formula, symbols)
 
 
 def as_results(table: PaperTable, result: dict[str, Any]) -> Results:

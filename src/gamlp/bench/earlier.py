@@ -123,7 +123,8 @@ def _columns(table: PaperTable, grids: Iterable[str]) -> set[str]:
 
 def _grid(content: dict[str, Any]) -> Grid:
     lists = {name: tuple(content[name]) for name in ("rows", "columns")}
-    return Grid(**{**content, **lists, "values": tuple(tuple(row) for row in content["values"])})
+    margins = {kind: (margin, error) for kind, (margin, error) in content.get("margins", {}).items()}
+    return Grid(**{**content, **lists, "values": tuple(tuple(row) for row in content["values"]), "margins": margins})
 
 
 def _growth(content: dict[str, Any]) -> Growth:

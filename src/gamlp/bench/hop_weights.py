@@ -22,7 +22,8 @@ from gamlp.training import Machine, Prepared, choose_device, fit_prepared, read_
 
 HOPS, NODES = 6, 20
 RANGES = ((1, 4), (5, 8), (9, 12))
-FAR = 3  # the paper's "larger steps": beyond the two that a GNN of two layers reads
+NEAR = (1, 2)  # the paper's steps "of great importance": those that a GNN of two layers reads
+FAR = 3  # its "larger steps": beyond them
 _DRAW = 0  # seed of the nodes that are drawn: the same ones for every model
 
 
@@ -131,7 +132,36 @@ def _summary(kept: list[dict[str, Any]]) -> dict[str, Any]:
             }
         ranges.append(found)
     scores = [one["valid"] for one in kept if one["valid"] is not None]
-    return {"seeds": len(kept), "valid": float(np.mean(scores)) if scores else None, "ranges": ranges}
+    return {
+        "seeds": len(kept),
+        "valid": float(np.mean(scores)) if scores else None,
+        "ranges": ranges,
+        "margins": {name: _margins(kept, name) for name in ("all", "some")},
+    }
+
+
+def _margins(kept: list[dict[str, Any]], name: str) -> dict[str, tuple[float, float | None]]:
+    """What the paper observes, in points of weight with the error over seeds.
+
+    `nearer`: by how much the share of far hops is smaller in the last range of degrees than in the first; `close`: by
+    how much hops 1 and 2 weigh more than 1 / (hops + 1) each, in the range where they weigh least.
+    """
+    known = [index for index, one in enumerate(kept[0]["ranges"]) if one[name] is not None]
+    if len(known) < 2:
+        return {}
+    weights = np.array([[run["ranges"][index][name] for index in known] for run in kept])  # [seeds, ranges, hops + 1]
+    far = weights[:, :, FAR:].sum(2)
+    near = weights[:, :, NEAR].mean(2) - 1 / weights.shape[2]
+    return {
+        "nearer": _with_error(100 * (far[:, 0] - far[:, -1])),
+        "close": _with_error(100 * near[:, near.mean(0).argmin()]),
+    }
+
+
+def _with_error(values: Array) -> tuple[float, float | None]:
+    """Mean over seeds, and its standard error."""
+    error = float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else None
+    return float(values.mean()), error
 
 
 def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
@@ -147,7 +177,7 @@ def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
                 grids[f"{dataset}-{method}-{which}"] = Grid(
                     f"{table.datasets[dataset].title}, {title}", "degree", "hop", "weight, greatest of the range = 1",
                     tuple(label for label, _ in rows), tuple(str(hop) for hop in result["hops"]),
-                    tuple(tuple(values) for _, values in rows),
+                    tuple(tuple(values) for _, values in rows), found["margins"][which],
                 )  # fmt: skip
     drawn = {name: grid for name, grid in grids.items() if grid.rows}
     return Results(table, {}, result["missing"], drawn, tables=tuple(render(table, result)))

@@ -64,7 +64,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Grid:
-    """A heat map: `values[row][column]`, from hop weights or shares of runs."""
+    """A heat map: `values[row][column]`, from hop weights or shares of runs.
+
+    `margins[kind]` of a claim about it: by how much it comes out as claimed, and the error of that, None where one run
+    leaves it unknown.
+    """
 
     title: str
     row_title: str
@@ -73,6 +77,7 @@ class Grid:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: tuple[tuple[float, ...], ...]
+    margins: dict[str, tuple[float, float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

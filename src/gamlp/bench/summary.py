@@ -113,7 +113,7 @@ def _claim(one: _Judged) -> list[str]:
     where = f"Table: [{table.title}]({PAGES}/{table.name}.md)."
     lines = [f"**{verdict.word.capitalize()}**{_counted(verdict)} {where}"]
     if (weakest := verdict.weakest) is not None:
-        lines.append(f"Least margin: {_margin(weakest, claim)}. {weakest.text}.")
+        lines.append(f"Least margin ({claim.margin_is}): {_margin(weakest, claim)}. {weakest.text}.")
         failed = [other.text for other in verdict.outcomes if other.holds is not True and other is not weakest]
         if failed:
             more = f"; and {len(failed) - _MOST_TOLD} more" if len(failed) > _MOST_TOLD else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 from gamlp.bench import summary
 from gamlp.bench.claims import Claim
 from gamlp.bench.figures import write_figures
+from gamlp.bench.record import Origin
 from gamlp.bench.results import Results
-from gamlp.bench.summary import _beside, as_summary, write_summary
+from gamlp.bench.summary import _cells, _table, as_summary, write_summary
 from gamlp.bench.work import Work
-from tests.bench.hand import report, small
+from tests.bench.hand import efficiency_results, report, small
 
 BETTER = Claim(table="small", says="GAMLP(R) is better than SGC.", kind="order", methods=("GAMLP(R)", "SGC"))
 UNKNOWN = Claim(table="small", says="FastGCN is the best.", kind="best", methods=("FastGCN",), own=True)
@@ -35,14 +37,33 @@ def page_of_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cells_stand_beside_published_ones_in_points() -> None:
-    (shown,) = _beside(results(sgc=0.805, gamlp=0.8499))
+    (shown,) = _cells(results(sgc=0.805, gamlp=0.8499))
     assert shown.splitlines() == [
-        "| test %: ours, published, points apart | Cora |",
+        "| test %: ours (published, points apart) | Cora |",
         "|---|---:|",
-        "| SGC | 80.0 ± 0.7, 81.0, -1.0 |",
-        "| GAMLP(R) | 84.5 ± 0.7, 84.0, +0.5 |",
+        "| SGC | 80.0 ± 0.7 (81.0, -1.0) |",
+        "| GAMLP(R) | 84.5 ± 0.7 (84.0, +0.5) |",
     ]
-    assert _beside(Results(small(), {})) == []
+    assert _cells(Results(small(), {})) == []
+
+
+def test_rows_and_columns_without_published_values_are_shown_too() -> None:
+    found = results(sgc=0.805, gamlp=0.8499)
+    (shown,) = _cells(replace(found, table=small(published={"SGC": {"cora": [81.0, 0.2]}})))
+    assert "| SGC | 80.0 ± 0.7 (81.0, -1.0) |" in shown and "| GAMLP(R) | 84.5 ± 0.7 |" in shown
+    training, score = _cells(replace(efficiency_results(), table=small(
+        kind="efficiency", metrics=["seconds.training", "test.score"], published={})))  # fmt: skip
+    assert training.splitlines()[0] == "| training time, SGC = 1.0: ours | Cora |"
+    assert "| GAMLP(R) | 5.0 ± 1.4 |" in training and "| GAMLP(R) | 84.5 ± 0.7 |" in score
+
+
+def test_a_table_says_where_and_when_its_runs_were_measured() -> None:
+    origin = Origin("two cores", "0.1.0", "2026-11-16", "2026-11-18", 1200)
+    found = replace(results(sgc=0.8), origins=(origin, replace(origin, machine="four", last="2026-11-16", runs=7)))
+    assert (
+        "Runs: 1,200 on two cores, gamlp 0.1.0, 2026-11-16 to 2026-11-18; 7 on four, gamlp 0.1.0, 2026-11-16."
+        in _table(found, None)
+    )
 
 
 def test_a_claim_has_a_verdict_a_number_with_its_error_and_a_picture(page_of_small: None, tmp_path: Path) -> None:
@@ -92,7 +113,7 @@ def test_the_page_for_a_browser_has_everything_inside(page_of_small: None, tmp_p
     assert seen.open == [] and "script" not in seen.tags and "link" not in seen.tags
     assert len(seen.sources) == 2 and all(source.startswith("data:image/png;base64,") for source in seen.sources)
     assert "1. GAMLP(R) is better than SGC." in seen.text and "**" not in seen.text and "](" not in seen.text
-    assert "84.0 ± 0.7, 84.0, +0.0" in seen.text, "tables' cells"
+    assert "84.0 ± 0.7 (84.0, +0.0)" in seen.text, "tables' cells"
 
 
 def test_other_pages_of_the_folder_are_linked_by_their_headings(page_of_small: None, tmp_path: Path) -> None:

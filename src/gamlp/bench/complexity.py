@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.bench.cells import made_of
 from gamlp.bench.one_point import measure_in_process
 from gamlp.bench.results import Growth, Results, Shown
 from gamlp.bench.tables import PaperTable, TableMethod
@@ -190,6 +192,8 @@ class GrowthPlan:
             changes["propagation.label_hops"] = sizes.hops
         if "fanouts" in recipe.model.options:
             changes["model.options.fanouts"] = [self.settings["neighbours"]] * sizes.hops
+        if "samples" in recipe.model.options:  # k of the formulas is a row of the batch's
+            changes["model.options.samples"] = self.settings["neighbours"] * self.settings["batch"]
         return recipe.changed(changes)
 
 
@@ -212,9 +216,10 @@ def measure(table: PaperTable, work: Work) -> dict[str, Any]:
         for quantity in SYMBOLS
         if (line := _line(table, plan, found, method, quantity, metric)) is not None
     ]
+    lacks = [method for sizes, method in wanted if (sizes, method) not in found and method not in refused]
     return {
         "base": plan.base, "settings": plan.settings, "complete": len(found) == len(wanted), "points": len(found),
-        "growth": lines, "refused": refused,
+        "growth": lines, "refused": refused, "lacks": lacks,
     }  # fmt: skip
 
 
@@ -229,11 +234,12 @@ def _measured(
             try:
                 recipe = plan.recipe(method, sizes)
                 settings = [asdict(sizes), plan.settings, recipe.model_dump(mode="json", exclude={"about"})]
-                known = points.known(settings)
+                made = made_of("communities", recipe, {})
+                known = points.known(settings, method, made)
                 if known is None and not work.over and method not in refused:
-                    folder = graphs.of(sizes)
-                    known = measure_in_process(folder, recipe, plan.settings["repeats"], work.folder / "scratch")
-                    points.keep(settings, known)
+                    begun, folder = time.monotonic(), graphs.of(sizes)
+                    now = measure_in_process(folder, recipe, plan.settings["repeats"], work.folder / "scratch")
+                    known = points.keep(settings, now, method, made, time.monotonic() - begun)
             except GamlpError as error:
                 refused[method] = str(error)
                 continue

@@ -111,6 +111,7 @@ def or_earlier(results: Results, folder: Path | None) -> Results:
         growth=tuple(_growth(one) for one in content["growth"]),
         tables=tuple((one["title"], one["heads"], one["rows"]) for one in content["tables"]),
         stamps=page.stamps,
+        origins=(),
         recipe=recipe,
         earlier=str((content.get("earlier") or page.stamps)[0]["date"]),
     )

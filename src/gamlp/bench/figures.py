@@ -28,6 +28,7 @@ _COLOURS = (
 )
 _OURS = {"GAMLP(JK)": "#D55E00", "GAMLP(R)": "#000000", "GAMLP": "#D55E00"}
 _MARKERS = "osD^vPX<>p*h"
+_DASHES = ("solid", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 _STYLE: Any = {
     "svg.hashsalt": "gamlp",
     "font.family": "DejaVu Sans",
@@ -236,7 +237,12 @@ def growth(measured: Sequence[Growth]) -> Any:
 def heat_maps(grids: Sequence[Grid]) -> Any:
     """A heat map for each grid, from white to blue, with values written into the cells where they fit."""
     widest, tallest = max(len(grid.columns) for grid in grids), max(len(grid.rows) for grid in grids)
-    figure, axes = _panels(len(grids), 1, (1.6 + 0.5 * widest, max(3.0, 1.4 + 0.42 * tallest)))
+    # As many side by side as a printed page can show at a size that is read.
+    across = min(len(grids), 2 if widest <= 10 else 1)
+    size = (1.6 + 0.5 * widest, max(3.0, 1.4 + 0.3 * tallest))
+    figure, axes = _panels(across, -(-len(grids) // across), size)
+    for panel in axes[len(grids) :]:
+        panel.remove()
     for panel, grid in zip(axes, grids):
         top = max(1.0, max(max(row) for row in grid.values))
         image = panel.imshow(grid.values, cmap="Blues", vmin=0, vmax=top, aspect="auto")
@@ -280,6 +286,7 @@ def _look(method: str, number: int) -> dict[str, Any]:
         "color": _OURS.get(method, _COLOURS[number % len(_COLOURS)]),
         "marker": _MARKERS[number % len(_MARKERS)],
         "markersize": 5,
+        "linestyle": "solid" if ours else _DASHES[number % len(_DASHES)],
         "linewidth": 2.4 if ours else 1.2,
         "zorder": 3 if ours else 2,
     }

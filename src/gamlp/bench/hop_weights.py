@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gamlp.arrays import Array
+from gamlp.bench.cells import made_of
 from gamlp.bench.results import Grid, Results, Shown
 from gamlp.bench.tables import PaperTable
 from gamlp.bench.work import Options, Points, Work, chosen, missing_reason, task_of
@@ -36,7 +37,7 @@ def measure(table: PaperTable, work: Work) -> dict[str, Any]:
     methods = [name for name in chosen("method", table.methods, work.methods) if table.methods[name].recipe]
     result: dict[str, Any] = {
         "hops": list(range(hops + 1)), "ranges": ranges, "seeds": seeds, "complete": True,
-        "datasets": {}, "missing": {}, "refused": {},
+        "datasets": {}, "missing": {}, "refused": {}, "points": 0, "lacks": [],
     }  # fmt: skip
     for dataset in chosen("dataset", table.datasets, work.datasets):
         if (reason := missing_reason(dataset, work.data_dir, table.options)) is not None:
@@ -48,17 +49,20 @@ def measure(table: PaperTable, work: Work) -> dict[str, Any]:
             try:
                 recipe = recipe_named(str(entry.recipe), dataset)
                 recipe = recipe.changed({**entry.changes, "propagation.hops": hops})
+                name, made = f"{method} on {dataset}", made_of(dataset, recipe, table.options)
                 for seed in range(seeds):
-                    work.progress("runs", seed, seeds, "runs", f"{method} on {dataset}")
+                    work.progress("runs", seed, seeds, "runs", name)
                     settings = [dataset, seed, ranges, nodes, recipe.model_dump(mode="json", exclude={"about"})]
                     make = partial(_run, dataset, seed, ranges, nodes, recipe, work, table.options)
-                    if (found := points.found(settings, make)) is not None:
+                    if (found := points.found(settings, make, name, made)) is not None:
                         kept.append(found)
             except GamlpError as error:
                 result["refused"][f"{method} on {dataset}"] = str(error)
                 continue
             work.progress("runs", len(kept), seeds, "runs", "")
             result["complete"] &= len(kept) == seeds
+            result["points"] += len(kept)
+            result["lacks"] += [name] * (seeds - len(kept))
             if kept:
                 result["datasets"].setdefault(dataset, {})[method] = _summary(kept)
     return result

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,10 @@ from gamlp.bench.figures import write_figures
 from gamlp.bench.record import Origin
 from gamlp.bench.results import Results
 from gamlp.bench.summary import _cells, _table, as_summary, write_summary
+from gamlp.bench.webpage import as_html
 from gamlp.bench.work import Work
 from tests.bench.hand import efficiency_results, report, small
+from tests.browser import opened, requested, visit
 
 BETTER = Claim(table="small", says="GAMLP(R) is better than SGC.", kind="order", methods=("GAMLP(R)", "SGC"))
 UNKNOWN = Claim(table="small", says="FastGCN is the best.", kind="best", methods=("FastGCN",), own=True)
@@ -131,3 +135,42 @@ def test_the_summary_says_what_was_not_measured(tmp_path: Path, monkeypatch: pyt
     head = "### [Transductive performance on citation networks](bench/citation.md)\n\nNot measured: cora is not at hand"
     assert head in page
     assert "| **holds** |" not in page and str(tmp_path) not in page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    yield from opened()
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of results that is committed, as a browser gets it now."""
+    folder, path = Path(__file__).parents[2] / "docs" / "results", tmp_path_factory.mktemp("page") / "index.html"
+    path.write_text(as_html((folder / "README.md").read_text(), folder))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "phone"), [(1280, False), (375, True)])
+def test_the_committed_page_in_a_browser(browser: Any, committed: Path, width: int, phone: bool) -> None:
+    """Nothing is wider than the screen, every picture is there, and nothing is asked of the network."""
+    visit(browser, committed.as_uri(), width, phone=phone)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    seen = browser.execute_script("return [...document.images].map(one => [one.complete, one.naturalWidth])")
+    assert len(seen) > 20 and all(complete and natural > 0 for complete, natural in seen)
+    assert browser.get_log("browser") == []
+    assert {url for url in requested(browser) if not url.startswith("data:")} == {committed.as_uri()}
+
+
+@pytest.mark.slow
+def test_the_committed_page_on_paper(browser: Any, committed: Path) -> None:
+    """Rows of tables are whole on a page, and heads of tables come again: no table is pushed to a page of its own."""
+    visit(browser, committed.as_uri(), 1280)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        style = "const of = (one, name) => getComputedStyle(document.querySelector(one))[name]; "
+        assert browser.execute_script(style + "return of('tr', 'breakInside')") == "avoid"
+        assert browser.execute_script(style + "return of('table', 'breakInside')") == "auto"
+        assert browser.execute_script(style + "return of('thead', 'display')") == "table-header-group"
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

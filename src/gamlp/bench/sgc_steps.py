@@ -215,7 +215,8 @@ def _held_out_gain(runs: list[tuple[Array, Array]]) -> tuple[float, float] | Non
     """By how many points a node at its own best depth is right more often than at the depth that is best for all.
 
     Depths are found in one half of the runs and counted in the other, then the other way round: a node's best of many
-    depths in the same runs would be partly luck. With the error over nodes; None of a single run, or where runs share no two nodes.
+    depths in the same runs would be partly luck. With the error over nodes; None of a single run, or where the halves
+    do not share two nodes.
     """
     if len(runs) < 2:
         return None

@@ -2,8 +2,8 @@
 
     python benchmarks/slow_peers.py --before 4b94635c --data-dir FOLDER
 
-unpacks the earlier sources into a folder of their own (git archive) and trains every peer there and here, by its recipe,
-in turns, each time in a process of its own on one thread. Seconds are the processor's, so that other work beside it
+unpacks the earlier sources into a folder of their own (git archive) and trains every peer there and here, by its
+recipe, in turns, each time in a process of its own on one thread. Seconds are the processor's, so that other work beside it
 counts little; an epoch is the quickest of several. It writes docs/results/slow-peers.md. The built kernel is this
 revision's in both: message passing hardly uses it.
 """
@@ -11,6 +11,7 @@ revision's in both: message passing hardly uses it.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import subprocess
@@ -80,9 +81,9 @@ def measured(before: Path, datasets: tuple[str, ...], peers: tuple[str, ...], op
 
 def alone(sources: Path, dataset: str, peer: str, epochs: int, data_dir: Path | None) -> dict[str, Any]:
     """In this process: the quickest epoch of the peer of these sources, and the operations that take most of one."""
-    # The installed package finds its modules by a list of files: without it those of the folder are found.
-    sys.meta_path = [one for one in sys.meta_path if "editable" not in type(one).__module__]
-    sys.path.insert(0, str(sources))
+    if sources != ROOT / "src":  # the installed package finds its modules by a list of files: without it, the folder's
+        sys.meta_path = [one for one in sys.meta_path if "editable" not in type(one).__module__]
+        sys.path.insert(0, str(sources))
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -103,7 +104,7 @@ def alone(sources: Path, dataset: str, peer: str, epochs: int, data_dir: Path | 
                 Path(folder), Resources(threads=1, device="cpu"), observe=lambda _: ends.append(time.process_time())
             )
             run(task, recipe, 0, place)
-        return [end - begun for begun, end in zip(ends, ends[1:])]
+        return [end - begun for begun, end in itertools.pairwise(ends)]
 
     quickest = min(train(epochs))
     with profile(activities=[ProfilerActivity.CPU]) as seen:
@@ -133,21 +134,18 @@ def page(about: dict[str, str], found: list[dict[str, Any]]) -> str:
     ]
     for dataset in dict.fromkeys(one["dataset"] for one in found):
         own = sorted((one for one in found if one["dataset"] == dataset), key=lambda one: -one["before"])
-        lines = [
-            "| peer | before, s | now, s | times as fast | | most of its time now |",
-            "|---|---:|---:|---:|---|---|",
-        ]
+        heads = "| peer | before, s | now, s | times as fast | | most of its time now |"
+        lines = [heads, "|---|---:|---:|---:|---|---|"]
         for place, one in enumerate(own):
             ratio = one["before"] / one["now"]
             told = "" if place >= SLOWEST else "met" if ratio >= ENOUGH else f"under {ENOUGH:g}"
             profile = ", ".join(f"`{name}` {100 * share:.0f} %" for name, share in one["profile"])
-            lines.append(
-                f"| {one['peer']} | {one['before']:.3f} | {one['now']:.3f} | {ratio:.2f} | {told} | {profile} |"
-            )
+            seconds = f"{one['before']:.3f} | {one['now']:.3f} | {ratio:.2f}"
+            lines.append(f"| {one['peer']} | {seconds} | {told} | {profile} |")
         parts += [f"## {dataset}", "\n".join(lines)]
     parts.append(
-        "Where most of the time goes into products of matrices (`mm`, `addmm`, `_sparse_mm`) or a peer's own passes over "
-        "edges, it is the arithmetic of the method by its paper's settings, and only its share around it could be saved."
+        "Where most of the time goes into products of matrices (`mm`, `addmm`, `_sparse_mm`), it is the arithmetic of the\n"
+        "method by its own settings: what could be saved is the rest."
     )
     return "\n\n".join(parts) + "\n"
 

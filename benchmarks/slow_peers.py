@@ -3,8 +3,8 @@
     python benchmarks/slow_peers.py --before 4b94635c --data-dir FOLDER
 
 unpacks the earlier sources into a folder of their own (git archive) and trains every peer there and here, by its
-recipe, in turns, each time in a process of its own on one thread. Seconds are the processor's, so that other work beside it
-counts little; an epoch is the quickest of several. It writes docs/results/slow-peers.md. The built kernel is this
+recipe, in turns, each time in a process of its own on one thread. Seconds are the processor's, so that other work
+beside it counts little; an epoch is the quickest of several. It writes docs/results/slow-peers.md. The built kernel is this
 revision's in both: message passing hardly uses it.
 """
 
@@ -144,8 +144,8 @@ def page(about: dict[str, str], found: list[dict[str, Any]]) -> str:
             lines.append(f"| {one['peer']} | {seconds} | {told} | {profile} |")
         parts += [f"## {dataset}", "\n".join(lines)]
     parts.append(
-        "Where most of the time goes into products of matrices (`mm`, `addmm`, `_sparse_mm`), it is the arithmetic of the\n"
-        "method by its own settings: what could be saved is the rest."
+        "Where most of the time goes into products of matrices (`mm`, `addmm`, `_sparse_mm`), it is the arithmetic of\n"
+        "the method by its own settings: what could be saved is the rest."
     )
     return "\n\n".join(parts) + "\n"
 

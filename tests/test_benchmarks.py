@@ -313,6 +313,6 @@ def test_peers_are_measured_beside_an_earlier_revision(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())["peers"]
     assert [(one["peer"], one["dataset"]) for one in found] == [("gcn", "karate"), ("gat", "karate")]
-    assert all(0 < one["now"] and 0 < one["before"] and len(one["profile"]) == 4 for one in found)
+    assert all(one["now"] > 0 and one["before"] > 0 and len(one["profile"]) == 4 for one in found)
     page = out.with_suffix(".md").read_text()
     assert "## karate" in page and "| gcn |" in page and "--before HEAD" in page

@@ -4,8 +4,8 @@
 
 unpacks the earlier sources into a folder of their own (git archive) and trains every peer there and here, by its
 recipe, in turns, each time in a process of its own on one thread. Seconds are the processor's, so that other work
-beside it counts little; an epoch is the quickest of several. It writes docs/results/slow-peers.md. The built kernel is this
-revision's in both: message passing hardly uses it.
+beside it counts little; an epoch is the quickest of several. It writes docs/results/slow-peers.md. The built kernel
+is this revision's in both: message passing hardly uses it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gamlp.bench.pages import Stamp, as_csv, as_markdown, as_table, write_pages
-from gamlp.bench.record import Origin
+from gamlp.bench.record import RunOrigin
 from gamlp.bench.results import FORMULA, Results
 from gamlp.bench.tables import NAMES, table_of
 from tests.bench import hand
@@ -46,7 +46,7 @@ def test_the_heading_has_command_date_machine_versions_source_and_formula() -> N
 
 
 def test_the_heading_tells_days_and_machines_of_recorded_runs_apart_from_the_pages_own() -> None:
-    origin = Origin("another machine", "0.0.9", "2024-01-01", "2024-02-01", 5)
+    origin = RunOrigin("another machine", "0.0.9", "2024-01-01", "2024-02-01", 5)
     text = as_markdown(replace(hand.grid_results(), origins=(origin,)), hand.STAMP)
     assert "Written by `gamlp bench run small` on 2024-05-06; two cores;" in text
     assert "Measured: 5 on another machine, gamlp 0.0.9, 2024-01-01 to 2024-02-01." in text

@@ -13,7 +13,7 @@ import pytest
 from gamlp.bench import summary
 from gamlp.bench.claims import Claim
 from gamlp.bench.figures import write_figures
-from gamlp.bench.record import Origin
+from gamlp.bench.record import RunOrigin
 from gamlp.bench.results import Results
 from gamlp.bench.summary import _cells, _table, as_summary, write_summary
 from gamlp.bench.webpage import as_html
@@ -62,7 +62,7 @@ def test_rows_and_columns_without_published_values_are_shown_too() -> None:
 
 
 def test_a_table_says_where_and_when_its_runs_were_measured() -> None:
-    origin = Origin("two cores", "0.1.0", "2026-11-16", "2026-11-18", 1200)
+    origin = RunOrigin("two cores", "0.1.0", "2026-11-16", "2026-11-18", 1200)
     found = replace(results(sgc=0.8), origins=(origin, replace(origin, machine="four", last="2026-11-16", runs=7)))
     assert (
         "Runs: 1,200 on two cores, gamlp 0.1.0, 2026-11-16 to 2026-11-18; 7 on four, gamlp 0.1.0, 2026-11-16."

@@ -31,7 +31,7 @@ class RunKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Origin:
+class RunOrigin:
     """Runs that were measured on one machine by one version, from the first day to the last."""
 
     machine: str
@@ -45,12 +45,12 @@ class Origin:
         return f"{self.runs:,} on {self.machine}, gamlp {self.gamlp}, {days}"
 
 
-def origins_of(lines: Iterable[Line]) -> tuple[Origin, ...]:
+def origins_of(lines: Iterable[Line]) -> tuple[RunOrigin, ...]:
     """Of lines of the record: one for each machine and version, most runs first."""
     found: dict[tuple[str, str], list[str]] = {}
     for line in lines:
         found.setdefault((line.get("machine", ""), line.get("gamlp", "")), []).append(line.get("date", ""))
-    made = (Origin(*key, min(dates), max(dates), len(dates)) for key, dates in found.items() if all(key))
+    made = (RunOrigin(*key, min(dates), max(dates), len(dates)) for key, dates in found.items() if all(key))
     return tuple(sorted(made, key=lambda one: (-one.runs, one.machine, one.gamlp)))
 
 
@@ -153,7 +153,7 @@ class Record:
         """Of all seeds, ascending."""
         return [as_report(line) for _, line in sorted(self._seeds.get((recipe, made), {}).items())]
 
-    def origins(self, keys: Iterable[tuple[str, str]]) -> tuple[Origin, ...]:
+    def origins(self, keys: Iterable[tuple[str, str]]) -> tuple[RunOrigin, ...]:
         """Where and when runs of these recipes were measured."""
         return origins_of(line for key in set(keys) for line in self._seeds.get(key, {}).values())
 

@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gamlp.bench.record import Origin
+from gamlp.bench.record import RunOrigin
 from gamlp.bench.tables import PaperTable, Value
 
 FORMULA = "(ours - published) / sqrt(own deviation² + published deviation²)"
@@ -123,7 +123,7 @@ class Results:
     made: dict[Key, str] = field(default_factory=dict)
     kept: dict[tuple[Key, str], KeptValue] = field(default_factory=dict)
     stamps: tuple[dict[str, Any], ...] = ()
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[RunOrigin, ...] = ()
     recipe: str | None = None
     earlier: str | None = None
 

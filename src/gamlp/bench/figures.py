@@ -177,8 +177,8 @@ def bars(results: Results) -> Any:
     height = 1.1 + 0.36 * max(len(table.runs_of(name)) for name in shown)
     across = 2 if "test.score" in table.metrics else 1
     figure, axes = _panels(across, len(shown), (5.4, height))
-    for place, dataset in enumerate(shown):
-        panel = axes[place * across]
+    for number, dataset in enumerate(shown):
+        panel = axes[number * across]
         pairs = {
             method: (ours, table.published_at(method, dataset, metric))
             for method in table.runs_of(dataset)
@@ -208,7 +208,7 @@ def bars(results: Results) -> Any:
         panel.set_yticks(range(len(pairs)), list(pairs))
         panel.grid(axis="y", visible=False)
         if across == 2:
-            _scores(axes[place * across + 1], results, dataset, list(pairs))
+            _scores(axes[number * across + 1], results, dataset, list(pairs))
     for colour, label in (("#D55E00", "ours"), ("#AAAAAA", "published, on the paper's graph and machine")):
         axes[0].barh([float("nan")], [1], color=colour, label=label)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)

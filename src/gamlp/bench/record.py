@@ -98,7 +98,8 @@ def cost_of(line: Line) -> float:
     before processor seconds were recorded have the clock's alone.
     """
     clock: float = sum(line["seconds"].values())
-    return min(clock, line.get("processor", clock))
+    processor: float = line.get("processor", clock)
+    return min(clock, processor)
 
 
 def _scores(found: dict[str, Any]) -> dict[str, float]:

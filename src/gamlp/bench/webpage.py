@@ -30,14 +30,14 @@ img{max-width:100%;height:auto}
 code{background:#f2f2f2;padding:0 .2em}
 a{color:#005a9c}
 /* A figure that is as narrow as a telephone cannot be read: there it is wider than the screen, and is moved. */
-@media (max-width:700px){.picture img{max-width:44rem}}
+@media (max-width:700px){.picture img{max-width:36rem}}
 @media print{
 body{max-width:none;margin:0;font-size:10px}
 table{display:table;font-size:9px}
 thead{display:table-header-group}
 th,td{padding:.15rem .4rem}
 .picture{overflow:visible}
-.picture img{max-width:100%;max-height:23cm;min-width:0;width:auto;object-fit:contain}
+.picture img{max-width:100%;max-height:23cm;object-fit:contain}
 h3,tr,img{break-inside:avoid}
 h2,h3{break-after:avoid}
 }

@@ -308,3 +308,19 @@ def test_exchanges_are_measured_with_one_two_and_four_processes(tmp_path: Path) 
     assert "| server, 2 slices |" in out.with_suffix(".md").read_text()
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0 and json.loads(out.read_text())["rates"] == rates, "it is not measured again"
+
+
+@pytest.mark.long
+def test_peers_are_measured_beside_an_earlier_revision(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    if subprocess.run(["git", "rev-parse", "HEAD"], cwd=BENCHMARKS, capture_output=True, check=False).returncode:
+        pytest.skip("these sources are no clone, and have no revisions")
+    out = tmp_path / "slow-peers.json"
+    command = [sys.executable, str(BENCHMARKS / "slow_peers.py"), "--quick", "--rounds", "1", "--before", "HEAD"]
+    done = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())["peers"]
+    assert [(one["peer"], one["dataset"]) for one in found] == [("gcn", "karate"), ("gat", "karate")]
+    assert all(one["now"] > 0 and one["before"] > 0 and len(one["profile"]) == 4 for one in found)
+    page = out.with_suffix(".md").read_text()
+    assert "## karate" in page and "| gcn |" in page and "--before HEAD" in page

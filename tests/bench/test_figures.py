@@ -67,7 +67,9 @@ def test_dots_show_ours_and_published_of_datasets_at_hand() -> None:
 
 
 def test_bars_are_as_long_as_the_ratios() -> None:
-    (panel,) = figures.bars(hand.efficiency_results()).axes
+    panel, scores = figures.bars(hand.efficiency_results()).axes
+    assert sorted(line.get_xdata()[0] for line in scores.lines) == pytest.approx([81.0, 84.5])
+    assert scores.get_xlabel() == "test accuracy, %"
     ends = sorted(bar.get_x() + bar.get_width() for bar in panel.patches if np.isfinite(bar.get_y()))
     assert ends == pytest.approx([1.0, 5.0, 6.1])
     assert panel.get_xlabel() == "training time, SGC = 1.0" and panel.get_xscale() == "log"
@@ -79,6 +81,16 @@ def test_growth_is_log_over_log_with_units_and_exponents() -> None:
     assert (time.get_ylabel(), memory.get_ylabel()) == ("training, s", "peak memory, MiB")
     assert list(memory.lines[0].get_ydata()) == [1.0, 1.0, 1.0]
     assert time.lines[0].get_label() == "SGC 2.0"
+
+
+def test_many_columns_stand_in_rows_of_four() -> None:
+    names = [f"set {number}" for number in range(6)]
+    table = hand.small(datasets={name: {"title": name} for name in names}, published={})
+    cells = {("SGC", name, None): [hand.report(0, 0.8)] for name in names}
+    figure = figures.dots(Results(table, cells))
+    assert [panel.get_title() for panel in figure.axes] == names
+    tops = [round(panel.get_position().y1, 3) for panel in figure.axes]
+    assert len(set(tops[:4])) == 1 and len(set(tops[4:])) == 1 and tops[0] > tops[4]
 
 
 def test_a_heat_map_has_its_values_in_place() -> None:

@@ -114,6 +114,20 @@ def test_pages_and_heat_maps(measured: tuple[Path, dict[str, Any]], tmp_path: Pa
     assert [path.suffix for path in write_figures(results, tmp_path)] == [".png", ".svg"]
 
 
+def test_margins_are_those_of_the_seeds_one_by_one() -> None:
+    """Two ranges, three hops and the features: far is hop 3 alone, near hops 1 and 2 beside an equal share of 1/4."""
+    first = [[0.4, 0.2, 0.1, 0.3], [0.4, 0.3, 0.2, 0.1]]
+    second = [[0.1, 0.5, 0.2, 0.2], [0.1, 0.4, 0.4, 0.1]]
+    kept = [
+        {"valid": None, "ranges": [{"rows": 1, "drawn": [], "all": row, "some": None} for row in weights]}
+        for weights in (first, second)
+    ]
+    margins = hop_weights._summary(kept)["margins"]
+    assert margins["some"] == {}
+    assert margins["all"]["nearer"] == (pytest.approx((20 + 10) / 2), pytest.approx(5.0))
+    assert margins["all"]["close"] == (pytest.approx((-10 + 10) / 2), pytest.approx(10.0)), "of degrees 1 to 4"
+
+
 def test_a_method_without_weights_is_refused_in_a_sentence(tmp_path: Path) -> None:
     other = table()
     method = other.methods["GAMLP(JK)"].model_copy(update={"recipe": "sign", "changes": {"training.epochs": 1}})

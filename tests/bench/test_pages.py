@@ -6,11 +6,13 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gamlp.bench.pages import Stamp, as_csv, as_markdown, as_table, write_pages
+from gamlp.bench.record import RunOrigin
 from gamlp.bench.results import FORMULA, Results
 from gamlp.bench.tables import NAMES, table_of
 from tests.bench import hand
@@ -41,6 +43,30 @@ def test_the_heading_has_command_date_machine_versions_source_and_formula() -> N
     assert "Someone, 2022, `tab:small`" in text
     assert FORMULA in text
     assert "![A small table](small.png)" in text
+
+
+def test_the_heading_tells_days_and_machines_of_recorded_runs_apart_from_the_pages_own() -> None:
+    origin = RunOrigin("another machine", "0.0.9", "2024-01-01", "2024-02-01", 5)
+    text = as_markdown(replace(hand.grid_results(), origins=(origin,)), hand.STAMP)
+    assert "Written by `gamlp bench run small` on 2024-05-06; two cores;" in text
+    assert "Measured: 5 on another machine, gamlp 0.0.9, 2024-01-01 to 2024-02-01." in text
+
+
+def test_rows_are_told_apart_from_the_reference_seed_by_seed() -> None:
+    """84 and 85 % beside 80 and 81 of the same seeds: 4 ± 0."""
+    lines = page(replace(hand.grid_results(), table=hand.small(reference="SGC", published={})))
+    assert "| method | test %, ours | less SGC, points | seeds |" in lines
+    assert "| SGC | 81.00 ± 1.00 | – | 3 |" in lines and "| GAMLP(R) | 84.50 ± 0.71 | +4.00 ± 0.00 | 2 |" in lines
+    assert any(line.startswith("Less SGC: the difference of means ± its standard error") for line in lines)
+
+
+def test_an_epoch_is_training_by_its_epochs() -> None:
+    """SGC: 1 s in 5 epochs; GAMLP(R): 5 s in the mean, of 5 epochs."""
+    table = hand.small(kind="efficiency", metrics=["seconds.training", "seconds.epoch"], published={})
+    lines = page(replace(hand.grid_results(), table=table))
+    assert "| method | training time, ours | time an epoch, ours | seeds |" in lines
+    assert "1.0 is SGC: 1 s of training time, 0.2 s of time an epoch." in lines
+    assert "| GAMLP(R) | 5.00 ± 1.41 | 5.00 ± 1.41 | 2 |" in lines
 
 
 def test_cells_with_fewer_seeds_are_named_with_the_time_of_a_run() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from gamlp.bench.cells import columns_of
 from gamlp.bench.measure import results_of
-from gamlp.bench.record import Record, RunKey, as_line, as_report, key_of
+from gamlp.bench.record import PointRecord, Record, RunKey, as_line, as_report, key_of
 from gamlp.bench.runner import run_tables
 from gamlp.bench.work import Work
 from gamlp.errors import GamlpError
@@ -142,3 +142,35 @@ def test_a_page_shows_what_is_recorded_of_datasets_that_are_not_at_hand(work: Wo
     work.record.add("small", [products.line(hand.report(0, 0.7))])
     found = results_of(table(), work)
     assert found.missing == {} and found.reports("MLP", "ogbn-products")
+
+
+def point(key: str, **parts: Any) -> dict[str, Any]:
+    found = {"peak_memory": 7, "seconds.training": 0.123456789}
+    return {"key": key, "name": "SGC", "seconds": 2.0, "found": found} | parts
+
+
+def test_points_are_lines_with_short_numbers_and_each_is_added_once(tmp_path: Path) -> None:
+    points = PointRecord(tmp_path, "complexity")
+    assert points.add(point("a"))["found"] == {"peak_memory": 7, "seconds.training": 0.123457}
+    PointRecord(tmp_path, "complexity").add(point("b", name="SIGN", seconds=4.0))  # of another process
+    points.add(point("b", found={}))
+    points.add(point("c", seconds=None))
+    assert list(points.lines) == ["a", "b", "c"] and points.lines["b"]["found"]
+    assert points.path == tmp_path / "points" / "complexity.jsonl" and len(points.path.read_text().splitlines()) == 3
+    assert points.seconds(["SGC", "SIGN", "GBP"]) == (pytest.approx(2 + 4 + 3), 0)
+    assert PointRecord(tmp_path, "sgc-steps").seconds(["SGC"]) == (0.0, 1)
+    assert list(Record(tmp_path).lines()) == [], "runs are beside them"
+
+
+def test_half_a_point_is_passed_over_and_a_whole_line_that_is_none_is_told(tmp_path: Path) -> None:
+    points = PointRecord(tmp_path, "complexity")
+    points.add(point("a"))
+    with points.path.open("a") as file:
+        file.write('{"key": "b", "na')
+    assert list(PointRecord(tmp_path, "complexity").lines) == ["a"]
+    points.add(point("c"))
+    assert list(PointRecord(tmp_path, "complexity").lines) == ["a", "c"]
+    with points.path.open("a") as file:
+        file.write('{"key": "b"}\n')
+    with pytest.raises(GamlpError, match="has a line that is no point"):
+        PointRecord(tmp_path, "complexity")

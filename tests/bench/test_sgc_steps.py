@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,36 @@ def test_shares_are_those_of_plain_runs(measured: tuple[Path, dict[str, Any]], t
     assert np.allclose(found["best_depth"], [best.count(at) / len(test) for at in range(len(STEPS))])
 
 
+def test_a_packed_run_says_the_same_in_some_hundred_bytes() -> None:
+    """As on Citeseer: 1000 test rows but for a gap, eleven depths, most of which agree; the full text is 16,000."""
+    random = np.random.default_rng(0)
+    test = np.setdiff1d(np.arange(2312, 3327), random.choice(np.arange(2312, 3327), 15, replace=False))
+    right = np.repeat(random.random((1, 1000)) < 0.7, 11, axis=0)
+    right[3:] ^= random.random(1000) < 0.1
+    right[7:] ^= random.random(1000) < 0.03
+    found = sgc_steps.packed(test, right)
+    assert len(json.dumps(found)) < 1000
+    rows, back = sgc_steps.unpacked(json.loads(json.dumps(found)), list(range(11)))
+    assert np.array_equal(rows, test) and np.array_equal(back, right.T)
+    texts = {str(step): "".join("01"[one] for one in row.astype(int)) for step, row in enumerate(right)}
+    rows, back = sgc_steps.unpacked({"test": test.tolist(), "right": texts}, list(range(11)))
+    assert np.array_equal(rows, test) and np.array_equal(back, right.T), "of before it was packed"
+
+
+def test_another_machine_goes_on_from_the_record(
+    measured: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(sgc_steps, "predictions", never)
+    elsewhere = Work(tmp_path / "elsewhere", runs=measured[0] / "tables" / "runs")
+    assert sgc_steps.measure(table(), elsewhere) == measured[1]
+    monkeypatch.setattr(sgc_steps, "made_of", lambda *_: "another revision")
+    with pytest.raises(AssertionError, match="trained again"):
+        sgc_steps.measure(table(), elsewhere)
+
+
 def test_a_second_call_runs_nothing(measured: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("trained again")
@@ -98,9 +129,23 @@ def test_nodes_of_other_splits_count_where_they_were_tested() -> None:
     assert found["accuracy"] == [0.25, 0.75]
 
 
+def run_of(first: str, second: str) -> dict[str, Any]:
+    """One run of four nodes at depths 0 and 2."""
+    return {"test": [1, 2, 3, 4], "right": {"0": first, "2": second}}
+
+
+def test_the_gain_of_an_own_depth_is_counted_in_other_runs() -> None:
+    """Node 1 is right at depth 0 alone, the others at depth 2: one node of four gains all of it."""
+    gain, error = sgc_steps.summary([run_of("1000", "0111")] * 4, [0, 2], 9)["gain"]
+    assert (gain, error) == (pytest.approx(25.0), pytest.approx(100 * 0.5 / 2))
+    luck = [run_of("1100", "0011"), run_of("0011", "1100")] * 2  # every other run: what one half says the other denies
+    assert sgc_steps.summary(luck, [0, 2], 9)["gain"][0] < 0
+    assert sgc_steps.summary([run_of("1000", "0111")], [0, 2], 9)["gain"] is None
+
+
 def test_pages_and_heat_maps(measured: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     page, counts = sgc_steps.render(table(), measured[1])
-    assert len(counts[2]) == 5 and all(len(row) == 2 for row in counts[2])
+    assert len(counts[2]) == 6 and all(len(row) == 2 for row in counts[2])
     assert len(page[2]) == 2 and all(len(row) == len(page[1]) == 1 + len(STEPS) for row in page[2])
     results = sgc_steps.as_results(table(), measured[1])
     (grid,) = results.grids.values()

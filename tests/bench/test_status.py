@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gamlp.bench import sgc_steps
 from gamlp.bench.cells import cells_of
 from gamlp.bench.status import status_of
 from gamlp.bench.work import Work
@@ -54,6 +55,25 @@ def test_more_seeds_than_a_table_asks_for_are_not_of_an_earlier_page(work: Work)
     assert (found.complete, found.earlier, found.runs, found.seeds) == (1, 0, 5, (5, 5)), "of another table's file"
 
 
-def test_special_tables_say_whether_they_have_anything(work: Work) -> None:
+def test_points_of_special_tables_are_counted_and_told_by_how_long_others_took(work: Work) -> None:
+    """Three runs; two are recorded, and took 3 s in the mean."""
+    content = {"methods": {"SGC": {"recipe": "sgc"}}, "datasets": {"karate": {"title": "Karate"}}, "published": {}}
+    table = hand.small(kind="sgc-steps", options={"steps": [0, 1], "variants": ["fixed"]}, **content)
+    found = status_of(table, work)
+    assert found.special and not found.anything
+    assert (found.cells, found.complete, found.missing.runs, found.missing.unknown) == (3, 0, 3, 3)
+    assert found.missing.sentences() == ["3 runs are missing, and what they take is not known yet"]
+    run = sgc_steps.measure(table, replace(work, seeds=2))
+    assert run["points"] == 2 and run["complete"]
+    record = work.record.folder / "points" / "sgc-steps.jsonl"
+    texts = record.read_text().splitlines()
+    lines = [json.loads(text) | {"seconds": 2.0 + 2 * place} for place, text in enumerate(texts)]
+    record.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = status_of(table, work)
+    assert found.anything and (found.cells, found.complete, found.runs) == (3, 2, 2)
+    assert (found.missing.runs, found.missing.seconds, found.missing.unknown) == (1, pytest.approx(3.0), 0)
+
+
+def test_columns_of_special_tables_that_are_not_at_hand_are_told(work: Work) -> None:
     found = status_of(hand.small(kind="sgc-steps", published={}, methods={"SGC": {"recipe": "sgc"}}), work)
-    assert found.special and not found.anything and set(found.absent) == {"cora", "ppi"}
+    assert found.special and not found.anything and set(found.absent) == {"cora", "ppi"} and found.cells == 0

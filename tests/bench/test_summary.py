@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gamlp.bench import summary
 from gamlp.bench.claims import Claim
 from gamlp.bench.figures import write_figures
+from gamlp.bench.record import RunOrigin
 from gamlp.bench.results import Results
-from gamlp.bench.summary import _beside, as_summary, write_summary
+from gamlp.bench.summary import _cells, _table, as_summary, write_summary
+from gamlp.bench.webpage import as_html
 from gamlp.bench.work import Work
-from tests.bench.hand import report, small
+from tests.bench.hand import efficiency_results, report, small
+from tests.browser import opened, requested, visit
 
 BETTER = Claim(table="small", says="GAMLP(R) is better than SGC.", kind="order", methods=("GAMLP(R)", "SGC"))
 UNKNOWN = Claim(table="small", says="FastGCN is the best.", kind="best", methods=("FastGCN",), own=True)
@@ -35,14 +41,33 @@ def page_of_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cells_stand_beside_published_ones_in_points() -> None:
-    (shown,) = _beside(results(sgc=0.805, gamlp=0.8499))
+    (shown,) = _cells(results(sgc=0.805, gamlp=0.8499))
     assert shown.splitlines() == [
-        "| test %: ours, published, points apart | Cora |",
+        "| test %: ours (published, points apart) | Cora |",
         "|---|---:|",
-        "| SGC | 80.0 ± 0.7, 81.0, -1.0 |",
-        "| GAMLP(R) | 84.5 ± 0.7, 84.0, +0.5 |",
+        "| SGC | 80.0 ± 0.7 (81.0, -1.0) |",
+        "| GAMLP(R) | 84.5 ± 0.7 (84.0, +0.5) |",
     ]
-    assert _beside(Results(small(), {})) == []
+    assert _cells(Results(small(), {})) == []
+
+
+def test_rows_and_columns_without_published_values_are_shown_too() -> None:
+    found = results(sgc=0.805, gamlp=0.8499)
+    (shown,) = _cells(replace(found, table=small(published={"SGC": {"cora": [81.0, 0.2]}})))
+    assert "| SGC | 80.0 ± 0.7 (81.0, -1.0) |" in shown and "| GAMLP(R) | 84.5 ± 0.7 |" in shown
+    training, score = _cells(replace(efficiency_results(), table=small(
+        kind="efficiency", metrics=["seconds.training", "test.score"], published={})))  # fmt: skip
+    assert training.splitlines()[0] == "| training time, SGC = 1.0: ours | Cora |"
+    assert "| GAMLP(R) | 5.0 ± 1.4 |" in training and "| GAMLP(R) | 84.5 ± 0.7 |" in score
+
+
+def test_a_table_says_where_and_when_its_runs_were_measured() -> None:
+    origin = RunOrigin("two cores", "0.1.0", "2026-11-16", "2026-11-18", 1200)
+    found = replace(results(sgc=0.8), origins=(origin, replace(origin, machine="four", last="2026-11-16", runs=7)))
+    assert (
+        "Runs: 1,200 on two cores, gamlp 0.1.0, 2026-11-16 to 2026-11-18; 7 on four, gamlp 0.1.0, 2026-11-16."
+        in _table(found, None)
+    )
 
 
 def test_a_claim_has_a_verdict_a_number_with_its_error_and_a_picture(page_of_small: None, tmp_path: Path) -> None:
@@ -92,7 +117,7 @@ def test_the_page_for_a_browser_has_everything_inside(page_of_small: None, tmp_p
     assert seen.open == [] and "script" not in seen.tags and "link" not in seen.tags
     assert len(seen.sources) == 2 and all(source.startswith("data:image/png;base64,") for source in seen.sources)
     assert "1. GAMLP(R) is better than SGC." in seen.text and "**" not in seen.text and "](" not in seen.text
-    assert "84.0 ± 0.7, 84.0, +0.0" in seen.text, "tables' cells"
+    assert "84.0 ± 0.7 (84.0, +0.0)" in seen.text, "tables' cells"
 
 
 def test_other_pages_of_the_folder_are_linked_by_their_headings(page_of_small: None, tmp_path: Path) -> None:
@@ -110,3 +135,42 @@ def test_the_summary_says_what_was_not_measured(tmp_path: Path, monkeypatch: pyt
     head = "### [Transductive performance on citation networks](bench/citation.md)\n\nNot measured: cora is not at hand"
     assert head in page
     assert "| **holds** |" not in page and str(tmp_path) not in page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    yield from opened()
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of results that is committed, as a browser gets it now."""
+    folder, path = Path(__file__).parents[2] / "docs" / "results", tmp_path_factory.mktemp("page") / "index.html"
+    path.write_text(as_html((folder / "README.md").read_text(), folder))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "phone"), [(1280, False), (375, True)])
+def test_the_committed_page_in_a_browser(browser: Any, committed: Path, width: int, phone: bool) -> None:
+    """Nothing is wider than the screen, every picture is there, and nothing is asked of the network."""
+    visit(browser, committed.as_uri(), width, phone=phone)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    seen = browser.execute_script("return [...document.images].map(one => [one.complete, one.naturalWidth])")
+    assert len(seen) > 20 and all(complete and natural > 0 for complete, natural in seen)
+    assert browser.get_log("browser") == []
+    assert {url for url in requested(browser) if not url.startswith("data:")} == {committed.as_uri()}
+
+
+@pytest.mark.slow
+def test_the_committed_page_on_paper(browser: Any, committed: Path) -> None:
+    """Rows of tables are whole on a page, and heads of tables come again: no table is pushed to a page of its own."""
+    visit(browser, committed.as_uri(), 1280)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        style = "const of = (one, name) => getComputedStyle(document.querySelector(one))[name]; "
+        assert browser.execute_script(style + "return of('tr', 'breakInside')") == "avoid"
+        assert browser.execute_script(style + "return of('table', 'breakInside')") == "auto"
+        assert browser.execute_script(style + "return of('thead', 'display')") == "table-header-group"
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

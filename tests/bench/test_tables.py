@@ -14,8 +14,8 @@ import pytest
 from gamlp.bench.cells import recipe_in
 from gamlp.bench.tables import NAMES, PaperTable, read_table, table_of
 from gamlp.errors import GamlpError
+from gamlp.graph.datasets import synthetic
 from gamlp.graph.datasets.catalogue import DATASETS
-from gamlp.graph.datasets.synthetic import homogeneous as synthetic
 from gamlp.models import labels_used
 from gamlp.peers.registry import METHODS, recipe_named
 from gamlp.recipe import Recipe, shipped_names
@@ -147,9 +147,9 @@ def test_recipes_of_all_rows_are_shipped(name: str) -> None:
 
 
 def test_citation_and_co_purchase_run_every_method() -> None:
-    """But those that have no epochs, which the paper does not compare with, and those of several types."""
+    """But those that have no epochs or of which the paper gives the cost alone, and those of several types."""
     plain = {name for name, method in METHODS.items() if method.family not in ("types", "solved")}
-    everyone = plain - {"gamlp", "nars"} | {"jk", "recursive", "sagn-labels"}
+    everyone = plain - {"gamlp", "nars", "fastgcn"} | {"jk", "recursive", "sagn-labels"}
     for name in ("citation", "co-purchase"):
         assert {row.recipe for row in table_of(name).methods.values()} == everyone
 
@@ -325,6 +325,34 @@ def test_products_shape_is_a_tenth_of_the_papers_counts(paper: str) -> None:
     train, valid, test = (int(part.rstrip("k")) for part in row[5].split("/"))
     assert made["train"] == round(train / (train + valid + test), 2)
     assert made["valid"] == round(valid / (train + valid + test), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "share"),
+    [("ogbn-products", "products-hundredth", 100), ("ogbn-papers100M", "papers100m-thousandth", 1000)],
+)
+def test_shapes_of_the_large_sets_are_shares_of_the_papers_counts(name: str, made: str, share: int, paper: str) -> None:
+    (row,) = (row for row in latex.rows_of(paper, "tab:data") if row[0] == name)
+    generated = table_of(name.lower()).options["generated"][made]
+    nodes, features, edges, classes = (int(cell.replace(",", "")) for cell in row[1:5])
+    assert (generated["nodes"], generated["edges"]) == (round(nodes / share), round(edges / share))
+    assert (generated["features"], generated["classes"]) == (features, classes)
+    train, valid, test = (1000 * int(part.rstrip("k")) for part in row[5].split("/"))
+    labelled = generated.get("labelled", 1.0)
+    assert labelled == pytest.approx((train + valid + test) / nodes, rel=0.01)
+    assert generated["train"] == pytest.approx(train / (train + valid + test), abs=0.005)
+    assert generated["valid"] == pytest.approx(valid / (train + valid + test), abs=0.005)
+
+
+@pytest.mark.parametrize("name", ["ogbn-products", "ogbn-papers100m", "ogbn-mag"])
+def test_large_sets_have_a_column_of_their_shape_that_runs_every_row(name: str) -> None:
+    """By the recipes of the set itself, and never beside the published values."""
+    table = table_of(name)
+    own, shape = table.datasets
+    assert own == name and table.datasets[shape].stand_in and table.datasets[shape].like == name
+    assert table.runs_of(shape) == table.runs_of(name) == tuple(table.methods)
+    for method, row in table.methods.items():
+        assert recipe_in(table, row, shape, None) == recipe_in(table, row, name, None), method
 
 
 SMALL: dict[str, Any] = {

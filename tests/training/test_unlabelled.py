@@ -114,6 +114,7 @@ def test_consistency_is_the_formula(multi_label: bool, distance: Any, confidence
     if teacher == "average":
         part.teacher.module.forward = lambda x, y: torch.nn.functional.linear(x, model.weight, model.bias)  # type: ignore
     loss = part.loss(lambda batch: next(left), Batch(np.arange(9), x, None, torch.zeros(9)))
+    assert next(left, None) is None, "as many forward passes as `passes`"
     said = model(x).detach().numpy() if teacher == "average" else None
     expected = consistency_of(passes, settings, multi_label, said)
     assert float(loss) == pytest.approx(expected, rel=1e-9)

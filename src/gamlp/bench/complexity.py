@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gamlp.bench.cells import made_of
 from gamlp.bench.one_point import measure_in_process
 from gamlp.bench.results import Growth, Results, Shown
 from gamlp.bench.tables import PaperTable, TableMethod
@@ -190,6 +192,8 @@ class GrowthPlan:
             changes["propagation.label_hops"] = sizes.hops
         if "fanouts" in recipe.model.options:
             changes["model.options.fanouts"] = [self.settings["neighbours"]] * sizes.hops
+        if "samples" in recipe.model.options:  # k of the formulas is a row of the batch's
+            changes["model.options.samples"] = self.settings["neighbours"] * self.settings["batch"]
         return recipe.changed(changes)
 
 
@@ -212,9 +216,10 @@ def measure(table: PaperTable, work: Work) -> dict[str, Any]:
         for quantity in SYMBOLS
         if (line := _line(table, plan, found, method, quantity, metric)) is not None
     ]
+    lacks = [method for sizes, method in wanted if (sizes, method) not in found and method not in refused]
     return {
         "base": plan.base, "settings": plan.settings, "complete": len(found) == len(wanted), "points": len(found),
-        "growth": lines, "refused": refused,
+        "growth": lines, "refused": refused, "lacks": lacks,
     }  # fmt: skip
 
 
@@ -229,11 +234,12 @@ def _measured(
             try:
                 recipe = plan.recipe(method, sizes)
                 settings = [asdict(sizes), plan.settings, recipe.model_dump(mode="json", exclude={"about"})]
-                known = points.known(settings)
+                made = made_of("communities", recipe, {})
+                known = points.known(settings, method, made)
                 if known is None and not work.over and method not in refused:
-                    folder = graphs.of(sizes)
-                    known = measure_in_process(folder, recipe, plan.settings["repeats"], work.folder / "scratch")
-                    points.keep(settings, known)
+                    begun, folder = time.monotonic(), graphs.of(sizes)
+                    now = measure_in_process(folder, recipe, plan.settings["repeats"], work.folder / "scratch")
+                    known = points.keep(settings, now, method, made, time.monotonic() - begun)
             except GamlpError as error:
                 refused[method] = str(error)
                 continue
@@ -287,21 +293,27 @@ def _line(
     return {
         "method": method, "quantity": quantity, "metric": metric, "sizes": list(sizes), "values": list(values),
         "slope": law and law.slope, "error": law and law.error, "r2": law and law.r2, "last": last and last.slope,
-        "published": _published(table, plan, method, quantity, metric),
+        "published": _published(table, method, quantity, metric),
     }  # fmt: skip
 
 
-def _published(table: PaperTable, plan: GrowthPlan, method: str, quantity: str, metric: str) -> float | str | None:
+def _published(table: PaperTable, method: str, quantity: str, metric: str) -> float | str | None:
     """The formula's exponent, 'exponential', or None where the paper has no formula."""
+    power = published_exponent(table, method, quantity, metric)
+    return "exponential" if power is not None and math.isinf(power) else power
+
+
+def published_exponent(table: PaperTable, method: str, quantity: str, metric: str) -> float | None:
+    """Of a metric's formula, infinite where the quantity stands in an exponent; None where the paper has none."""
     formulas = table.options.get("formulas", {})
     formula = formulas.get(method, formulas.get(method.partition("(")[0], {})).get(PARTS[metric])
     if formula is None:
         return None
     symbols = SYMBOLS[quantity]
-    if quantity == "hops" and plan.methods[method].axis == LAYERS:
+    entry = table.methods.get(method)
+    if quantity == "hops" and entry is not None and entry.axis == LAYERS:
         symbols = symbols | {"P"}  # its layers are at once its hops and its classifier
-    power = exponent(formula, symbols)
-    return "exponential" if math.isinf(power) else power
+    return exponent(formula, symbols)
 
 
 def as_results(table: PaperTable, result: dict[str, Any]) -> Results:

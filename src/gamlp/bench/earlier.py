@@ -111,6 +111,7 @@ def or_earlier(results: Results, folder: Path | None) -> Results:
         growth=tuple(_growth(one) for one in content["growth"]),
         tables=tuple((one["title"], one["heads"], one["rows"]) for one in content["tables"]),
         stamps=page.stamps,
+        origins=(),
         recipe=recipe,
         earlier=str((content.get("earlier") or page.stamps)[0]["date"]),
     )
@@ -123,7 +124,8 @@ def _columns(table: PaperTable, grids: Iterable[str]) -> set[str]:
 
 def _grid(content: dict[str, Any]) -> Grid:
     lists = {name: tuple(content[name]) for name in ("rows", "columns")}
-    return Grid(**{**content, **lists, "values": tuple(tuple(row) for row in content["values"])})
+    margins = {kind: (margin, error) for kind, (margin, error) in content.get("margins", {}).items()}
+    return Grid(**{**content, **lists, "values": tuple(tuple(row) for row in content["values"]), "margins": margins})
 
 
 def _growth(content: dict[str, Any]) -> Growth:

@@ -28,6 +28,7 @@ _COLOURS = (
 )
 _OURS = {"GAMLP(JK)": "#D55E00", "GAMLP(R)": "#000000", "GAMLP": "#D55E00"}
 _MARKERS = "osD^vPX<>p*h"
+_DASHES = ("solid", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 _STYLE: Any = {
     "svg.hashsalt": "gamlp",
     "font.family": "DejaVu Sans",
@@ -61,7 +62,7 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
         "curve": curves,
         "efficiency": bars,
         "cost": dots,
-        "complexity": lambda results: growth(results.growth),
+        "complexity": lambda results: growth(_asked(results)),
         "hop-weights": lambda results: heat_maps(tuple(results.grids.values())),
         "sgc-steps": lambda results: heat_maps(tuple(results.grids.values())),
     }
@@ -121,7 +122,7 @@ def dots(results: Results) -> Any:
     table = results.table
     measured = {dataset for _, dataset, _ in results.places}
     shown = [name for name in table.datasets if name in measured]
-    figure, axes = _panels(len(shown), 1, (3.6, 0.9 + 0.27 * len(table.methods)), sharey=True)
+    figure, axes = _wrapped(len(shown), 4, (2.7, 0.9 + 0.25 * len(table.methods)), sharey=True)
     beside = False  # whether a published value is shown at all
     for panel, dataset in zip(axes, shown):
         metric = table.metrics_of(dataset)[-1]
@@ -166,13 +167,18 @@ def margins(verdict: Verdict) -> Any:
 
 
 def bars(results: Results) -> Any:
-    """Training time relative to the first method, on a log axis, ours beside published; a panel for each dataset."""
+    """Training time relative to the first method, on a log axis, ours beside published, and beside it ours scored.
+
+    A row of panels for each dataset.
+    """
     table, metric = results.table, "seconds.training"
     measured = {dataset for _, dataset, _ in results.places}
     shown = [name for name in table.datasets if name in measured]
     height = 1.1 + 0.36 * max(len(table.runs_of(name)) for name in shown)
-    figure, axes = _panels(len(shown), 1, (5.4, height))
-    for panel, dataset in zip(axes, shown):
+    across = 2 if "test.score" in table.metrics else 1
+    figure, axes = _panels(across, len(shown), (5.4, height))
+    for number, dataset in enumerate(shown):
+        panel = axes[number * across]
         pairs = {
             method: (ours, table.published_at(method, dataset, metric))
             for method in table.runs_of(dataset)
@@ -201,10 +207,28 @@ def bars(results: Results) -> Any:
         panel.set(xlim=(left, panel.get_xlim()[1] * 2), ylim=(len(pairs) - 0.5, -0.5))
         panel.set_yticks(range(len(pairs)), list(pairs))
         panel.grid(axis="y", visible=False)
+        if across == 2:
+            _scores(axes[number * across + 1], results, dataset, list(pairs))
     for colour, label in (("#D55E00", "ours"), ("#AAAAAA", "published, on the paper's graph and machine")):
         axes[0].barh([float("nan")], [1], color=colour, label=label)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
+
+
+def _scores(panel: Any, results: Results, dataset: str, methods: Sequence[str]) -> None:
+    """Test accuracy with its deviation, the rows of the panel beside it."""
+    for row, method in enumerate(methods):
+        if (ours := results.measured(method, dataset, "test.score")) is not None:
+            _dot(panel, ours.mean, ours.deviation, row, "#D55E00", "#D55E00")
+    panel.set(title=results.table.datasets[dataset].title, xlabel=_with_unit("test.score"))
+    panel.set(ylim=(len(methods) - 0.5, -0.5))
+    panel.set_yticks(range(len(methods)), [""] * len(methods))
+
+
+def _asked(results: Results) -> tuple[Growth, ...]:
+    """Growth of what the table asks for: of inference, which is measured too, the paper says nothing."""
+    asked = tuple(one for one in results.growth if one.metric in results.table.metrics)
+    return asked or results.growth
 
 
 def growth(measured: Sequence[Growth]) -> Any:
@@ -236,7 +260,8 @@ def growth(measured: Sequence[Growth]) -> Any:
 def heat_maps(grids: Sequence[Grid]) -> Any:
     """A heat map for each grid, from white to blue, with values written into the cells where they fit."""
     widest, tallest = max(len(grid.columns) for grid in grids), max(len(grid.rows) for grid in grids)
-    figure, axes = _panels(len(grids), 1, (1.6 + 0.5 * widest, max(3.0, 1.4 + 0.42 * tallest)))
+    size = (1.6 + 0.5 * widest, max(3.0, 1.4 + 0.3 * tallest))
+    figure, axes = _wrapped(len(grids), 2 if widest <= 10 else 1, size)
     for panel, grid in zip(axes, grids):
         top = max(1.0, max(max(row) for row in grid.values))
         image = panel.imshow(grid.values, cmap="Blues", vmin=0, vmax=top, aspect="auto")
@@ -273,6 +298,15 @@ def _panels(columns: int, rows: int, size: tuple[float, float], sharey: bool = F
     return figure, list(figure.subplots(rows, columns, squeeze=False, sharey=sharey).flat)
 
 
+def _wrapped(count: int, most: int, size: tuple[float, float], sharey: bool = False) -> tuple[Any, list[Any]]:
+    """So many panels, at most `most` side by side: a figure that is wider cannot be read on a page."""
+    across = min(count, most)
+    figure, axes = _panels(across, -(-count // across), size, sharey)
+    for panel in axes[count:]:
+        panel.remove()
+    return figure, axes[:count]
+
+
 def _look(method: str, number: int) -> dict[str, Any]:
     """Of a method's line: GAMLP thick and dark, peers thin."""
     ours = method in _OURS
@@ -280,6 +314,7 @@ def _look(method: str, number: int) -> dict[str, Any]:
         "color": _OURS.get(method, _COLOURS[number % len(_COLOURS)]),
         "marker": _MARKERS[number % len(_MARKERS)],
         "markersize": 5,
+        "linestyle": "solid" if ours else _DASHES[number % len(_DASHES)],
         "linewidth": 2.4 if ours else 1.2,
         "zorder": 3 if ours else 2,
     }

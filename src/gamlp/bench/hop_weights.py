@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gamlp.arrays import Array
+from gamlp.bench.cells import made_of
 from gamlp.bench.results import Grid, Results, Shown
 from gamlp.bench.tables import PaperTable
 from gamlp.bench.work import Options, Points, Work, chosen, missing_reason, task_of
@@ -22,7 +23,8 @@ from gamlp.training import Machine, Prepared, choose_device, fit_prepared, read_
 
 HOPS, NODES = 6, 20
 RANGES = ((1, 4), (5, 8), (9, 12))
-FAR = 3  # the paper's "larger steps": beyond the two that a GNN of two layers reads
+NEAR = (1, 2)  # the paper's steps "of great importance": those that a GNN of two layers reads
+FAR = 3  # its "larger steps": beyond them
 _DRAW = 0  # seed of the nodes that are drawn: the same ones for every model
 
 
@@ -35,7 +37,7 @@ def measure(table: PaperTable, work: Work) -> dict[str, Any]:
     methods = [name for name in chosen("method", table.methods, work.methods) if table.methods[name].recipe]
     result: dict[str, Any] = {
         "hops": list(range(hops + 1)), "ranges": ranges, "seeds": seeds, "complete": True,
-        "datasets": {}, "missing": {}, "refused": {},
+        "datasets": {}, "missing": {}, "refused": {}, "points": 0, "lacks": [],
     }  # fmt: skip
     for dataset in chosen("dataset", table.datasets, work.datasets):
         if (reason := missing_reason(dataset, work.data_dir, table.options)) is not None:
@@ -47,17 +49,20 @@ def measure(table: PaperTable, work: Work) -> dict[str, Any]:
             try:
                 recipe = recipe_named(str(entry.recipe), dataset)
                 recipe = recipe.changed({**entry.changes, "propagation.hops": hops})
+                name, made = f"{method} on {dataset}", made_of(dataset, recipe, table.options)
                 for seed in range(seeds):
-                    work.progress("runs", seed, seeds, "runs", f"{method} on {dataset}")
+                    work.progress("runs", seed, seeds, "runs", name)
                     settings = [dataset, seed, ranges, nodes, recipe.model_dump(mode="json", exclude={"about"})]
                     make = partial(_run, dataset, seed, ranges, nodes, recipe, work, table.options)
-                    if (found := points.found(settings, make)) is not None:
+                    if (found := points.found(settings, make, name, made)) is not None:
                         kept.append(found)
             except GamlpError as error:
                 result["refused"][f"{method} on {dataset}"] = str(error)
                 continue
             work.progress("runs", len(kept), seeds, "runs", "")
             result["complete"] &= len(kept) == seeds
+            result["points"] += len(kept)
+            result["lacks"] += [name] * (seeds - len(kept))
             if kept:
                 result["datasets"].setdefault(dataset, {})[method] = _summary(kept)
     return result
@@ -131,7 +136,36 @@ def _summary(kept: list[dict[str, Any]]) -> dict[str, Any]:
             }
         ranges.append(found)
     scores = [one["valid"] for one in kept if one["valid"] is not None]
-    return {"seeds": len(kept), "valid": float(np.mean(scores)) if scores else None, "ranges": ranges}
+    return {
+        "seeds": len(kept),
+        "valid": float(np.mean(scores)) if scores else None,
+        "ranges": ranges,
+        "margins": {name: _margins(kept, name) for name in ("all", "some")},
+    }
+
+
+def _margins(kept: list[dict[str, Any]], name: str) -> dict[str, tuple[float, float | None]]:
+    """What the paper observes, in points of weight with the error over seeds.
+
+    `nearer`: by how much the share of far hops is smaller in the last range of degrees than in the first; `close`: by
+    how much hops 1 and 2 weigh more than 1 / (hops + 1) each, in the range where they weigh least.
+    """
+    known = [index for index, one in enumerate(kept[0]["ranges"]) if one[name] is not None]
+    if len(known) < 2:
+        return {}
+    weights = np.array([[run["ranges"][index][name] for index in known] for run in kept])  # [seeds, ranges, hops + 1]
+    far = weights[:, :, FAR:].sum(2)
+    near = weights[:, :, NEAR].mean(2) - 1 / weights.shape[2]
+    return {
+        "nearer": _with_error(100 * (far[:, 0] - far[:, -1])),
+        "close": _with_error(100 * near[:, near.mean(0).argmin()]),
+    }
+
+
+def _with_error(values: Array) -> tuple[float, float | None]:
+    """Mean over seeds, and its standard error."""
+    error = float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else None
+    return float(values.mean()), error
 
 
 def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
@@ -147,7 +181,7 @@ def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
                 grids[f"{dataset}-{method}-{which}"] = Grid(
                     f"{table.datasets[dataset].title}, {title}", "degree", "hop", "weight, greatest of the range = 1",
                     tuple(label for label, _ in rows), tuple(str(hop) for hop in result["hops"]),
-                    tuple(tuple(values) for _, values in rows),
+                    tuple(tuple(values) for _, values in rows), found["margins"][which],
                 )  # fmt: skip
     drawn = {name: grid for name, grid in grids.items() if grid.rows}
     return Results(table, {}, result["missing"], drawn, tables=tuple(render(table, result)))

@@ -12,9 +12,10 @@ from gamlp.bench.cells import TableRuns, columns_of
 from gamlp.bench.earlier import or_earlier, with_earlier
 from gamlp.bench.figures import write_figures
 from gamlp.bench.pages import Stamp, as_content, as_markdown, write_pages
+from gamlp.bench.record import origins_of
 from gamlp.bench.results import Key, Reports, Results
 from gamlp.bench.tables import PaperTable
-from gamlp.bench.work import Work
+from gamlp.bench.work import Points, Work
 
 _Measure = Callable[[PaperTable, Work], dict[str, Any]]
 _AsResults = Callable[[PaperTable, dict[str, Any]], Results]
@@ -39,12 +40,34 @@ def measure_special(table: PaperTable, work: Work) -> dict[str, str]:
     return refused
 
 
+@dataclass(frozen=True)
+class PointCount:
+    """Points of a special table that are known, and those that are not, with the seconds that they will take.
+
+    Of `unknown` of them nothing tells how long.
+    """
+
+    known: int
+    lacking: int
+    seconds: float
+    unknown: int
+
+
+def points_of(table: PaperTable, work: Work) -> PointCount:
+    """Counted, on datasets that are at hand; nothing is run."""
+    look, _ = _SPECIAL[table.kind]
+    found = look(table, replace(work, deadline=0.0))
+    seconds, unknown = Points(work, table.kind).record.seconds(found["lacks"])
+    return PointCount(found["points"], len(found["lacks"]), seconds, unknown)
+
+
 def results_of(table: PaperTable, work: Work) -> Results:
     """What has been measured so far, here, by the record and by earlier pages; nothing is run."""
     if is_special(table):
         look, as_results = _SPECIAL[table.kind]
         points = look(table, replace(work, deadline=0.0))  # past its deadline it only reads
-        return or_earlier(as_results(table, points), work.pages)
+        origins = origins_of(Points(work, table.kind).record.lines.values())
+        return or_earlier(replace(as_results(table, points), origins=origins), work.pages)
     # All rows and columns, whichever were asked to run, and on datasets that others had.
     columns = columns_of(table, replace(work, methods=None, datasets=None, seeds=1), absent=True)
     return results_from(table, columns, work)
@@ -59,7 +82,9 @@ def results_from(table: PaperTable, columns: TableRuns, work: Work) -> Results:
             found[cell.place[1:]] = reports
     recipes = {cell.place[1:]: cell.recipe_key for cell in first}
     made = {cell.place[1:]: cell.made for cell in first}
-    return with_earlier(Results(table, found, columns.missing, recipes=recipes, made=made), work.pages)
+    origins = work.record.origins((cell.recipe_key, cell.made) for cell in first)
+    results = Results(table, found, columns.missing, recipes=recipes, made=made, origins=origins)
+    return with_earlier(results, work.pages)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gamlp.bench.record import machine_name
-from gamlp.bench.results import FORMULA, Comparison, Grid, Measured, Results, in_percent, is_relative, records
+from gamlp.bench.results import FORMULA, Comparison, Gap, Grid, Measured, Results, in_percent, is_relative, records
 from gamlp.bench.tables import Value
 from gamlp.io import write_json, write_text
 
@@ -30,6 +30,7 @@ TITLES = {
     "test.macro_f1": "test macro-F1 %",
     "test.micro_f1": "test micro-F1 %",
     "seconds.training": "training time",
+    "seconds.epoch": "time an epoch",
     "seconds.preparation": "preparation time",
     "seconds.inference": "inference time",
     "peak_memory": "peak memory",
@@ -88,6 +89,7 @@ def as_content(results: Results, stamp: Stamp) -> dict[str, Any]:
         "source": table.source.model_dump(),
         **asdict(stamp),
         "earlier": _stamps(results),
+        "origins": [asdict(one) for one in results.origins],
         "recipe": results.recipe,
         "difference": FORMULA,
         "rows": records(results),
@@ -119,11 +121,13 @@ def as_markdown(results: Results, stamp: Stamp, figures: Sequence[str] = ()) -> 
 def _heading(results: Results, stamp: Stamp) -> str:
     table = results.table
     kept = _stamps(results)
-    # A page without numbers, or whose numbers are all of earlier ones, was measured by none of what runs here.
+    # A page without numbers, or whose numbers are all of earlier ones, was measured by none of what runs here; and
+    # runs of the record may be of other days and machines than the page.
     own = any(results.cells.values()) or results.tables or results.grids or results.growth
-    verb = "Measured" if own else "Written"
+    verb = "Measured" if own and not results.origins else "Written"
     lines = [
         f"{verb} by `{stamp.command}` on {stamp.date}; {_machine(stamp.machine, stamp.versions)}.",
+        *([f"Measured: {'; '.join(map(str, results.origins))}."] if results.origins else []),
         *(
             f"{MARK} Measured earlier by the same recipe, on {at['date']}; {_machine(at['machine'], at['versions'])}."
             for at in kept
@@ -134,6 +138,11 @@ def _heading(results: Results, stamp: Stamp) -> str:
         lines.append("Ours: mean ± deviation (of the sample, n - 1) over as many seeds as stated.")
     if any(cell["difference"] is not None for cell in records(results)):
         lines.append(f"Difference: `{FORMULA}`; a deviation that is not known counts as 0.")
+    if table.reference is not None and any(cell.get("less_reference") is not None for cell in records(results)):
+        lines.append(
+            f"Less {table.reference}: the difference of means ± its standard error, seed by seed where both rows ran "
+            "the same seeds."
+        )
     if fewer := _fewer(results):
         lines.append(fewer)
     return "\n".join(lines)
@@ -221,6 +230,9 @@ def _grid_of_methods(results: Results, dataset: str) -> str:
             columns.append((f"{TITLES[metric]}, published", listed))
         if any(cell.difference is not None or cell.holds is not None for cell in cells.values()):
             columns.append(("difference", [difference_text(cell) for cell in cells.values()]))
+        gaps = [results.less_reference(method, dataset, metric) for method in cells]
+        if any(gap is not None for gap in gaps):
+            columns.append((f"less {table.reference}, points", [gap_text(gap) for gap in gaps]))
         heads += [head for head, _ in columns]
         shown += [texts for _, texts in columns]
     counts = [_range(results.seeds(method, dataset)) for method in table.methods]
@@ -329,6 +341,13 @@ def difference_text(cell: Comparison) -> str:
     if cell.holds is not None:
         return "holds" if cell.holds else "does not hold"
     return EMPTY if cell.difference is None else f"{cell.difference:+.1f}"
+
+
+def gap_text(gap: Gap | None) -> str:
+    """`-0.51 ± 0.77`: a difference of means and its error."""
+    if gap is None:
+        return EMPTY
+    return f"{gap.mean:+.2f}" + ("" if gap.error is None else f" ± {gap.error:.2f}")
 
 
 def _decimals(values: Sequence[Value]) -> int:

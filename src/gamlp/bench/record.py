@@ -1,4 +1,4 @@
-"""Finished runs, a line each in a file a table, committed beside the pages: what is there is not run again."""
+"""Finished runs and points, a line each in a file a table, beside the pages: what is there is not run again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import os
 import platform
+import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from gamlp.errors import GamlpError
 from gamlp.io import disk_full_as_error, locked
 
 FOLDER = "runs"  # beside the pages
+POINTS = "points"  # inside it, of special tables
 Line = dict[str, Any]
 _SCORES = ("score", "macro_f1", "roc_auc", "accuracy_at_threshold")  # what pages can show of a run
 _DIGITS = 6  # of a number; pages show at most four
@@ -26,6 +28,30 @@ class RunKey(NamedTuple):
     recipe: str
     made: str
     seed: int
+
+
+@dataclass(frozen=True)
+class RunOrigin:
+    """Runs that were measured on one machine by one version, from the first day to the last."""
+
+    machine: str
+    gamlp: str
+    first: str
+    last: str
+    runs: int
+
+    def __str__(self) -> str:
+        days = self.first if self.first == self.last else f"{self.first} to {self.last}"
+        return f"{self.runs:,} on {self.machine}, gamlp {self.gamlp}, {days}"
+
+
+def origins_of(lines: Iterable[Line]) -> tuple[RunOrigin, ...]:
+    """Of lines of the record: one for each machine and version, most runs first."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for line in lines:
+        found.setdefault((line.get("machine", ""), line.get("gamlp", "")), []).append(line.get("date", ""))
+    made = (RunOrigin(*key, min(dates), max(dates), len(dates)) for key, dates in found.items() if all(key))
+    return tuple(sorted(made, key=lambda one: (-one.runs, one.machine, one.gamlp)))
 
 
 def machine_name() -> str:
@@ -72,7 +98,8 @@ def cost_of(line: Line) -> float:
     before processor seconds were recorded have the clock's alone.
     """
     clock: float = sum(line["seconds"].values())
-    return min(clock, line.get("processor", clock))
+    processor: float = line.get("processor", clock)
+    return min(clock, processor)
 
 
 def _scores(found: dict[str, Any]) -> dict[str, float]:
@@ -126,6 +153,10 @@ class Record:
     def reports(self, recipe: str, made: str) -> list[dict[str, Any]]:
         """Of all seeds, ascending."""
         return [as_report(line) for _, line in sorted(self._seeds.get((recipe, made), {}).items())]
+
+    def origins(self, keys: Iterable[tuple[str, str]]) -> tuple[RunOrigin, ...]:
+        """Where and when runs of these recipes were measured."""
+        return origins_of(line for key in set(keys) for line in self._seeds.get(key, {}).values())
 
     @property
     def torn(self) -> list[Path]:
@@ -190,3 +221,64 @@ def _parsed(text: bytes, path: Path) -> Line:
         hint = "remove the line, or name another folder by --record"
         raise GamlpError(f"has a line that is no run: {start!r}", file=path, hint=hint) from error
     return line
+
+
+class PointRecord:
+    """`<folder>/points/<kind>.jsonl`: points of a special table, a line each by the digest of all that decides it.
+
+    A torn last line, of a process that died, is passed over and goes with the next that is added.
+    """
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.path = folder / POINTS / f"{kind}.jsonl"
+        self.lines: dict[str, Line] = {}
+        self._read()
+
+    def add(self, line: Line) -> Line:
+        """Append it, its numbers as short as those of runs; gives what the file has of it now."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.path), disk_full_as_error(self.path), self.path.open("ab") as target:
+            target.truncate(self._read())
+            if line["key"] not in self.lines:
+                text = json.dumps(_shortened(line), ensure_ascii=False, separators=(",", ":"))
+                target.write(text.encode() + b"\n")
+                target.flush()
+                os.fsync(target.fileno())
+        self._read()
+        return self.lines[line["key"]]
+
+    def seconds(self, names: Iterable[str]) -> tuple[float, int]:
+        """What points of these names will take by those of the same name, else by all, and of how many none tells."""
+        took: dict[str, list[float]] = {}
+        for line in self.lines.values():
+            if line.get("seconds") is not None:
+                took.setdefault(line["name"], []).append(line["seconds"])
+        known, wanted = [one for some in took.values() for one in some], list(names)
+        if not known:
+            return 0.0, len(wanted)
+        return sum(statistics.fmean(took.get(name, known)) for name in wanted), 0
+
+    def _read(self) -> int:
+        """All whole lines; gives where they end."""
+        content = self.path.read_bytes() if self.path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        self.lines = {}
+        for text in whole.splitlines():
+            try:
+                line: Line = json.loads(text)
+                self.lines[line["key"]] = line
+                line["name"], line["found"]
+            except (ValueError, KeyError, TypeError) as error:
+                start = text[:40].decode(errors="replace")
+                hint = "remove the line, or name another folder by --record"
+                raise GamlpError(f"has a line that is no point: {start!r}", file=self.path, hint=hint) from error
+        return len(whole)
+
+
+def _shortened(content: Any) -> Any:
+    """The same with every number that is no whole one in six digits."""
+    if isinstance(content, float):
+        return _short(content) if math.isfinite(content) else content
+    if isinstance(content, dict):
+        return {name: _shortened(value) for name, value in content.items()}
+    return [_shortened(one) for one in content] if isinstance(content, list | tuple) else content

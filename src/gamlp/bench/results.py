@@ -7,10 +7,12 @@ import statistics
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gamlp.bench.record import RunOrigin
 from gamlp.bench.tables import PaperTable, Value
 
 FORMULA = "(ours - published) / sqrt(own deviation² + published deviation²)"
 
+_EPOCH = "seconds.epoch"  # of training, which no report has by itself
 _RELATIVE = "relative."  # before a metric that has no unit of its own: its ratio to the first method's
 Key = tuple[str, str, float | None]  # method, dataset, value of the axis
 Reports = list[dict[str, Any]]
@@ -64,7 +66,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Grid:
-    """A heat map: `values[row][column]`, from hop weights or shares of runs."""
+    """A heat map: `values[row][column]`, from hop weights or shares of runs.
+
+    `margins[kind]` of a claim about it: by how much it comes out as claimed, and the error of that, None where one run
+    leaves it unknown.
+    """
 
     title: str
     row_title: str
@@ -73,6 +79,7 @@ class Grid:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: tuple[tuple[float, ...], ...]
+    margins: dict[str, tuple[float, float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,8 +109,8 @@ class Results:
     are digests of all that decides a cell's runs beside the seed and what `made` is the digest of: revisions of method
     and dataset, how a graph is generated. `kept` are an earlier page's numbers by method,
     dataset, value of the axis and metric: of a cell's runs and these the more seeds are taken, and they are never
-    mixed. `stamps` say on what they were measured. Of a special kind, `recipe` is the digest of all that decides it,
-    and `earlier` the date of the page that it is kept from as a whole.
+    mixed. `stamps` say on what those were measured, `origins` on what recorded runs were. Of a special kind, `recipe`
+    is the digest of all that decides it, and `earlier` the date of the page that it is kept from as a whole.
     """
 
     table: PaperTable
@@ -116,6 +123,7 @@ class Results:
     made: dict[Key, str] = field(default_factory=dict)
     kept: dict[tuple[Key, str], KeptValue] = field(default_factory=dict)
     stamps: tuple[dict[str, Any], ...] = ()
+    origins: tuple[RunOrigin, ...] = ()
     recipe: str | None = None
     earlier: str | None = None
 
@@ -202,6 +210,13 @@ class Results:
         known = [error for error in errors if error is not None]
         return Gap(pair[0].mean - pair[1].mean, math.hypot(*known) if len(known) == 2 else None)
 
+    def less_reference(self, method: str, dataset: str, metric: str, at: float | None = None) -> Gap | None:
+        """A row's score above that of the table's reference; None of the reference itself and of what is no score."""
+        reference = self.table.reference
+        if reference is None or method == reference or not in_percent(metric):
+            return None
+        return self.gap(method, reference, dataset, metric, at)
+
     def error(self, method: str, dataset: str, metric: str, at: float | None = None) -> float | None:
         """Of a mean: deviation / √n; of a single run the median deviation of its column, None where there is none."""
         found = self.measured(method, dataset, metric, at)
@@ -259,6 +274,9 @@ def in_percent(metric: str) -> bool:
 def _read(report: dict[str, Any], metric: str) -> float | None:
     """A metric of a report by its dotted path, in % where it is a score."""
     value: Any = report
+    if metric == _EPOCH:
+        epochs = report.get("epochs")
+        return float(report["seconds"]["training"]) / epochs if epochs else None
     # A score is accuracy, which is micro-F1 where a node has one label, and micro-F1 itself where it has many.
     for part in metric.removeprefix(_RELATIVE).replace("micro_f1", "score").split("."):
         if not isinstance(value, dict) or part not in value:
@@ -309,4 +327,14 @@ def _record(
         "recipe": None if ours is None else results.recipes.get((method, dataset, at)),
         "made": None if ours is None else results.made.get((method, dataset, at)),
         "earlier": cell.earlier,
+        **_less_reference(results, method, dataset, metric, at),
     }
+
+
+def _less_reference(results: Results, method: str, dataset: str, metric: str, at: float | None) -> dict[str, Any]:
+    """How far a row is from the table's reference, over the seeds that both ran; nothing where the table has none."""
+    if results.table.reference is None:
+        return {}
+    gap = results.less_reference(method, dataset, metric, at)
+    parts = (None, None, 0) if gap is None else (gap.mean, gap.error, gap.seeds)
+    return dict(zip(("less_reference", "less_reference_error", "paired_seeds"), parts))

@@ -53,13 +53,15 @@ class Forecast:
         told = tuple(f"{name} ({seconds / 60:.0f} min a run)" for name, seconds in long.items())
         return cls(len(found), sum(known), len(found) - len(known), told)
 
-    def sentences(self, budget: float | None = None, jobs: int = 1) -> list[str]:
+    def sentences(self, budget: float | None = None, jobs: int = 1, what: str = "runs") -> list[str]:
         """What to expect, before anything is started."""
         if not self.runs:
-            return ["nothing is missing"]
-        said = f"{self.runs} runs are missing, about {duration(self.seconds / jobs)} in all"
-        if self.unknown:
-            said += f" without {self.unknown} runs of cells of which nothing is known yet"
+            return ["nothing is missing" if what == "runs" else f"no {what} are missing"]
+        said = f"{self.runs} {what} are missing, about {duration(self.seconds / jobs)} in all"
+        if self.unknown == self.runs:
+            said = f"{self.runs} {what} are missing, and what they take is not known yet"
+        elif self.unknown:
+            said += f" without {self.unknown} {what} of cells of which nothing is known yet"
         if budget is not None:
             said += f"; the budget is {duration(budget)}"
         over = [f"over five minutes a run: {', '.join(self.long)}"] if self.long else []

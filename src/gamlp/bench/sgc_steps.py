@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +13,7 @@ import numpy as np
 import torch
 
 from gamlp.arrays import Array
+from gamlp.bench.cells import made_of
 from gamlp.bench.results import Grid, Results, Shown
 from gamlp.bench.tables import PaperTable
 from gamlp.bench.work import Options, Points, Work, chosen, missing_reason, task_of
@@ -38,7 +41,9 @@ def measure(table: PaperTable, work: Work) -> dict[str, Any]:
     entry = table.methods[name]
     steps = sorted({int(step) for step in table.options.get("steps", STEPS)})
     runs = work.seeds or table.seeds
-    result: dict[str, Any] = {"steps": steps, "runs": runs, "complete": True, "datasets": {}, "missing": {}}
+    result: dict[str, Any] = {
+        "steps": steps, "runs": runs, "complete": True, "datasets": {}, "missing": {}, "points": 0, "lacks": [],
+    }  # fmt: skip
     for dataset in chosen("dataset", table.datasets, work.datasets):
         if (reason := missing_reason(dataset, work.data_dir, table.options)) is not None:
             result["missing"][dataset] = reason
@@ -46,16 +51,19 @@ def measure(table: PaperTable, work: Work) -> dict[str, Any]:
         recipe = recipe_named(entry.recipe or "sgc", dataset).changed(dict(entry.changes))
         if recipe.model.name != "sgc":
             raise GamlpError(f"'{name}' is '{recipe.model.name}', and this figure is about SGC")
+        made = made_of(dataset, recipe, table.options)
         for variant in table.options.get("variants", VARIANTS):
             shared = _Shared(dataset, recipe, steps, work, table.options, variant)
-            kept = []
+            kept, one = [], f"{dataset}, {VARIANTS[variant]}"
             for seed in range(runs):
                 work.progress("runs", seed, runs, "runs", f"{name} on {dataset}, {VARIANTS[variant]}")
                 settings = [dataset, variant, seed, steps, recipe.model_dump(mode="json", exclude={"about"})]
-                if (found := points.found(settings, partial(shared.run, seed))) is not None:
+                if (found := points.found(settings, partial(shared.run, seed), one, made)) is not None:
                     kept.append(found)
             work.progress("runs", len(kept), runs, "runs", "")
             result["complete"] &= len(kept) == runs
+            result["points"] += len(kept)
+            result["lacks"] += [one] * (runs - len(kept))
             if kept:
                 summed = summary(kept, steps, int(table.options.get("nodes", NODES)))
                 result["datasets"].setdefault(dataset, {})[variant] = summed
@@ -84,7 +92,7 @@ class _Shared:
         self._read: dict[str, tuple[Array, Array]] = {}
 
     def run(self, seed: int) -> dict[str, Any]:
-        """One run at every depth: which test rows are predicted right, as a string of 0 and 1."""
+        """One run at every depth: which test rows are predicted right."""
         task = task_of(self.dataset, seed, self.work.data_dir, options=self.options)
         split, labels = task.graph.nodes.split, task.graph.nodes.labels
         assert split is not None and labels is not None
@@ -96,11 +104,36 @@ class _Shared:
         if self._split != split.roles.tobytes():
             self._read, self._split = _rows_of(task, store, self.steps[-1]), split.roles.tobytes()
         true_labels = labels.values[self._read["test"][0]]
-        right = {}
-        for step in self.steps:
-            predicted = predictions(store, self._read, self.recipe, step, seed, len(labels.classes))
-            right[str(step)] = "".join("1" if one else "0" for one in predicted == true_labels)
-        return {"test": self._read["test"][0].tolist(), "right": right}
+        right = [
+            predictions(store, self._read, self.recipe, step, seed, len(labels.classes)) == true_labels
+            for step in self.steps
+        ]
+        return packed(self._read["test"][0], np.array(right))
+
+
+def packed(test: Array, right: Array) -> dict[str, Any]:
+    """Of test rows, ascending, and `[steps, rows]` of which are right: some hundred bytes of a run, and not 16,000.
+
+    Rows are stretches [first, count]; neighbouring depths agree on most rows, so that each is told by what changed.
+    """
+    starts = np.flatnonzero(np.diff(test, prepend=test[:1] - 2) != 1)
+    counts = np.diff(np.append(starts, len(test)))
+    changed = np.diff(right.astype(np.int8), axis=0, prepend=0) != 0
+    bits = zlib.compress(np.packbits(changed).tobytes(), 9)
+    rows = [[int(test[start]), int(count)] for start, count in zip(starts, counts)]
+    return {"rows": rows, "right": base64.b64encode(bits).decode()}
+
+
+def unpacked(found: dict[str, Any], steps: list[int]) -> tuple[Array, Array]:
+    """(test rows, which are right `[rows, steps]`); points of before they were packed have them in full."""
+    if "rows" not in found:
+        return np.array(found["test"]), np.array(
+            [[one == "1" for one in found["right"][str(step)]] for step in steps]
+        ).T
+    test = np.concatenate([np.arange(first, first + count) for first, count in found["rows"]])
+    bits = np.frombuffer(zlib.decompress(base64.b64decode(found["right"])), np.uint8)
+    changed = np.unpackbits(bits, count=len(steps) * len(test)).reshape(len(steps), len(test))
+    return test, (changed.cumsum(0) % 2 == 1).T
 
 
 def drawn_split(labels: Labels, split: Split, seed: int) -> Split:
@@ -147,17 +180,18 @@ def summary(kept: list[dict[str, Any]], steps: list[int], nodes: int) -> dict[st
 
     Where the split differs between runs, a node counts in the runs that tested it.
     """
-    rows = np.unique(np.concatenate([run["test"] for run in kept]))
+    runs = [unpacked(run, steps) for run in kept]
+    rows = np.unique(np.concatenate([test for test, _ in runs]))
     right, tested = np.zeros((len(rows), len(steps))), np.zeros(len(rows))
     accuracy = np.zeros((len(kept), len(steps)))
-    for index, run in enumerate(kept):
-        at = np.searchsorted(rows, run["test"])
-        bits = np.array([[one == "1" for one in run["right"][str(step)]] for step in steps]).T
+    for index, (test, bits) in enumerate(runs):
+        at = np.searchsorted(rows, test)
         right[at] += bits
         tested[at] += 1
         accuracy[index] = bits.mean(0)
     shares = right / tested[:, None]
     drawn = np.sort(np.random.default_rng(_DRAW).choice(len(rows), min(nodes, len(rows)), replace=False))
+    gain = _held_out_gain(runs)
     most = shares.max(1)
     best = shares.argmax(1)  # the smallest depth of those that are equally good
     once = most > 0
@@ -173,11 +207,44 @@ def summary(kept: list[dict[str, Any]], steps: list[int], nodes: int) -> dict[st
         "right_at_every_depth": int((shares.min(1) == 1).sum()),
         "changing": float(np.mean((shares.max(1) > 0.5) & (shares.min(1) < 0.5))),
         "best_of_each_node": float(most.mean()),
+        "gain": gain,
     }
 
 
+def _held_out_gain(runs: list[tuple[Array, Array]]) -> tuple[float, float] | None:
+    """By how many points a node at its own best depth is right more often than at the depth that is best for all.
+
+    Depths are found in one half of the runs and counted in the other, then the other way round: a node's best of many
+    depths in the same runs would be partly luck. With the error over nodes; None of a single run, or where the halves
+    do not share two nodes.
+    """
+    if len(runs) < 2:
+        return None
+    halves = [_shares(runs[start::2]) for start in (0, 1)]
+    both = sorted(set(halves[0]) & set(halves[1]))
+    if len(both) < 2:
+        return None
+    one, other = (np.array([half[node] for node in both]) for half in halves)
+    gains = []
+    for seen, held in ((one, other), (other, one)):
+        common = seen.mean(0)
+        own = (seen + common / (10 * len(runs))).argmax(1)  # of depths that are equally good the one better for all
+        gains.append(held[np.arange(len(held)), own] - held[:, common.argmax()])
+    found = 100 * np.mean(gains, axis=0)
+    return float(found.mean()), float(found.std(ddof=1) / len(found) ** 0.5)
+
+
+def _shares(runs: list[tuple[Array, Array]]) -> dict[int, Array]:
+    """Node → the share of these runs in which it is right, by depth."""
+    right: dict[int, list[Array]] = {}
+    for test, bits in runs:
+        for node, one in zip(test.tolist(), bits):
+            right.setdefault(node, []).append(one)
+    return {node: np.mean(found, axis=0) for node, found in right.items()}
+
+
 def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
-    """Heat maps for pages and figures: nodes across, steps upwards as in the paper."""
+    """Heat maps for pages and figures: nodes across and steps along the other axis, as in the paper."""
     grids = {}
     for dataset, variants in result["datasets"].items():
         for variant, one in variants.items():
@@ -185,7 +252,7 @@ def as_results(table: PaperTable, result: dict[str, Any]) -> Results:
                 f"{table.datasets[dataset].title}, {VARIANTS[variant]}", "propagation steps", "node",
                 f"share of {one['runs']} runs that are right",
                 tuple(str(step) for step in result["steps"]), tuple(str(node) for node in one["nodes"]),
-                tuple(zip(*one["shares"])),
+                tuple(zip(*one["shares"])), {"differs": one["gain"]} if one["gain"] else {},
             )  # fmt: skip
     return Results(table, {}, result["missing"], grids, tables=tuple(render(table, result)))
 
@@ -210,5 +277,9 @@ def render(table: PaperTable, result: dict[str, Any]) -> list[Shown]:
             counts = [[f"test nodes that {name}", f"{count} of {one['test_nodes']}"] for name, count in counted.items()]
             counts.append(["accuracy, each node at its own best depth", f"{100 * one['best_of_each_node']:.1f} %"])
             counts.append(["accuracy, all nodes at the best depth", f"{100 * max(one['accuracy']):.1f} %"])
+            if one["gain"]:
+                mean, error = one["gain"]
+                told = "gain of a node's own best depth, found in half of the runs and counted in the other half"
+                counts.append([told, f"{mean:+.1f} ± {error:.1f} points"])
             found.append((f"{title}: what all test nodes say", ["", "nodes"], counts))
     return found

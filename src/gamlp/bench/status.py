@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gamlp.bench.cells import columns_of
-from gamlp.bench.measure import is_special, results_of
+from gamlp.bench.measure import is_special, points_of, results_of
 from gamlp.bench.schedule import Forecast, PlaceState, Schedule
 from gamlp.bench.tables import PaperTable
 from gamlp.bench.work import Work
@@ -18,7 +18,7 @@ class TableStatus:
 
     `complete` have their seeds, recorded or of an earlier page; `earlier` are shown from an earlier page alone. `runs`
     are recorded and current, `stale` recorded by another recipe, method or graph. `absent` says which columns are not
-    possible here, and why. A special table measures points of its own: of it only whether there is `anything`.
+    possible here, and why. Of a special table, which measures points of its own, `cells` and `runs` are those points.
     """
 
     table: str
@@ -51,8 +51,17 @@ def _place(one: PlaceState) -> dict[str, Any]:
 def status_of(table: PaperTable, work: Work) -> TableStatus:
     """By the record and the earlier pages of `work`; nothing is run."""
     if is_special(table):
-        results = results_of(table, work)
-        return TableStatus(table.name, results.measured_any, absent=results.missing, special=True)
+        results, points = results_of(table, work), points_of(table, work)
+        return TableStatus(
+            table.name,
+            results.measured_any,
+            cells=points.known + points.lacking,
+            complete=points.known,
+            runs=points.known,
+            missing=Forecast(points.lacking, points.seconds, points.unknown, ()),
+            absent=results.missing,
+            special=True,
+        )
     schedule = Schedule([table], work)
     places = tuple(schedule.places())
     current = {(cell.recipe_key, cell.made) for cell in columns_of(table, work, absent=True).cells if cell.seed == 0}

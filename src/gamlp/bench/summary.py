@@ -113,7 +113,7 @@ def _claim(one: _Judged) -> list[str]:
     where = f"Table: [{table.title}]({PAGES}/{table.name}.md)."
     lines = [f"**{verdict.word.capitalize()}**{_counted(verdict)} {where}"]
     if (weakest := verdict.weakest) is not None:
-        lines.append(f"Least margin: {_margin(weakest, claim)}. {weakest.text}.")
+        lines.append(f"Least margin ({claim.margin_is}): {_margin(weakest, claim)}. {weakest.text}.")
         failed = [other.text for other in verdict.outcomes if other.holds is not True and other is not weakest]
         if failed:
             more = f"; and {len(failed) - _MOST_TOLD} more" if len(failed) > _MOST_TOLD else ""
@@ -144,7 +144,7 @@ def _table(results: Results, folder: Path | None) -> list[str]:
     figure = f"{PAGES}/{table.name}.png"
     if folder is not None and (folder / figure).exists():
         parts.append(f"![{table.title}]({figure})")
-    return [*parts, *_state(results), *_beside(results), *_notes(results), *_kept(results)]
+    return [*parts, *_state(results), *_measured(results), *_cells(results), *_notes(results), *_kept(results)]
 
 
 def _state(results: Results) -> list[str]:
@@ -157,31 +157,43 @@ def _state(results: Results) -> list[str]:
     return [f"{full} of {len(seeds)} measured cells have {results.table.seeds} seeds or more{fewest}."]
 
 
-def _beside(results: Results) -> list[str]:
-    """Every cell of a grid that was measured and published, a table a metric: ours, the paper's, points apart."""
+def _measured(results: Results) -> list[str]:
+    """On what and when; of kept numbers another line says it."""
+    return [f"Runs: {'; '.join(map(str, results.origins))}."] if results.origins else []
+
+
+def _cells(results: Results) -> list[str]:
+    """Every cell that was measured, a table a metric: ours, and the paper's and points apart where it has a value."""
     table = results.table
+    if table.kind not in ("grid", "efficiency", "cost"):
+        return []  # curves and heat maps are in the figure, and in numbers on the table's own page
     metrics = dict.fromkeys(metric for dataset in table.datasets for metric in table.metrics_of(dataset))
-    if table.kind != "grid":
-        return []
-    return [part for metric in metrics if in_percent(metric) for part in _beside_in(results, metric)]
+    return [part for metric in metrics if not metric.startswith("valid.") for part in _cells_in(results, metric)]
 
 
-def _beside_in(results: Results, metric: str) -> list[str]:
+def _cells_in(results: Results, metric: str) -> list[str]:
     cells: dict[str, dict[str, str]] = {}
-    for method in results.table.published:
+    beside = False
+    for method in results.table.methods:
         for dataset, column in results.table.datasets.items():
+            if metric not in results.table.metrics_of(dataset):
+                continue
             pair = results.compared(method, dataset, metric)
-            if pair.ours is not None and pair.published is not None and not column.stand_in:
-                difference = pair.ours.mean - pair.published.mean
-                spread = "" if pair.ours.deviation is None else f" ± {pair.ours.deviation:.1f}"
-                text = f"{pair.ours.mean:.1f}{spread}, {pair.published.mean:.1f}, {difference:+.1f}"
-                cells.setdefault(method, {})[dataset] = text
+            if pair.ours is None:
+                continue
+            spread = "" if pair.ours.deviation is None else f" ± {pair.ours.deviation:.1f}"
+            text = f"{pair.ours.mean:.1f}{spread}"
+            if pair.published is not None and not column.stand_in:
+                text += f" ({pair.published.mean:.1f}, {pair.ours.mean - pair.published.mean:+.1f})"
+                beside = True
+            cells.setdefault(method, {})[dataset] = text
     if not cells:
         return []
     columns = [name for name in results.table.datasets if any(name in row for row in cells.values())]
-    heads = [f"{TITLES[metric]}: ours, published, points apart", *(title_of(results, name) for name in columns)]
+    unit = "" if in_percent(metric) else f", {results.first(columns[0])} = 1.0"
+    head = f"{TITLES[metric]}{unit}: ours" + (" (published, points apart)" if beside else "")
     rows = [[method, *(row.get(name, EMPTY) for name in columns)] for method, row in cells.items()]
-    return [as_table(heads, rows)]
+    return [as_table([head, *(title_of(results, name) for name in columns)], rows)]
 
 
 def _notes(results: Results) -> list[str]:

@@ -87,8 +87,9 @@ class PaperTable(_TableModel):
     """One table or figure; `published[method][dataset][metric]`.
 
     Metrics are `test.score`, `valid.score`, `test.roc_auc`, `test.macro_f1`, `test.micro_f1`,
-    `test.accuracy_at_threshold` in %, `seconds.*` and `relative.peak_memory` relative to the first method, and
-    `peak_memory` in bytes. In kinds `efficiency` and `cost` every run makes its hops anew, so that its time is its own;
+    `test.accuracy_at_threshold` in %, `seconds.*` (`seconds.epoch` is training's by epochs) and `relative.peak_memory`
+    relative to the first method, and `peak_memory` in bytes. Differences from the row `reference` are shown with their
+    error, seed by seed. In kinds `efficiency` and `cost` every run makes its hops anew, so that its time is its own;
     in a table of cost it has a process of its own too. Options that name datasets which no catalogue has:
     `generated[dataset]`, arguments of `generator` in graph/datasets/synthetic; `tasks[dataset]`, the graphs that train,
     valid and tests are.
@@ -102,6 +103,7 @@ class PaperTable(_TableModel):
     datasets: dict[str, TableDataset]
     methods: dict[str, TableMethod]
     axis: Axis | None = None
+    reference: str | None = None
     seeds: int = 10
     budget_minutes: float = 60
     published: dict[str, dict[str, dict[str, Value]]] = Field(default_factory=dict)
@@ -133,6 +135,8 @@ class PaperTable(_TableModel):
     def _refers(self) -> PaperTable:
         if (self.axis is None) is (self.kind == "curve"):
             raise ValueError("a curve has an axis, and nothing else has one")
+        if self.reference is not None and self.reference not in self.methods:
+            raise ValueError(f"differences from '{self.reference}', which is no method of the table")
         for method, cells in self.published.items():
             if method not in self.methods:
                 raise ValueError(f"published values of '{method}', which is no method of the table")

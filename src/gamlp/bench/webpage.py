@@ -22,13 +22,25 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding
 h1,h2,h3{line-height:1.25;margin:2rem 0 .5rem}
 h2{border-bottom:1px solid #ccc;padding-bottom:.25rem}
 table{border-collapse:collapse;font-size:.875rem;display:block;overflow-x:auto;margin:1rem 0}
-th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:right;vertical-align:top}
-th:first-child,td:first-child{text-align:left}
+th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:right;vertical-align:top;white-space:nowrap}
+th:first-child,td:first-child{text-align:left;white-space:normal;min-width:10rem}
 th{border-bottom:2px solid #888}
+.picture{overflow-x:auto}
 img{max-width:100%;height:auto}
 code{background:#f2f2f2;padding:0 .2em}
 a{color:#005a9c}
-@media print{body{max-width:none;margin:0;font-size:11px}h3,table,img{break-inside:avoid}h2,h3{break-after:avoid}}
+/* A figure that is as narrow as a telephone cannot be read: there it is wider than the screen, and is moved. */
+@media (max-width:700px){.picture img{max-width:36rem}}
+@media print{
+body{max-width:none;margin:0;font-size:10px}
+table{display:table;font-size:9px}
+thead{display:table-header-group}
+th,td{padding:.15rem .4rem}
+.picture{overflow:visible}
+.picture img{max-width:100%;max-height:23cm;object-fit:contain}
+h3,tr,img{break-inside:avoid}
+h2,h3{break-after:avoid}
+}
 """
 
 
@@ -91,4 +103,4 @@ def _picture(text: str, path: Path) -> str:
         image.convert("RGB").quantize(_COLOURS).save(content, "PNG", optimize=True)
     inside = base64.b64encode(content.getvalue()).decode()
     shown = f'alt="{html.escape(text, quote=True)}" width="{round(width * 96 / 150)}"'
-    return f'<p><img {shown} src="data:image/png;base64,{inside}"></p>'
+    return f'<p class="picture"><img {shown} src="data:image/png;base64,{inside}"></p>'

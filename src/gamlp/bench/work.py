@@ -11,11 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from gamlp.bench.record import FOLDER, Record
+from gamlp.bench.record import FOLDER, PointRecord, Record, machine_name
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest
-from gamlp.graph.datasets import DATASETS, cache_folder, communities, load, presence, short_video
-from gamlp.io import locked, write_json
+from gamlp.graph.datasets import DATASETS, cache_folder, communities, load, mag_like, presence, short_video
+from gamlp.io import locked
 from gamlp.peers import Task
 from gamlp.progress import Progress, silent
 from gamlp.run import LOCAL, Resources
@@ -25,6 +25,7 @@ _GENERATED = 2  # the same of generated graphs
 Options = dict[str, Any]  # a table's: `tasks` and `generated` say what its own datasets are
 _GENERATORS: dict[str, Callable[..., Graph]] = {
     "communities": communities,
+    "mag_like": mag_like,
     "short_video": short_video,
 }
 
@@ -114,33 +115,51 @@ def missing_reason(dataset: str, data_dir: Path | None = None, options: Options 
 
 @dataclass(frozen=True)
 class Points:
-    """Points of one kind; settings are all that decides a point's result."""
+    """Points of one kind: settings are all that decides a point's result, `made` what else makes it stale.
+
+    They are lines beside the record of runs, so that another machine goes on from them; those that were found before
+    points were recorded are files in the folder of the measurement.
+    """
 
     work: Work
     kind: str
 
-    def path(self, settings: Any) -> Path:
-        return self.work.folder / "points" / self.kind / f"{digest([_FORMAT, settings])}.json"
+    @cached_property
+    def record(self) -> PointRecord:
+        """What is recorded of them."""
+        return PointRecord(self.work.record.folder, self.kind)
 
-    def known(self, settings: Any) -> Any:
-        """What was found before, or None."""
-        path = self.path(settings)
-        return json.loads(path.read_text())["found"] if path.exists() else None
+    def known(self, settings: Any, name: str = "", made: str = "") -> Any:
+        """What was found before, or None. `name` is what similar points have in common: others take as long."""
+        line = self.record.lines.get(_key(settings, made))
+        if line is not None:
+            return line["found"]
+        path = self.work.folder / "points" / self.kind / f"{digest([_FORMAT, settings])}.json"
+        if not path.exists():
+            return None
+        found = json.loads(path.read_text())["found"]
+        return found if self.work.over else self.keep(settings, found, name, made)
 
-    def keep(self, settings: Any, found: Any) -> None:
-        path = self.path(settings)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        versions = {name: version(name) for name in ("gamlp", "torch", "numpy")}
-        content = {"settings": settings, "found": found, "date": time.strftime("%Y-%m-%d %H:%M"), "versions": versions}
-        write_json(path, content)
+    def keep(self, settings: Any, found: Any, name: str = "", made: str = "", seconds: float | None = None) -> Any:
+        """Record it; gives what will be known of it from now on."""
+        told = {
+            "key": _key(settings, made), "name": name, "seconds": seconds, "gamlp": version("gamlp"),
+            "machine": machine_name(), "date": time.strftime("%Y-%m-%d"), "found": found,
+        }  # fmt: skip
+        return self.record.add(told)["found"]
 
-    def found(self, settings: Any, make: Callable[[], Any]) -> Any:
+    def found(self, settings: Any, make: Callable[[], Any], name: str = "", made: str = "") -> Any:
         """What was found before, else what `make` finds now; None when the time is over."""
-        known = self.known(settings)
+        known = self.known(settings, name, made)
         if known is None and not self.work.over:
-            known = make()
-            self.keep(settings, known)
+            begun = time.monotonic()
+            made_now = make()
+            known = self.keep(settings, made_now, name, made, time.monotonic() - begun)
         return known
+
+
+def _key(settings: Any, made: str) -> str:
+    return digest([_FORMAT, settings, made])
 
 
 def chosen(kind: str, names: Iterable[str], wanted: tuple[str, ...] | None) -> list[str]:

@@ -109,7 +109,7 @@ def _run(
 
     What it will take is told before. Interrupted or out of budget, it goes on where it was when it is run again.
     """
-    from gamlp.bench import Forecast, Schedule, Work, is_special, measure_tables, table_of
+    from gamlp.bench import Forecast, Schedule, Work, is_special, measure_tables, status_of, table_of
 
     tables = [table_of(name) for name in dict.fromkeys(names)]
     seconds = sum(60 * table.budget_minutes for table in tables) if budget is None else _seconds(budget)
@@ -126,7 +126,8 @@ def _run(
                 display.inform(said)
         for table in tables:
             if is_special(table):
-                display.inform(f"{table.name} measures points of its own, and what they take is not known")
+                for said in status_of(table, place).missing.sentences(seconds, what=f"points of {table.name}"):
+                    display.inform(said)
         refused = measure_tables(tables, place, jobs, extra)
     for what, reason in refused.items():
         display.warn(f"{what}: {reason.rstrip('.')}")

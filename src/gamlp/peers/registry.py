@@ -15,7 +15,16 @@ from gamlp.models import check_operators, is_model
 from gamlp.peers.contract import Peer, Report, Task, Workspace
 from gamlp.peers.hops import run_on_hops
 from gamlp.peers.labels import propagate_labels, reuse_labels, smoothed
-from gamlp.peers.samplers import ClusterGCN, GraphSAINT, SampledSAGE, cluster_sampler, neighbour_sampler, saint_sampler
+from gamlp.peers.samplers import (
+    ClusterGCN,
+    FastGCN,
+    GraphSAINT,
+    SampledSAGE,
+    cluster_sampler,
+    layer_sampler,
+    neighbour_sampler,
+    saint_sampler,
+)
 from gamlp.peers.whole_graph import message_passing, typed_message_passing
 from gamlp.recipe import Recipe, shipped_names
 
@@ -66,6 +75,7 @@ def _types(name: str, title: str, paper: str, model: str, taught: bool = False) 
 
 
 _SAGE = message_passing(SampledSAGE, sampler=neighbour_sampler)
+_LAYERS = message_passing(FastGCN, sampler=layer_sampler)
 _CLUSTERS = message_passing(ClusterGCN, sampler=cluster_sampler)
 _SAINT = message_passing(GraphSAINT, sampler=saint_sampler)
 
@@ -103,6 +113,7 @@ METHODS: dict[str, Peer] = {
         _types("r-hgnn", "R-HGNN", "Yu et al., TKDE 2022", "RHGNN"),
         _types("r-gsn", "R-GSN", "Wu et al., 2021", "RGSN", taught=True),
         Peer("graphsage-sampled", "GraphSAGE, sampled", "sampled", "Hamilton et al., NIPS 2017", _SAGE),
+        Peer("fastgcn", "FastGCN", "sampled", "Chen et al., ICLR 2018", _LAYERS),
         Peer("cluster-gcn", "Cluster-GCN", "sampled", "Chiang et al., KDD 2019", _CLUSTERS),
         Peer("graphsaint", "GraphSAINT", "sampled", "Zeng et al., ICLR 2020", _SAINT),
         Peer("label-propagation", "Label propagation", "labels", "Zhou et al., NIPS 2003", propagate_labels),

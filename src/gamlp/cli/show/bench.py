@@ -16,14 +16,11 @@ def show_status(found: Sequence[TableStatus], each_cell: bool = False) -> None:
 
     `unknown` are missing runs of cells whose time is not known.
     """
-    rows = [_row(one) for one in found if not one.special]
-    if rows:
-        heads = ("table", "complete", "runs", "seeds", "stale", "missing", "would take", "unknown")
-        display.table(*heads, rows=rows)
+    heads = ("table", "complete", "runs", "seeds", "stale", "missing", "would take", "unknown")
+    display.table(*heads, rows=[_row(one) for one in found])
     for one in found:
-        if one.special:
-            has = "has its page" if one.anything else "has not been measured"
-            display.say(f"{one.table}: {has}; it measures points of its own, and what they cost is not known.")
+        if one.special and one.anything and not one.runs:
+            display.say(f"{one.table} has a page whose points are not recorded.")
         for dataset, reason in one.absent.items():
             display.say(f"{one.table}, {dataset}: not possible here, {reason}.")
         for long in one.missing.long:
@@ -36,7 +33,7 @@ def _row(one: TableStatus) -> tuple[str | int, ...]:
     from gamlp.bench import duration
 
     fewest, most = one.seeds
-    seeds = f"{fewest}" if fewest == most else f"{fewest}–{most}"
+    seeds = "points" if one.special else f"{fewest}" if fewest == most else f"{fewest}–{most}"
     lacks, unknown = one.missing.runs, one.missing.unknown
     takes = "–" if not lacks else "not known" if unknown == lacks else duration(one.missing.seconds)
     return (one.table, f"{one.complete} of {one.cells}", one.runs, seeds, one.stale, lacks, takes, unknown)

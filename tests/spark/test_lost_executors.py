@@ -64,7 +64,7 @@ class Gates:
 
     def kill_at_each(self, run: Driver) -> None:
         for number, gate in enumerate(self.gates, 1):
-            wait_for(lambda gate=gate: gate.waits() or run.process.poll() is not None, 150)
+            wait_for(lambda gate=gate: gate.waits() or run.process.poll() is not None, 300)
             (waiting,) = gate.waiting()
             executor_of(waiting).kill()
             tell_lost(run, number)
@@ -192,7 +192,7 @@ def test_an_executor_that_is_lost_while_it_trains(cluster: Standalone, tmp_path:
     trained = RunFolder(tmp_path / "run")
     options = ["--trust", "held_model:Held", "--processes", 2, "--threads", 1]
     with on_cluster(tmp_path, cluster, "gamlp.cli.main", *words, *options, code=str(tmp_path / "code")) as run:
-        wait_for(lambda: len(trained.metrics()) >= 2 or run.process.poll() is not None, 120)
+        wait_for(lambda: len(trained.metrics()) >= 2 or run.process.poll() is not None, 300)
         before = len(trained.metrics())
         assert 2 <= before < EPOCHS
         executors()[0].kill()

@@ -14,7 +14,7 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.explanation import WeightsByDegree
 from gamlp.graph import ROLES, Graph, Labels
-from gamlp.io import TakeTally, row_ranges
+from gamlp.io import TakeTally, row_ranges, seen_by_all
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
@@ -71,7 +71,7 @@ def _evaluate(
     progress: Progress,
 ) -> dict[str, Any]:
     with closing(resources.open_engine()) as engine:
-        take = partial(engine.tally, run.path)
+        take = partial(engine.tally, run.shared)
         if graph is None:
             return _evaluate_own(run, own, weights, resources, take, progress)
         return _evaluate_other(run, graph, other_nodes, resources, take, progress)
@@ -96,7 +96,7 @@ def _evaluate_own(
     return {
         **report,
         "many": next(iter(bundles.values())).multi_label,
-        "report": str(page.path),
+        "report": str(seen_by_all(page.path)),
         "words": page.words,
         **({"notes": [f"neighbours were not looked at: {why}"]} if why else {}),
     }
@@ -123,8 +123,8 @@ def _evaluate_other(
         page = write_report(
             run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device, take=take
         )
-    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page.path)}
-    about["words"] = page.words
+    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label}
+    about |= {"report": str(seen_by_all(page.path)), "words": page.words}
     return about | ({"notes": notes} if notes else {})
 
 

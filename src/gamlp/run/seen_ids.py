@@ -51,16 +51,17 @@ def rows_with_role(labels: Labels | None, split: Split | None, *roles: str) -> A
     return np.asarray(rows[labels.known_at(rows)])
 
 
-def write_seen(path: Path, hashes: Sequence[Array]) -> None:
+def write_seen(path: Path | Place, hashes: Sequence[Array]) -> None:
     """Sorted, 8 bytes an id, whole or not at all."""
     put_rows(Place.of(path), np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes])))
 
 
-def read_seen(path: Path) -> Array | None:
+def read_seen(path: Path | Place) -> Array | None:
     """What `write_seen` wrote; None: the run did not note it."""
-    if not path.exists():
+    place = Place.of(path)
+    if not place.exists():
         return None
-    found = map_array(path)
+    found = map_array(place.local_copy())
     if found.ndim != 1 or found.dtype != np.uint64 or not bool(np.all(found[1:] > found[:-1])):
         raise GamlpError("is no sorted list of hashed ids", file=path, hint="remove it: it is made anew from the graph")
     return found

@@ -169,7 +169,7 @@ def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, 
     if recipe.training.setting == "transductive" and not by_time(graph, recipe):
         check_trainable(graph, recipe)
         with closing(resources.open_engine()) as engine:
-            graph, recipe = prepare_graph(graph, recipe, place, engine, progress)
+            graph, recipe = prepare_graph(graph, recipe, place, engine, progress, partial(engine.tally, place))
         return from_store(propagate(graph, plan_of(recipe), place / "hops", resources, progress), recipe)
     if place.local is None:
         raise GamlpError("the graph of training nodes needs a folder", file=place, hint="give one: workDir=FOLDER")

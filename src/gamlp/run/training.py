@@ -7,17 +7,18 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io import PeakMemory, Place, Trust, is_url, names_of, seen_by_all
+from gamlp.io import PeakMemory, Place, TakeTally, Trust, is_url, names_of, row_ranges, seen_by_all
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.run.resources import LOCAL, Resources
-from gamlp.run.seen_ids import rows_with_role, seen_hashes, write_seen
+from gamlp.run.seen_ids import seen_hashes, seen_of, write_seen
 from gamlp.run.source import Source, as_source, default_recipe, resolve_recipe
 from gamlp.training import (
     HOPS,
@@ -67,6 +68,7 @@ _OWN = {
     "leaderboard.json",
     "stages",
 }
+_ROWS = 1 << 20  # ids hashed at a time
 _WARM = "warm.safetensors"  # the bundle that training started from
 
 
@@ -178,7 +180,8 @@ def _train(
         kept = run.timings()
         if not finished and source.store is None:  # an interrupted propagation goes on: its parts add up
             run.note_timings(preparation=kept.get("preparation", 0.0) + took)
-        _note_seen(run, source, valid_graph)
+        with closing(resources.open_engine()) as engine:
+            _note_seen(run, prepared, source.graph, valid_graph, partial(engine.tally, run.shared))
         try:
             if recipe.training.stages > 1:
                 bundles, said_of_stages = _train_stages(prepared, run, source.graph, resources, observe, progress)
@@ -304,16 +307,20 @@ def _start_from(prepared: Prepared, warm: str | Path, out: Path, trust: Trust) -
     return replace(prepared, warm=str(place)), said
 
 
-def _note_seen(run: RunFolder, source: Source, valid_graph: Graph | None) -> None:
+def _note_seen(
+    run: RunFolder, prepared: Prepared, graph: Graph | None, valid_graph: Graph | None, take: TakeTally
+) -> None:
     """Of a store the ids are not known here: `gamlp evaluate` finds them where its graph can be opened."""
-    if source.graph is None or Place.of(run.seen_path).exists():
+    if graph is None or Place.of(run.seen_path).exists():
         return
-    nodes = source.graph.nodes
-    roles = ("train", "valid") if valid_graph is None else ("train",)
-    seen = [seen_hashes(source.graph, rows_with_role(nodes.labels, nodes.split, *roles))]
-    if valid_graph is not None:
-        seen.append(seen_hashes(valid_graph, valid_rows(valid_graph)))
-    write_seen(run.seen_path, seen)
+    if valid_graph is None:
+        write_seen(run.seen_path, seen_of(prepared.store, graph, ("train", "valid"), take))
+        return
+    labels, split, rows = graph.nodes.labels, graph.nodes.split, valid_rows(valid_graph)
+    assert labels is not None and split is not None
+    trained = (seen_hashes(graph, some[labels.known_at(some)]) for some in split.parts("train"))
+    chosen = (seen_hashes(valid_graph, rows[begin:end]) for begin, end in row_ranges(len(rows), _ROWS))
+    write_seen(run.seen_path, chain(trained, chosen))
 
 
 def check_start(source: Source, recipe: Recipe, out: Path) -> None:

@@ -12,13 +12,13 @@ from gamlp.cli.main import app
 from gamlp.errors import GamlpError
 from gamlp.io import Place
 from gamlp.propagation import LocalPropagator
-from gamlp.run import Resources, predict
+from gamlp.run import Resources, predict, train
 from gamlp.spark.prediction import MARK
 from gamlp.training import RunFolder, plan_of, run_here
 from tests.run.test_scoring import same as same_scores
 from tests.spark.graph_tables import random_tables
 from tests.spark.test_prediction import same as same_rows
-from tests.training.small import RECIPE, make_graph
+from tests.training.small import ONE_THREAD, RECIPE, make_graph
 
 SET = ["training.epochs=2", "model.hidden=4", "propagation.hops=1", "propagation.label_hops=1"]
 CHANGES = [word for one in SET for word in ("--set", one)]
@@ -91,6 +91,26 @@ def test_a_run_on_a_store_behind_a_url_finds_it_again(spark: Any, s3_bucket: str
         predict(tmp_path / "run", tmp_path / "out.parquet", own=make_graph())
     written = predict(tmp_path / "run", tmp_path / "out.parquet", own=make_graph(), trust=place.url)
     assert written is not None and written.rows == 60
+
+
+@pytest.mark.long
+def test_the_inductive_setting_and_a_parameter_server_behind_a_url(spark: Any, s3_bucket: str, tmp_path: Path) -> None:
+    """The graph of training nodes, its hops, and the checkpoints of a server that nobody here sees."""
+    graph = make_graph().save(tmp_path / "graph")
+    assert isinstance(graph.folder, Path)
+    changes = {"training.setting": "inductive", "model.beta": 0.0}
+    there = f"{s3_bucket}/inductive"
+    asked = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
+    (tmp_path / "recipe.yaml").write_text(RECIPE.to_yaml())
+    told("train", graph.folder, "--recipe", tmp_path / "recipe.yaml", "--out", there, *asked, *ON_SPARK)
+    here = train(graph.folder, RECIPE.changed(changes), tmp_path / "run", resources=ONE_THREAD).run
+    with run_here(there, writes=False) as folder:
+        assert RunFolder.open(folder).seed_path(0).read_bytes() == here.seed_path(0).read_bytes()
+    assert {"training-graph", "training-hops", "hops"} <= set(Place.of(there).names())
+    served = f"{s3_bucket}/served"
+    told("train", f"{there}/hops", "--out", served, *CHANGES[:4], "--exchange", "server", "--processes", 2, *ON_SPARK)
+    with run_here(served, writes=False) as folder:
+        assert [line["epoch"] for line in RunFolder.open(folder).metrics()] == [1, 2]
 
 
 def test_parts_that_a_killed_driver_left_are_written_anew(runs: tuple[Path, str], tmp_path: Path) -> None:

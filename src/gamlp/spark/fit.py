@@ -171,9 +171,7 @@ def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, 
         with closing(resources.open_engine()) as engine:
             graph, recipe = prepare_graph(graph, recipe, place, engine, progress, partial(engine.tally, place))
         return from_store(propagate(graph, plan_of(recipe), place / "hops", resources, progress), recipe)
-    if place.local is None:
-        raise GamlpError("the graph of training nodes needs a folder", file=place, hint="give one: workDir=FOLDER")
-    return prepare(graph, recipe, place.local, resources=resources, progress=progress)
+    return prepare(graph, recipe, place.local or place, resources=resources, progress=progress)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,6 @@ def _sent(folder: Path, place: Place, stay: Collection[str]) -> Iterator[None]:
     lock = threading.Lock()
 
     def send() -> None:
-        nonlocal seen
         with lock:
             now = _files(folder, stay)
             for name, about in now.items():

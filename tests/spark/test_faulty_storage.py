@@ -71,6 +71,7 @@ class Store:
         before = self.failed
         for _ in range(MOST):
             with running(Driver([*command, *conf], self.folder, self.environment)) as run:
+                run.process.wait(900)
                 if run.ends() == 0:
                     assert self.failed > before, "no call of this step has failed"
                     return
@@ -97,7 +98,7 @@ def test_every_step_over_a_store_that_loses_calls(spark: Any, tmp_path: Path) ->
 
     store.does("train", "gs://b/graph", "--out", "gs://b/run", "--blocks", 4, "--resume", *asked)
     source = Source("graph", None, Graph.open(tmp_path / "graph"))
-    run = train(source, RECIPE, tmp_path / "run", resources=ONE_THREAD).run
+    run = train(source, Recipe.of(tmp_path / "recipe.yaml"), tmp_path / "run", resources=ONE_THREAD).run
     found = RunFolder(store.root / "b" / "run")
     assert found.seed_path(0).read_bytes() == run.seed_path(0).read_bytes()
     assert isinstance(hops, HopStore)

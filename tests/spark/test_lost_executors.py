@@ -16,6 +16,7 @@ import pytest
 
 from gamlp.graph.ingest import IngestOptions
 from gamlp.propagation import HopStore
+from gamlp.recipe import Recipe
 from gamlp.run import Source, evaluate, predict, train
 from gamlp.spark.ingest.build import spark_graph
 from gamlp.spark.ingest.tables import read_table
@@ -180,13 +181,14 @@ def test_an_executor_that_is_lost_while_it_trains(cluster: Standalone, tmp_path:
                 "training.batch_size": 20, "model.options": {"held": str(held)}}  # fmt: skip
     sys.path.insert(0, str(tmp_path / "code"))
     try:
-        recipe = RECIPE.changed(settings, trust="held_model:Held")
+        written = RECIPE.changed(settings, trust="held_model:Held").to_yaml()
+        (tmp_path / "recipe.yaml").write_text(written)
+        recipe = Recipe.of(tmp_path / "recipe.yaml", trust="held_model:Held")
         source = Source("small", None, store=store)
         two = replace(ONE_THREAD, processes=2)
         alone = train(source, recipe, tmp_path / "expected", trust="held_model:Held", resources=two).run
     finally:
         sys.path.remove(str(tmp_path / "code"))
-    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     held.touch()
     words = ["train", tmp_path / "hops", "--recipe", tmp_path / "recipe.yaml", "--out", tmp_path / "run"]
     trained = RunFolder(tmp_path / "run")

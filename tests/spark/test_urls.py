@@ -12,6 +12,7 @@ from gamlp.cli.main import app
 from gamlp.errors import GamlpError
 from gamlp.io import Place
 from gamlp.propagation import LocalPropagator
+from gamlp.recipe import Recipe
 from gamlp.run import Resources, predict, train
 from gamlp.spark.prediction import MARK
 from gamlp.training import RunFolder, plan_of, run_here
@@ -39,6 +40,7 @@ def runs(spark: Any, s3_bucket: str, tmp_path_factory: pytest.TempPathFactory) -
     return folder / "runs" / "mine", f"{s3_bucket}/runs/mine"
 
 
+@pytest.mark.long
 def test_everything_lies_behind_the_url(runs: tuple[Path, str], tmp_path: Path) -> None:
     here, there = runs
     names = [name for name in Place.of(there).names() if not name.startswith(".")]
@@ -56,6 +58,7 @@ def test_everything_lies_behind_the_url(runs: tuple[Path, str], tmp_path: Path) 
     assert (tmp_path / MARK).exists()
 
 
+@pytest.mark.long
 def test_other_verbs_take_the_url(runs: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here, there = runs
     before = Place.of(f"{there}/report.html").read()
@@ -68,6 +71,7 @@ def test_other_verbs_take_the_url(runs: tuple[Path, str], tmp_path: Path, capsys
         same_rows(pq.read_table(out), pq.read_table(tmp_path / "0.parquet"))
 
 
+@pytest.mark.long
 def test_again_it_is_found_and_other_tables_are_refused(runs: tuple[Path, str], tmp_path: Path) -> None:
     _, there = runs
     edges, nodes = random_tables(5, "text", 120, 500).write(tmp_path / "tables", "csv")
@@ -77,6 +81,7 @@ def test_again_it_is_found_and_other_tables_are_refused(runs: tuple[Path, str], 
         told("train", f"{there}/hops", "--out", there, *CHANGES, *ON_SPARK)
 
 
+@pytest.mark.long
 def test_a_run_on_a_store_behind_a_url_finds_it_again(spark: Any, s3_bucket: str, tmp_path: Path) -> None:
     """Where a person names it: a run folder that somebody else sent could name any address."""
     make_graph().save(tmp_path / "graph")
@@ -103,7 +108,8 @@ def test_the_inductive_setting_and_a_parameter_server_behind_a_url(spark: Any, s
     asked = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
     (tmp_path / "recipe.yaml").write_text(RECIPE.to_yaml())
     told("train", graph.folder, "--recipe", tmp_path / "recipe.yaml", "--out", there, *asked, *ON_SPARK)
-    here = train(graph.folder, RECIPE.changed(changes), tmp_path / "run", resources=ONE_THREAD).run
+    recipe = Recipe.of(tmp_path / "recipe.yaml").changed(changes)
+    here = train(graph.folder, recipe, tmp_path / "run", resources=ONE_THREAD).run
     with run_here(there, writes=False) as folder:
         assert RunFolder.open(folder).seed_path(0).read_bytes() == here.seed_path(0).read_bytes()
     assert {"training-graph", "training-hops", "hops"} <= set(Place.of(there).names())
@@ -113,6 +119,7 @@ def test_the_inductive_setting_and_a_parameter_server_behind_a_url(spark: Any, s
         assert [line["epoch"] for line in RunFolder.open(folder).metrics()] == [1, 2]
 
 
+@pytest.mark.long
 def test_parts_that_a_killed_driver_left_are_written_anew(runs: tuple[Path, str], tmp_path: Path) -> None:
     here, _ = runs
     out = tmp_path / "out.parquet"

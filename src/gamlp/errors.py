@@ -44,9 +44,10 @@ class GamlpError(Exception):
         self.row = row
         self.column = column
         self.hint = hint
-        super().__init__(self._sentence())
+        super().__init__(self.sentence())
 
-    def _sentence(self) -> str:
+    def sentence(self) -> str:
+        """Where it is, what it is, and what can be done."""
         where = [self.file] if self.file is not None else []
         if self.row is not None:
             where.append(f"row {self.row}")

@@ -94,6 +94,30 @@ def test_a_graph_cut_out_by_tasks_and_one_that_grows_have_several_too(tmp_path: 
     assert damaged_files(grown) == [] and sum(name.startswith("nodes/node/ids/") for name in grown.checksums) == 3
 
 
+@pytest.mark.parametrize("ascending", [True, False])
+def test_ids_in_chunks_are_taken_alone(ascending: bool) -> None:
+    """What is allocated for a few of many ids does not grow with those beside them."""
+    count, each = 200_000, 10_000
+    chunks = [
+        pa.array([f"né {row:07d}" for row in range(begin, begin + each)], pa.large_string())
+        for begin in range(0, count, each)
+    ]
+    rows = np.random.default_rng(0).integers(0, count, 50)
+    rows = np.sort(rows) if ascending else rows
+    ids, usual = Ids(count, pa.chunked_array(chunks)), pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counted)
+    try:
+        found = ids.take(rows).to_pylist()  # no array outlives the pool it is of
+    finally:
+        pa.set_memory_pool(usual)
+    assert found == [f"né {row:07d}" for row in rows.tolist()]
+    assert 0 < counted.max_memory() < 50_000  # Arrow's own take: 3,800,000
+    assert ids.take(rows[:0]).to_pylist() == []
+    with pytest.raises(IndexError, match="200000"):
+        ids.take(np.array([count]))
+
+
 def test_shards_that_do_not_hold_all_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_ids, "ID_SHARD", SHARD)
     monkeypatch.setattr("gamlp.graph.folder.id_shards", lambda count: [25, 50, 59])

@@ -11,7 +11,8 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids
-from gamlp.run import evaluate, train
+from gamlp.io import Place
+from gamlp.run import evaluate, seen_ids, train
 from gamlp.run.seen_ids import among, read_seen, seen_hashes, write_seen
 from gamlp.training import RunFolder
 from tests.training.small import NODES, ONE_THREAD, RECIPE, make_graph, with_nodes
@@ -138,6 +139,20 @@ def test_two_graphs_are_both_remembered(tmp_path: Path) -> None:
     assert seen is not None and graph.nodes.split is not None and valid.nodes.split is not None
     assert among(seen, seen_hashes(graph, np.arange(NODES))).tolist() == (graph.nodes.split.roles == 1).tolist()
     assert among(seen, seen_hashes(valid, np.arange(45))).tolist() == (valid.nodes.split.roles == 2).tolist()
+
+
+@pytest.mark.parametrize("chunk", [1 << 20, 7])
+def test_parts_of_hashes_are_merged_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(seen_ids, "_CHUNK", chunk)
+    random, place = np.random.default_rng(0), Place.of("memory://seen.npy")
+    parts = [random.integers(0, 1 << 64, 50, dtype=np.uint64) for _ in range(4)]
+    parts += [np.array([3, 3, (1 << 64) - 1], np.uint64), parts[0][:9], parts[0][:0]]
+    for path in (tmp_path / "seen.npy", place):
+        for some in (parts, []):
+            write_seen(path, iter(some))
+            found = read_seen(path)
+            assert found is not None
+            assert np.array_equal(found, np.unique(np.concatenate([np.zeros(0, np.uint64), *some])))
 
 
 def test_integers_and_their_texts_are_the_same_ids() -> None:

@@ -119,6 +119,9 @@ class Gate:
         wait_for(lambda: len(self._names()) >= count, _LONG)
         return [psutil.Process(int(name.partition(".")[0])) for name in self._names()[:count]]
 
+    def waits(self) -> bool:
+        return bool(self._names())
+
     def open(self) -> None:
         (self.folder / "go").touch()
 

@@ -10,16 +10,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 import gamlp.io.locks
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
+from gamlp.graph.ingest import IngestOptions
 from gamlp.io import Place
 from gamlp.propagation import HopStore
+from gamlp.spark.ingest.build import spark_graph
+from gamlp.spark.ingest.tables import read_table
+from gamlp.spark.prediction import write_spark_predictions
 from tests.spark.driver import PLAN, ToldEngine
+from tests.spark.graph_tables import random_tables
 from tests.spark.processes import Gate, driver, files_in, fingerprints, local_bytes, save_graph, wait_for
 from tests.spark.standalone import can_mount
+from tests.spark.test_prediction import bundle_of, graph_of, hops_of, same
 
 HOP = "hop 2 of 3"
 
@@ -120,6 +127,38 @@ def test_a_full_disk_is_told_and_after_room_is_made_the_run_goes_on(spark, graph
         ToldEngine(4).propagate(Graph.open(graph), PLAN, disk / "store")
         assert "neighbours: []" in capsys.readouterr().out  # it went on
         assert fingerprints(disk / "store") == expected
+
+
+@pytest.mark.long
+def test_a_disk_that_fills_up_while_a_graph_is_built_is_told_and_nothing_stays(spark, tmp_path):
+    edges, nodes = random_tables(4, "text", 3000, 9000).write(tmp_path / "tables", "parquet")
+
+    def build(out):
+        read = (read_table(spark, f"parquet:{table}") for table in (edges, nodes))
+        return spark_graph(spark, *read, out / "graph", IngestOptions(), blocks=4)
+
+    build(tmp_path)
+    with small_disk(tmp_path / "disk", "200k") as disk:
+        with pytest.raises(GamlpError, match="no space left on the device"):
+            build(disk)
+        assert list(disk.iterdir()) == []
+        subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
+        build(disk)
+        assert fingerprints(disk / "graph") == fingerprints(tmp_path / "graph")
+
+
+@pytest.mark.long
+def test_a_disk_that_fills_up_while_predictions_are_written_is_told_and_nothing_stays(spark, tmp_path):
+    graph, bundle = graph_of(tmp_path, "strings"), bundle_of()
+    store = hops_of(graph, tmp_path)
+    write_spark_predictions(spark, bundle, store, graph, tmp_path / "expected.parquet")
+    with small_disk(tmp_path / "disk", "4k") as disk:
+        with pytest.raises(GamlpError, match="no space left on the device"):
+            write_spark_predictions(spark, bundle, store, graph, disk / "out.parquet")
+        assert list(disk.iterdir()) == []
+        subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
+        write_spark_predictions(spark, bundle, store, graph, disk / "out.parquet")
+        same(pq.read_table(disk / "out.parquet"), pq.read_table(tmp_path / "expected.parquet"))
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import torch
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
+from gamlp.graph.features import missing
 from gamlp.graph.folder import save_graph
+from gamlp.io import Place, Ranges, RangeWork, State, tally_by_tasks
 from gamlp.propagation import HopStore, LocalPropagator
 from gamlp.recipe import Recipe
 from gamlp.run.evaluation import evaluate_rows
@@ -25,12 +28,44 @@ from gamlp.training.ranks.world import World
 from gamlp.training.rows import from_store, plan_of, rows_of
 from gamlp.training.seeds import bundle_of
 from gamlp.training.typed import expected_shape, prepare_graph, resolve_relations, views_of
+from tests.conformance.engines import one_after_the_other
 from tests.conformance.typed_graphs import TARGET
 from tests.training.small import ONE_THREAD, trained
 from tests.training.typed_small import RECIPE, planted, relabelled
 
 CPU = torch.device("cpu")
 SAMPLED = RECIPE.changed({"training.subset_sample": 2, "relations.separate_types": "yes"})
+
+
+@pytest.mark.parametrize("way", ["complex", "mean"])
+def test_features_are_made_by_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Embeddings, means and reduced columns, by a process that opens the graph's folder: nobody else computes them."""
+    changes = {"relations.missing": way, "relations.dimension": 4, "relations.reduce": 2 if way == "mean" else 0}
+    recipe = RECIPE.changed({name: value for name, value in changes.items() if value})
+    made = [planted().graph().save(tmp_path / name / "graph") for name in ("here", "there")]
+    engine, at_work, done = LocalPropagator(), [False], []
+    expected, _ = prepare_graph(made[0], recipe, tmp_path / "here", engine)
+
+    kept = missing.Cache.keep
+
+    def keep(self: Any, *given: Any) -> Any:
+        assert at_work[0], "the driver makes features"
+        done.append("kept")
+        return kept(self, *given)
+
+    monkeypatch.setattr(missing.Cache, "keep", keep)
+
+    def take(work: RangeWork, ranges: Ranges, stage: str = "", progress: Any = None) -> Iterator[State]:
+        at_work[0] = True
+        yield from tally_by_tasks(one_after_the_other, Place.of(tmp_path / "there"), work, ranges, stage)
+        at_work[0] = False
+
+    found, _ = prepare_graph(made[1], recipe, tmp_path / "there", engine, take=take)
+    assert "kept" in done
+    for name, nodes in expected.node_types.items():
+        features = found.node_types[name].features
+        assert nodes.features is not None and features is not None
+        assert np.array_equal(features.values[:], nodes.features.values[:])
 
 
 def test_the_shape_is_known_before_and_after(tmp_path: Path) -> None:

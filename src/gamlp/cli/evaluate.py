@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _evaluate(
-    run: Annotated[Path, typer.Argument(help="Run folder.", metavar="RUN")],
+    run: Annotated[str, typer.Argument(help="Run folder, or its URL.", metavar="RUN")],
     graph: Annotated[
         str | None,
         typer.Option(
@@ -83,18 +82,19 @@ def _evaluate(
     """
     from gamlp.graph.datasets import open_or_load
     from gamlp.run import evaluate
-    from gamlp.training import RunFolder
+    from gamlp.training import RunFolder, run_here
 
     if other_nodes and graph is None:
         raise GamlpError("--other-nodes is about another graph", hint="name it: --graph GRAPH")
     settings = engine_settings(master, spark_conf, blocks, executor_wait)
     resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
-    opened = RunFolder.open(run, trusted(trust))
-    with display.progress(as_json) as progress:
-        other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
-        report = evaluate(opened, other, other_nodes=other_nodes, resources=resources, progress=progress)
+    with run_here(run, writes=True) as folder:
+        opened = RunFolder.open(folder, trusted(trust))
+        with display.progress(as_json) as progress:
+            other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
+            report = evaluate(opened, other, other_nodes=other_nodes, resources=resources, progress=progress)
     if as_json:
-        display.print_json({"run": str(run), **report})
+        display.print_json({"run": run, **report})
         return
     for note in report.get("notes", []):
         display.say(f"note: {note}.")
@@ -102,7 +102,11 @@ def _evaluate(
     parts = {"validation": report["valid"]} if report.get("valid") else {}
     show_scores(parts | {part: report}, report["many"], len(report["seeds"]), report.get("metric", ""))
     show_classes(report)
-    where = f"of graph '{report['graph']}'" if graph is not None else f"; written to {opened.evaluation_path}"
+    where = (
+        f"of graph '{report['graph']}'"
+        if graph is not None
+        else f"; written to {run.rstrip('/')}/{opened.evaluation_path.name}"
+    )
     display.say(f"{report['rows']:,} {part} rows {where}".replace(" ;", ";"))
     show_words(report["words"])
     display.say(f"{report['report']}: scores, curves, mistakes and weights to look at in a browser")

@@ -44,7 +44,9 @@ def register(app: typer.Typer) -> None:
 
 
 def _predict(
-    run: Annotated[Path, typer.Argument(help="Run folder, or a bundle.safetensors with --graph.", metavar="RUN")],
+    run: Annotated[
+        str, typer.Argument(help="Run folder or its URL, or a bundle.safetensors with --graph.", metavar="RUN")
+    ],
     out: Annotated[
         str,
         typer.Option(
@@ -165,6 +167,7 @@ def _predict(
         from gamlp.graph import ids_in_file, split_ids
         from gamlp.graph.datasets import open_or_load
         from gamlp.run import predict
+        from gamlp.training import run_here
 
     settings = engine_settings(master, spark_conf, blocks, executor_wait)
     resources = replace(resources_of(device, memory, threads), engine=engine, settings=settings)
@@ -173,10 +176,14 @@ def _predict(
     if ids and not split_ids(ids):
         raise GamlpError("--ids names no node", hint="give ids between commas, or leave it out for all nodes")
     named_ids = split_ids(ids or []) + (ids_in_file(ids_file) if ids_file is not None else [])
-    with display.progress(as_json) as progress, closing(resources.open_engine()):
+    with (
+        display.progress(as_json) as progress,
+        closing(resources.open_engine()),
+        run_here(run, writes=False) as place,
+    ):
         other = None if graph is None else open_or_load(graph, data_dir, seed, progress)
         written = predict(
-            run, out, graph=other, newcomers=newcomers, rows=rows, ids=named_ids, each_class=probabilities,
+            place, out, graph=other, newcomers=newcomers, rows=rows, ids=named_ids, each_class=probabilities,
             batch_size=batch_size, threshold=threshold, positive=positive, abstain_below=abstain_below, trust=trust,
             resources=resources, progress=progress,
         )  # fmt: skip

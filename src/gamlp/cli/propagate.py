@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -205,4 +206,5 @@ def _on_views(
     from gamlp.training import resolve_relations, with_features
 
     recipe, notes = resolve_relations(graph, recipe)
-    return with_features(graph, recipe, Place.of(out), engine, progress), recipe, notes
+    place = Place.of(out)
+    return with_features(graph, recipe, place, engine, progress, partial(engine.tally, place)), recipe, notes

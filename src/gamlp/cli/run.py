@@ -20,6 +20,7 @@ from gamlp.cli.options.engine import (
     MasterOption,
     SparkConfOption,
     engine_settings,
+    seen_by_tasks,
 )
 from gamlp.cli.options.recipe import (
     DataDirOption,
@@ -91,7 +92,8 @@ def _run(
     ] = None,
     reading: TableOptions = TableOptions(),  # noqa: B008
     out: Annotated[
-        Path | None, typer.Option(help="Run folder. (default: runs/<name>)", metavar="RUN", show_default=False)
+        str | None,
+        typer.Option(help="Run folder, on Spark also a URL. (default: runs/<name>)", metavar="RUN", show_default=False),
     ] = None,
     preset: PresetOption = None,
     time_limit: TimeLimitOption = None,
@@ -162,7 +164,7 @@ def _run(
     from gamlp.models import is_solved
     from gamlp.peers import peer_of, run_method
     from gamlp.run import from_tables, open_source, published_default, run_path
-    from gamlp.training import writing_run
+    from gamlp.training import run_here, writing_run
     from gamlp.tune import choose
 
     naming = {
@@ -178,12 +180,13 @@ def _run(
     with display.progress(as_json) as progress, closing(resources.open_engine()) as opened_engine, ExitStack() as stack:
         if tables is not None and opened_engine.one_machine:
             tables.check_present()
-        place = out or Path("runs") / _name(graph, tables, model)
+        place = out or str(Path("runs") / _name(graph, tables, model))
         if tables is None:  # before the run's folder is made: it may have the name of the dataset
             opened = open_source(graph or "digits", data_dir, seed, progress)
-        stack.enter_context(writing_run(place))
+        folder = stack.enter_context(run_here(seen_by_tasks(place, opened_engine), writes=True))
+        stack.enter_context(writing_run(folder))
         if tables is not None:
-            opened = from_tables(tables, place, resources=resources, progress=progress)
+            opened = from_tables(tables, folder, resources=resources, progress=progress)
         columns = [] if opened.ingested is None else opened.ingested.columns
         delimiters = {} if opened.ingested is None else opened.ingested.delimiters
         choice, notes = None, []
@@ -192,7 +195,7 @@ def _run(
         if asked is not None:
             limit = asked.left(time.monotonic() - begun)
             choice = choose(
-                opened, place, preset=asked.preset, time_limit=limit, metric=asked.metric, seed=seed,
+                opened, folder, preset=asked.preset, time_limit=limit, metric=asked.metric, seed=seed,
                 resources=resources, progress=progress,
             )  # fmt: skip
             made, notes = choice.recipe, choice.notes
@@ -213,10 +216,10 @@ def _run(
                 raise GamlpError(f"'{made.model.name}' runs in one process", hint="leave out --exchange")
             if not opened_engine.one_machine:
                 raise GamlpError(f"'{made.model.name}' runs on one machine", hint=f"leave out --engine {engine}")
-            single = run_method(opened.opened, made, place, resources=resources, progress=progress)
+            single = run_method(opened.opened, made, folder, resources=resources, progress=progress)
             show_single(single, name, time.monotonic() - begun, as_json, columns)
             return
-        outcome = run_path(opened, made, place, warm=warm, resources=resources, progress=progress)
+        outcome = run_path(opened, made, folder, warm=warm, resources=resources, progress=progress)
     seconds = time.monotonic() - begun
     if as_json:
         _print(outcome, choice, notes, place, name, seconds, columns)
@@ -265,7 +268,7 @@ def _name(graph: str | None, tables: Tables | None, model: str | None) -> str:
     return tables.how.target or next(iter(tables.nodes))
 
 
-def _show(outcome: Outcome, place: Path, name: str, seconds: float, said: str) -> None:
+def _show(outcome: Outcome, place: str, name: str, seconds: float, said: str) -> None:
     """`said`: the sentence of the leaderboard, which is printed below it."""
     trained = outcome.trained
     parts = {"validation": trained.valid} if trained.valid else {}
@@ -282,8 +285,8 @@ def _show(outcome: Outcome, place: Path, name: str, seconds: float, said: str) -
     if outcome.predictions is not None:
         display.say(f"{outcome.predictions.path}: labels and probabilities of {outcome.predictions.rows:,} nodes")
     show_next(
-        ["gamlp", "predict", str(place), "--out", "predictions.parquet"],
-        ["gamlp", "predict", str(place), "--graph", "ANOTHER_GRAPH", "--out", "predictions.csv"],
+        ["gamlp", "predict", place, "--out", "predictions.parquet"],
+        ["gamlp", "predict", place, "--graph", "ANOTHER_GRAPH", "--out", "predictions.csv"],
     )
 
 
@@ -291,7 +294,7 @@ def _print(
     outcome: Outcome,
     choice: Chosen | None,
     notes: Sequence[str],
-    place: Path,
+    place: str,
     name: str,
     seconds: float,
     columns: Sequence[ColumnUse],
@@ -301,7 +304,7 @@ def _print(
     board = None if choice is None else choice.leaderboard
     display.print_json(
         {
-            "run": str(place),
+            "run": place,
             "recipe": name,
             "valid": outcome.trained.valid,
             "test": outcome.test,

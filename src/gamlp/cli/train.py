@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +16,7 @@ from gamlp.cli.options.engine import (
     MasterOption,
     SparkConfOption,
     engine_settings,
+    seen_by_tasks,
 )
 from gamlp.cli.options.recipe import (
     DataDirOption,
@@ -54,7 +54,7 @@ def _train(
     source: Annotated[
         str, typer.Argument(help="Graph folder, name of a dataset, or store of hops.", metavar="STORE_OR_GRAPH")
     ],
-    out: Annotated[Path, typer.Option(help="Run folder to write, or to go on with.")],
+    out: Annotated[str, typer.Option(help="Run folder to write, or to go on with; on Spark also a URL.")],
     recipe: RecipeOption = None,
     changes: SetOption = None,
     seeds: SeedsOption = None,
@@ -112,13 +112,17 @@ def _train(
     """
     from gamlp.export import log_model
     from gamlp.run import open_source, train
-    from gamlp.training import best_seed, trackers_for, writing_run
+    from gamlp.training import best_seed, run_here, trackers_for, writing_run
 
     settings = engine_settings(master, spark_conf, blocks, executor_wait)
     given = resources_of(device, memory, threads, processes, tls_cert, tls_key)
     resources = replace(given, engine=engine, settings=settings)
     begun = time.monotonic()
-    with display.progress(as_json) as progress, closing(resources.open_engine()):
+    with (
+        display.progress(as_json) as progress,
+        closing(resources.open_engine()) as opened_engine,
+        run_here(seen_by_tasks(out, opened_engine), writes=True) as folder,
+    ):
         opened = open_source(source, data_dir, seed, progress)
         other = None if valid is None else open_source(valid, data_dir, seed, progress)
         made, name = recipe_of(
@@ -126,12 +130,13 @@ def _train(
             servers=servers,
         )  # fmt: skip
         with (
-            writing_run(out),
-            trackers_for(out, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=out.name) as observe,
+            writing_run(folder),
+            trackers_for(folder, tensorboard=tensorboard, mlflow=mlflow, recipe=made, name=folder.name) as observe,
         ):
             trained = train(
-                opened, made, out, valid=other, resume=resume, resources=resources, observe=observe, progress=progress
-            )
+                opened, made, folder, valid=other, resume=resume, resources=resources, observe=observe,
+                progress=progress,
+            )  # fmt: skip
         if mlflow is not None:
             trained.notes.append(log_model(trained.run, best_seed(trained.bundles), progress=progress))
     seconds = time.monotonic() - begun
@@ -140,10 +145,10 @@ def _train(
             display.warn(sentence)
         reports = {seed: bundle.report for seed, bundle in trained.bundles.items()}
         display.print_json(
-            {"run": str(out), "recipe": name, "valid": trained.valid, "seeds": reports, "notes": trained.notes}
+            {"run": out, "recipe": name, "valid": trained.valid, "seeds": reports, "notes": trained.notes}
             | {"seconds": round(seconds, 3)}
         )
         return
     show_training(trained)
     display.say(f"{out}: bundle.safetensors, recipe.yaml, metrics.jsonl, seeds/ (recipe: {name}; {seconds:.1f} s)")
-    show_next(["gamlp", "evaluate", str(out)], ["gamlp", "predict", str(out), "--out", "predictions.parquet"])
+    show_next(["gamlp", "evaluate", out], ["gamlp", "predict", out, "--out", "predictions.parquet"])

@@ -114,9 +114,16 @@ def library() -> Any:
 
 
 def _store_of(run: RunFolder) -> HopStore:
-    if not (run.store_path() / "store.json").exists():
-        raise GamlpError("the hops of the run are gone", file=run.store_path(), hint="train again")
-    return HopStore.open(run.store_path())
+    return HopStore.open(_hops_of(run))
+
+
+def _hops_of(run: RunFolder) -> Path:
+    place = Place.of(run.store_path()).local
+    if place is None:
+        raise GamlpError("the hops of the run are behind a URL", file=run.store_path(), hint="copy them to a folder")
+    if not (place / "store.json").exists():
+        raise GamlpError("the hops of the run are gone", file=place, hint="train again")
+    return place
 
 
 def _graph_of(run: RunFolder, store: HopStore, progress: Progress) -> Graph:
@@ -139,7 +146,7 @@ def _copy_run(run: RunFolder, store: HopStore, graph: Graph, to: Path, in_place:
     for name in _FILES:
         if (run.path / name).exists():
             shutil.copyfile(run.path / name, to / name)
-    link_tree(run.store_path(), to / "hops")
+    link_tree(_hops_of(run), to / "hops")
     if (run.path / _SERVING).is_dir():
         link_tree(run.path / _SERVING, to / _SERVING)
     about = run.about()

@@ -16,6 +16,7 @@ from gamlp.graph.class_types import ClassType
 from gamlp.graph.made_from import MadeFrom
 from gamlp.graph.raw import RawColumns
 from gamlp.graph.schema import FeatureSchema, PickedColumns
+from gamlp.graph.text_ids import take_texts
 from gamlp.graph.unread import reads_when_asked, shape_of
 from gamlp.io import Place
 from gamlp.kernel import FloatName, build_csr
@@ -160,8 +161,7 @@ class Ids:
             return pa.array(np.asarray(rows, np.int64))
         if isinstance(self.values, np.ndarray):
             return pa.array(self.values[rows])
-        found = self.values.take(pa.array(np.asarray(rows, np.int64)))
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return take_texts(self.values, rows)
 
     def of(self, rows: Array) -> Ids:
         """Those of some rows alone."""

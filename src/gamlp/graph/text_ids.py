@@ -58,6 +58,25 @@ def open_strings(path: Path, count: int) -> Any:
     return ids
 
 
+def take_texts(values: pa.Array | pa.ChunkedArray, rows: Array) -> pa.Array:
+    """Those of rows in any order. Nothing else is copied: Arrow's own `take` puts all chunks together first."""
+    rows = np.asarray(rows, np.int64)
+    if not isinstance(values, pa.ChunkedArray):
+        return values.take(pa.array(rows))
+    stops = np.cumsum([len(chunk) for chunk in values.chunks], dtype=np.int64)
+    of_chunk = np.searchsorted(stops, rows, side="right")
+    order = np.argsort(of_chunk, kind="stable")
+    chosen, bounds = np.unique(of_chunk[order], return_index=True)
+    parts = [pa.array([], values.type)]
+    for number, begin, end in zip(chosen.tolist(), bounds, [*bounds[1:], len(rows)]):
+        if number == len(stops):
+            raise IndexError(f"row {rows.max()} of {len(values)} ids")
+        chunk = values.chunk(number)
+        parts.append(chunk.take(pa.array(rows[order[begin:end]] - (stops[number] - len(chunk)))))
+    found = pa.concat_arrays(parts)
+    return found if bool(np.all(order[1:] > order[:-1])) else found.take(pa.array(np.argsort(order)))
+
+
 @dataclass(frozen=True)
 class IdShards:
     """Ids by row number; a file is fetched, where it is elsewhere, and verified when a row of it is first asked for.
@@ -76,8 +95,7 @@ class IdShards:
         for number in np.unique(of_file).tolist():
             own = np.flatnonzero(of_file == number)
             begin = self.files[number - 1][2] if number else 0
-            found = self._file(number).take(pa.array(rows[own] - begin))
-            parts += found.chunks if isinstance(found, pa.ChunkedArray) else [found]
+            parts.append(take_texts(self._file(number), rows[own] - begin))
             order.append(own)
         back = np.argsort(np.concatenate(order), kind="stable")
         together = pa.concat_arrays([part.cast(pa.large_string()) for part in parts])

@@ -34,6 +34,9 @@ from gamlp.io.locks import LOCK, locked, one_of_several, sole_writer
 # How much memory there is, was used, and is kept
 from gamlp.io.memory import PeakMemory, anonymous_memory, available_memory, keep_freed_memory, memory_ended
 
+# A folder behind a URL as one on this machine
+from gamlp.io.mirror import folder_here, seen_by_all
+
 # Threads, and tasks that somebody else runs
 from gamlp.io.parallel import (
     Tasks,
@@ -140,6 +143,7 @@ __all__ = [
     "even_ranges",
     "expected_read",
     "find_plugins",
+    "folder_here",
     "format_size",
     "is_url",
     "keep_freed_memory",
@@ -170,6 +174,7 @@ __all__ = [
     "save_array",
     "scratch_folder",
     "sealed",
+    "seen_by_all",
     "share_file",
     "sole_writer",
     "stream_rows",

@@ -8,6 +8,7 @@ import glob
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +21,7 @@ from gamlp.errors import GamlpError
 from gamlp.io.held import remove_dead_work, work_folder
 
 _CHUNK = 8 << 20
+_SCHEME = re.compile(r"[a-z][a-z0-9+]+:")  # of a URL that was taken for a path
 _WAIT = "wait for it to end, or choose another --out"
 
 
@@ -31,6 +33,7 @@ def atomic_file(path: Path, *, sync: bool = False, sole: bool = False) -> Iterat
     each other's file, and what a library writes under names of its own lies there too. `sync`: on the disk, before it
     is renamed. `sole`: a second writer is refused. What a kill left goes with the next attempt.
     """
+    refuse_url(path)
     refused = GamlpError("another process is writing this file", file=path, hint=_WAIT) if sole else None
     with disk_full_as_error(path), ExitStack() as stack:
         with _refusal_as_error(path.parent):
@@ -48,6 +51,7 @@ def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
     A second writer is refused. Whatever lies beside the folder that is given goes at the end.
     """
+    refuse_url(path)
     at = Path(os.path.realpath(path))  # a link to an empty folder stays a link, and '.' has a name
     remove_partial(at)  # of one that was killed after it had put its folder in place, too
     refuse_taken(path, replace=replace)
@@ -63,6 +67,18 @@ def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
             _put_folder(own / "new", at, path, replace)
     finally:
         remove_empty(new)
+
+
+def refuse_url(path: Path) -> None:
+    """Refuse a path that was a URL, where a file system is written to.
+
+    >>> refuse_url(Path("s3://bucket/run"))
+    Traceback (most recent call last):
+    gamlp.errors.GamlpError: s3://bucket/run: is a URL, and this is written to a file system alone; give a path.
+    """
+    if path.parts and _SCHEME.fullmatch(path.parts[0]):
+        told = "//".join([path.parts[0], "/".join(path.parts[1:])])
+        raise GamlpError("is a URL, and this is written to a file system alone", file=told, hint="give a path")
 
 
 def _partial(path: Path) -> Path:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gamlp.errors import GamlpError
-from gamlp.io.files import disk_full_as_error, remove_empty
+from gamlp.io.files import disk_full_as_error, refuse_url, remove_empty
 from gamlp.io.held import NO_LOCKS, let_go, make_folder, remove_dead_work, take_lock
 from gamlp.io.place import Place
 
@@ -82,6 +82,7 @@ def sole_writer(place: Place, *, refused: str) -> Iterator[None]:
         with _renewed_object(place, refused):
             yield
         return
+    refuse_url(place.local)
     folder = place.local.absolute()
     new = [above for above in (folder, *folder.parents) if not above.exists()]
     with disk_full_as_error(place.local), ExitStack() as stack:

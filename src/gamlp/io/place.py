@@ -170,10 +170,12 @@ class Place:
                 raise NotImplementedError
             try:
                 system.pipe_file(path, data, mode="create")
+            except FileExistsError:
+                return False
             except OSError as error:
                 if error.errno == errno.ENOSYS:
                     raise NotImplementedError from error
-                if not system.exists(path):
+                if not self.exists():
                     raise
                 return False
             return True
@@ -204,7 +206,7 @@ class Place:
         copy = scratch_folder() / f"{zlib.crc32(self.url.encode()):08x}{version}-{self.name}"
         if not copy.exists():
             with atomic_file(copy) as new:
-                self._get_file(new)
+                self.copy_to(new)
         return copy
 
     @contextmanager
@@ -214,11 +216,12 @@ class Place:
             yield self.local
             return
         with tempfile.TemporaryDirectory(dir=scratch_folder()) as folder:
-            self._get_file(copy := Path(folder) / self.name)
+            self.copy_to(copy := Path(folder) / self.name)
             yield copy
 
-    def _get_file(self, copy: Path) -> None:
-        self._ask(lambda system, path: system.get_file(path, str(copy)))
+    def copy_to(self, file: Path) -> None:
+        """Write its bytes to a file here."""
+        self._ask(lambda system, path: system.get_file(path, str(file)))
 
     def modified(self) -> float | None:
         """When a file was written, in seconds by the store's own clock; None where it does not tell."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Directions, Graph, Labels, View, directed_views, view_of
-from gamlp.io import Place
+from gamlp.io import Place, mapped_rows
 from gamlp.kernel import FloatName
 from gamlp.progress import Progress, silent
 from gamlp.propagation.operator import Operator
@@ -143,7 +143,7 @@ class Plan(_Frozen):
         """Row numbers to keep, ascending; None for all."""
         if self.keeps_all:
             return None
-        rows = np.concatenate([np.zeros(0, np.int64), *self.kept_parts(graph)])
+        rows = mapped_rows(self.kept_parts(graph))
         return None if len(rows) == graph.nodes.count else rows
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,13 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, Graph, Labels, Split, View, digest, fingerprint, whole_view
+from gamlp.io import mapped_rows, row_ranges
 from gamlp.propagation.first_values import (
     NO_FEATURES_HINT,
     First,
     FirstValues,
     Fold,
     features_of,
-    fold_numbers,
     given_statistics,
 )
 from gamlp.propagation.operator import Operator
@@ -198,19 +199,26 @@ def _labels(
     )
     if plan.folds < 2:
         return [all_labels]
-    train = split.train
+    train = mapped_rows(split.parts("train"))
     if len(train) < plan.folds:
         raise GamlpError(f"{plan.folds} folds for {len(train)} training rows", hint="use fewer folds")
-    parts, folds = [], fold_numbers(train, plan.folds, plan.fold_seed)
-    for fold in range(plan.folds):
-        positions = np.flatnonzero(folds == fold)
-        values = first.of_labels(view, Fold(fold, plan.folds, plan.fold_seed), soft=plan.soft)
-        parts.append(SignalPart(fold, values, train[positions], positions))
+    parts = []
+    for number in range(plan.folds):
+        fold = Fold(number, plan.folds, plan.fold_seed)
+        positions = mapped_rows(_places_in(fold, train))
+        own = mapped_rows(train[positions[begin:end]] for begin, end in row_ranges(len(positions), _ROLES))
+        parts.append(SignalPart(number, first.of_labels(view, fold, soft=plan.soft), own, positions))
     key = digest([*source, plan.folds, plan.fold_seed, "by hash"])
     settings = {**common, "folds": plan.folds, "fold_seed": plan.fold_seed}
     name = view.called("crossfit")
     crossfit = Signal(name, key, settings, plan.hops, width, plan.operator, plan.dtype, train, tuple(parts), view)
     return [all_labels, crossfit]
+
+
+def _places_in(fold: Fold, train: Array) -> Iterator[Array]:
+    """Places of a fold's rows among all training rows, some at a time."""
+    for begin, end in row_ranges(len(train), _ROLES):
+        yield begin + np.flatnonzero(fold.among(train[begin:end]))
 
 
 def _largest_label(labels: Labels, split: Split) -> int | None:

@@ -47,7 +47,6 @@ from gamlp.training import (
     trivial_scores,
 )
 
-_PREDICTIONS = "predictions.parquet"  # of a run, all rows whose hops it has
 _CHUNK = 10_000  # rows of probabilities counted at a time
 
 
@@ -130,7 +129,7 @@ def content_of_run(
             training_counts(bundle, store), (given.get("base") or {}).get("score"),
         )  # fmt: skip
     board = read_leaderboard(run.path) if own else None
-    unlabelled = unlabelled_of(run.path / _PREDICTIONS, bundle, store, graph, take) if own else None
+    unlabelled = unlabelled_of(run.predictions_path, bundle, store, graph, take) if own else None
     agreement = agreement_of(graph, store, take) if own else None
     facts = facts_of_run(
         run, bundles, best, store, judged,

@@ -9,7 +9,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.explanation import SIGNALS, WeightsByDegree, grouped_hops
-from gamlp.graph import DegreesByRow, Graph
+from gamlp.graph import DegreesByRow, Graph, TargetIds
 from gamlp.models import HopWeights
 from gamlp.report.observed import Frame, Tally
 
@@ -125,7 +125,7 @@ def listed_nodes(
         return None
     rows = nodes["row"]
     # Text always: JavaScript would round an integer beyond 2^53.
-    ids = [str(row) for row in rows] if graph is None else [str(one) for one in graph.nodes.ids.take(rows).to_pylist()]
+    ids = [str(row) for row in rows] if graph is None else [str(one) for one in TargetIds(graph).take(rows).to_pylist()]
     found: dict[str, Any] = {"id": [clipped(one) for one in ids]}
     if degrees is not None:
         found["degree"] = degrees[rows].tolist()

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from gamlp.arrays import Array
 from gamlp.graph import ClassType, Graph, TargetIds, arrow_classes
-from gamlp.io import Ranges, State, TakeTally, row_ranges, tally_here
+from gamlp.io import Place, Ranges, State, TakeTally, row_ranges, tally_here
 from gamlp.propagation import HopStore
 from gamlp.training import Bundle
 
@@ -22,7 +22,7 @@ _BATCH = 1 << 16
 
 
 def unlabelled_of(
-    predictions: Path, bundle: Bundle, store: HopStore, graph: Graph | None, take: TakeTally = tally_here
+    predictions: Path | Place, bundle: Bundle, store: HopStore, graph: Graph | None, take: TakeTally = tally_here
 ) -> dict[str, Any] | None:
     """From a run's table of predictions, read batch by batch; None where it is not that of the store's rows.
 
@@ -30,7 +30,7 @@ def unlabelled_of(
     "classes": [{class, rows, mean, levels}]}, where `levels[i]` counts answers between LEVELS[i - 1] and LEVELS[i].
     """
     try:
-        files = _files(predictions, bundle.multi_label)
+        files = _files(Place.of(predictions).resolved(), bundle.multi_label)
     except (OSError, pa.ArrowException):
         return None  # damaged
     if files is None or not files[-1][1] or files[-1][1] != store.stored_rows:
@@ -49,7 +49,7 @@ def unlabelled_of(
 class UnlabelledWork:
     """Counts of some files of a table; `files` are their places, and how many rows there are until the end of each."""
 
-    files: tuple[tuple[Path, int], ...]
+    files: tuple[tuple[Place, int], ...]
     store: HopStore
     ids: TargetIds | None
     classes: tuple[str, ...]
@@ -79,28 +79,39 @@ class UnlabelledWork:
         return at == self.files[number][1]
 
 
-def _files(path: Path, multi_label: bool) -> list[tuple[Path, int]] | None:
+def _files(place: Place, multi_label: bool) -> list[tuple[Place, int]] | None:
     """A file, or the parts of a folder in their order, each with the rows until its end; None: it is no such table."""
-    from pyarrow.parquet import ParquetFile
-
     found, rows = [], 0
-    for file in sorted(path.glob("part-*.parquet")) if path.is_dir() else [path] if path.exists() else []:
-        with ParquetFile(file) as opened:
-            if not set(_names(multi_label)) <= set(opened.schema_arrow.names):
-                return None
-            rows += opened.metadata.num_rows
-        found.append((file.resolve(), rows))
+    parts = [name for name in place.names() if name.startswith("part-") and name.endswith(".parquet")]
+    alone = [place] if place.size() is not None else []
+    for file in alone or [place / name for name in parts]:
+        footer = _footer(file)
+        if not set(_names(multi_label)) <= set(footer.schema.to_arrow_schema().names):
+            return None
+        rows += footer.num_rows
+        found.append((file, rows))
     return found or None
+
+
+def _footer(file: Place) -> Any:
+    """What a Parquet file says of itself; of one elsewhere nothing else is fetched."""
+    from pyarrow.parquet import read_metadata
+
+    if file.local is not None:
+        return read_metadata(file.local)
+    size = file.size() or 0
+    about = file.read(max(0, size - 8), size)  # the length of what is before, and the mark of such files
+    return read_metadata(pa.BufferReader(file.read(max(0, size - 8 - int.from_bytes(about[:4], "little")), size)))
 
 
 def _names(multi_label: bool) -> list[str]:
     return ["id", "label"] if multi_label else ["id", "label", "probability"]
 
 
-def _batches(file: Path, multi_label: bool) -> Iterator[pa.RecordBatch]:
+def _batches(file: Place, multi_label: bool) -> Iterator[pa.RecordBatch]:
     from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(file) as opened:
+    with file.as_file() as path, ParquetFile(path) as opened:
         yield from opened.iter_batches(_BATCH, columns=_names(multi_label))
 
 

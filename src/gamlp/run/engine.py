@@ -81,7 +81,7 @@ class Engine(Protocol):
     def predict(
         self,
         opening: Opening,
-        out: str | Path,
+        out: str | Path | Place,
         *,
         rows: str = "all",
         each_class: bool = True,
@@ -181,7 +181,7 @@ class LocalEngine:
     def predict(
         self,
         opening: Opening,
-        out: str | Path,
+        out: str | Path | Place,
         *,
         rows: str = "all",
         each_class: bool = True,
@@ -193,7 +193,7 @@ class LocalEngine:
         from gamlp.run.prediction_table import check_kept, check_suffix, choose_rows, write_predictions
         from gamlp.training import choose_device
 
-        out = Path(out)
+        out = Path(str(out))
         check_suffix(out)
         device = choose_device(self.resources.device)
         with opening(out.parent) as read:

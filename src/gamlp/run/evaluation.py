@@ -14,14 +14,14 @@ from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.explanation import WeightsByDegree
 from gamlp.graph import ROLES, Graph, Labels
-from gamlp.io import TakeTally, row_ranges
+from gamlp.io import TakeTally, row_ranges, seen_by_all
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.report import Observed, RowSurvey, write_report
 from gamlp.run.resources import LOCAL, Resources
 from gamlp.run.scoring import GivenRows, RowsOfPart, ScoredRows, SeenRows, count_scores, seen_rows
-from gamlp.run.seen_ids import has_ids, read_seen, rows_with_role, seen_hashes, write_seen
+from gamlp.run.seen_ids import has_ids, read_seen, seen_of, write_seen
 from gamlp.run.trained import graph_of, hops_beside
 from gamlp.training import (
     Bundle,
@@ -71,7 +71,7 @@ def _evaluate(
     progress: Progress,
 ) -> dict[str, Any]:
     with closing(resources.open_engine()) as engine:
-        take = partial(engine.tally, run.path)
+        take = partial(engine.tally, run.shared)
         if graph is None:
             return _evaluate_own(run, own, weights, resources, take, progress)
         return _evaluate_other(run, graph, other_nodes, resources, take, progress)
@@ -96,7 +96,7 @@ def _evaluate_own(
     return {
         **report,
         "many": next(iter(bundles.values())).multi_label,
-        "report": str(page.path),
+        "report": str(seen_by_all(page.path)),
         "words": page.words,
         **({"notes": [f"neighbours were not looked at: {why}"]} if why else {}),
     }
@@ -111,7 +111,7 @@ def _evaluate_other(
     part = _scored_part(graph)
     seen: SeenRows | None = None
     if not other_nodes:
-        seen, said = _without_seen(run, graph, part, progress)
+        seen, said = _without_seen(run, graph, part, take, progress)
         notes += said
     unheard = part == "labelled" and labels_used(bundle.recipe) and graph.nodes.split is not None
     if unheard:
@@ -123,8 +123,8 @@ def _evaluate_other(
         page = write_report(
             run, bundles, store, observed, report, part=part, elsewhere=graph.name, device=device, take=take
         )
-    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label, "report": str(page.path)}
-    about["words"] = page.words
+    about = {"graph": graph.name, "part": part, **report, "many": bundle.multi_label}
+    about |= {"report": str(seen_by_all(page.path)), "words": page.words}
     return about | ({"notes": notes} if notes else {})
 
 
@@ -148,9 +148,11 @@ def _parts_of(graph: Graph, part: str) -> Iterator[Array]:
         yield begin + np.flatnonzero(chosen)
 
 
-def _without_seen(run: RunFolder, graph: Graph, part: str, progress: Progress) -> tuple[SeenRows | None, list[str]]:
+def _without_seen(
+    run: RunFolder, graph: Graph, part: str, take: TakeTally, progress: Progress
+) -> tuple[SeenRows | None, list[str]]:
     """What leaves out rows that trained the model or chose it, and what is to be said of them."""
-    if not _note_seen(run, progress):
+    if not _note_seen(run, take, progress):
         return None, ["the run does not know which nodes trained it: some of those scored may be among them"]
     seen = seen_rows(run.seen_path, graph)
     total = count = 0
@@ -187,7 +189,7 @@ def _without_heard(graph: Graph, seen: SeenRows | None) -> list[str]:
     return [f"{heard:,} training rows of graph '{graph.name}', whose labels the model listens to, are left out"]
 
 
-def _note_seen(run: RunFolder, progress: Progress) -> bool:
+def _note_seen(run: RunFolder, take: TakeTally, progress: Progress) -> bool:
     """Whether the run noted them; one on a store, or of an older gamlp, notes them now if its graph is there."""
     if read_seen(run.seen_path) is not None:
         return True
@@ -197,7 +199,7 @@ def _note_seen(run: RunFolder, progress: Progress) -> bool:
     found, _ = _graph_if_found(run, store, progress)
     if found is None:
         return False
-    write_seen(run.seen_path, [seen_hashes(found, rows_with_role(store.labels, store.split, "train", "valid"))])
+    write_seen(run.seen_path, seen_of(store, found, ("train", "valid"), take))
     return True
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gamlp.explanation import WeightsByDegree
-from gamlp.io import Ranges, State, TakeTally, row_ranges
+from gamlp.io import Place, Ranges, State, TakeTally, row_ranges, seen_by_all
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.recipe import Recipe
@@ -39,7 +39,7 @@ class Outcome:
     test: dict[str, Any] | None
     weights: WeightsByDegree | None
     predictions: Written | None
-    report: Path
+    report: Path | Place
     words: list[str] = field(default_factory=list)
 
 
@@ -57,16 +57,16 @@ def run_path(
     bundle = trained.bundles[best_seed(trained.bundles)]
     store = HopStore.open(trained.run.store_path())
     with closing(resources.open_engine()) as engine:
-        rows = _rows_kept(store, trained.recipe, partial(engine.tally, out))
+        rows = _rows_kept(store, trained.recipe, partial(engine.tally, trained.run.shared))
     written = predict(
-        out, out / "predictions.parquet", own=source.graph if source.origin is None else None, rows=rows,
+        out, trained.run.predictions_path, own=source.graph if source.origin is None else None, rows=rows,
         keep_finished=True, trust=trained.run.trust, resources=resources, progress=progress,
     )  # fmt: skip
     with closing(resources.open_engine()) as engine:
-        take = partial(engine.tally, out)
+        take = partial(engine.tally, trained.run.shared)
         weights = listening(bundle, source.graph, store, choose_device(resources.device), take)
         test = _test(trained, source, store, weights, resources, take)
-    return Outcome(trained, test, weights, written, trained.run.report_path, trained.run.words())
+    return Outcome(trained, test, weights, written, seen_by_all(trained.run.report_path), trained.run.words())
 
 
 def _rows_kept(store: HopStore, recipe: Recipe, take: TakeTally) -> str:

@@ -17,7 +17,7 @@ import torch
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, ClassType, Ids, Labels, Split, arrow_classes
-from gamlp.io import atomic_file
+from gamlp.io import Place, atomic_file
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.decision import LIKELIEST, Decided, Decision
@@ -35,7 +35,7 @@ class Written:
     `decided`: the threshold and the like that were asked for, and how many rows they are about.
     """
 
-    path: Path
+    path: Path | Place
     rows: int
     seconds: float
     notes: tuple[str, ...] = ()

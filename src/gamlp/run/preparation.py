@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.features import fitted_on, written
-from gamlp.io import Place
+from gamlp.io import Place, TakeTally, tally_here
 from gamlp.models import labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore, Plan, Propagator, Statistics, feature_statistics, propagate_as_of
@@ -54,7 +55,7 @@ _STAGED = "the model of a later stage listened to labels that its teacher gave o
 def prepare(
     graph: Graph,
     recipe: Recipe,
-    folder: Path,
+    folder: Path | Place,
     *,
     valid_graph: Graph | None = None,
     resources: Resources = LOCAL,
@@ -68,7 +69,8 @@ def prepare(
         graph = written(fitted_on(graph, graph.nodes.split.train), folder)
     given, reduced, columns = graph, reduced_from(graph, recipe), graph.columns  # before features are made or reduced
     with closing(resources.open_engine()) as engine:
-        graph, recipe = prepare_graph(graph, recipe, folder, engine, progress)
+        take = partial(engine.tally, folder)
+        graph, recipe = prepare_graph(graph, recipe, folder, engine, progress, take)
         parts = given.earlier if recipe.propagation.as_of_split else ()
         earlier = {
             part: with_features(given.as_of(part), recipe, folder / "as-of" / part, engine, progress) for part in parts
@@ -85,7 +87,9 @@ def prepare(
     return replace(prepared, reduced_from=reduced, columns=columns)
 
 
-def _prepare_inductive(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Prepared:
+def _prepare_inductive(
+    graph: Graph, recipe: Recipe, folder: Path | Place, engine: Propagator, progress: Progress
+) -> Prepared:
     """Training rows on the graph of training nodes alone; the others on the whole graph."""
     assert graph.nodes.split is not None
     alone = _alone(graph, recipe, folder, engine, progress)
@@ -103,7 +107,12 @@ def _rows_to_train(plan: Plan, recipe: Recipe) -> Plan:
 
 
 def _prepare_as_of(
-    graph: Graph, earlier: dict[str, Graph], recipe: Recipe, folder: Path, engine: Propagator, progress: Progress
+    graph: Graph,
+    earlier: dict[str, Graph],
+    recipe: Recipe,
+    folder: Path | Place,
+    engine: Propagator,
+    progress: Progress,
 ) -> Prepared:
     """Rows of a split by time, each on the graph as of the end of its own part; nothing is taken from later rows."""
     assert graph.nodes.split is not None
@@ -127,7 +136,7 @@ def _statistics(graph: Graph, recipe: Recipe, rows: Array | None = None) -> dict
     }
 
 
-def _alone(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress) -> Graph:
+def _alone(graph: Graph, recipe: Recipe, folder: Path | Place, engine: Propagator, progress: Progress) -> Graph:
     """The graph of training nodes alone; features that are made of edges are made of its own."""
     assert graph.nodes.split is not None
     alone = engine.induce(graph, graph.nodes.split.train, folder / "training-graph", progress)
@@ -135,7 +144,7 @@ def _alone(graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progr
 
 
 def _prepare_two(
-    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path, engine: Propagator, progress: Progress
+    graph: Graph, valid_graph: Graph, recipe: Recipe, folder: Path | Place, engine: Propagator, progress: Progress
 ) -> Prepared:
     """Train on one graph, validate on another."""
     labels = graph.nodes.labels
@@ -216,12 +225,18 @@ def hops_for(
 ) -> HopStore:
     """Hops of another graph, as the bundle's model reads them: columns by name, scaled as those of training were."""
     with closing(resources.open_engine()) as engine:
-        graph, plan, _ = as_model_reads(bundle, graph, folder, engine, progress)
+        take = partial(engine.tally, folder)
+        graph, plan, _ = as_model_reads(bundle, graph, folder, engine, progress, take)
         return engine.propagate(graph, plan, folder, progress)
 
 
 def as_model_reads(
-    bundle: Bundle, graph: Graph, folder: Path | Place, engine: Propagator, progress: Progress = silent
+    bundle: Bundle,
+    graph: Graph,
+    folder: Path | Place,
+    engine: Propagator,
+    progress: Progress = silent,
+    take: TakeTally = tally_here,
 ) -> tuple[Graph, Plan, list[str]]:
     """Another graph and what is to be propagated of it for a bundle's model; and what a person should know of it.
 
@@ -230,7 +245,7 @@ def as_model_reads(
     graph, notes = matched(with_classes(graph, bundle.classes), bundle)
     graph = written(graph, folder)
     check_made(graph, bundle)
-    graph = with_features(graph, bundle.recipe, folder, engine, progress)
+    graph = with_features(graph, bundle.recipe, folder, engine, progress, take)
     check_fits(graph, bundle)
     if labels_used(bundle.recipe) and not graph.trainable:
         raise GamlpError(

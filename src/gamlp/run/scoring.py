@@ -12,7 +12,7 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.graph import DegreesByRow, Graph, TargetIds
-from gamlp.io import Ranges, State, TakeTally, named_under, part_under, row_ranges
+from gamlp.io import Place, Ranges, State, TakeTally, named_under, part_under, row_ranges
 from gamlp.propagation import HopStore
 from gamlp.report import Frame, Observed, RowSurvey, Tally
 from gamlp.run.prediction_table import asked_among, not_kept
@@ -42,7 +42,7 @@ _NODES = 1 << 20  # whose labels and roles are looked at at a time
 class SeenRows:
     """Rows that trained a model or chose it: `hashes` is the file of those of their ids, by `key`."""
 
-    hashes: Path
+    hashes: Place
     ids: TargetIds
     key: SeenKey
 
@@ -310,6 +310,6 @@ def _check_kept(rows: ScoredRows, store: HopStore, found: int, take: TakeTally) 
         )  # fmt: skip
 
 
-def seen_rows(hashes: Path, graph: Graph) -> SeenRows:
+def seen_rows(hashes: Path | Place, graph: Graph) -> SeenRows:
     """What leaves out rows of a graph whose ids are among those of a file."""
-    return SeenRows(hashes.absolute(), TargetIds(graph), SeenKey.of(graph))
+    return SeenRows(Place.of(hashes).resolved(), TargetIds(graph), SeenKey.of(graph))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +10,22 @@ import numpy as np
 
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
-from gamlp.graph import Graph, Ids, Labels, Split, TargetIds, fingerprint, hash_key, id_hashes
-from gamlp.io import Place, map_array, put_rows
+from gamlp.graph import Graph, Ids, TargetIds, fingerprint, hash_key, id_hashes
+from gamlp.io import (
+    Place,
+    Ranges,
+    State,
+    TakeTally,
+    map_array,
+    npy_header,
+    row_ranges,
+    save_array,
+    temporary_folder,
+)
+from gamlp.propagation import HopStore
+from gamlp.run.prediction_table import asked_among
 
-_CHUNK = 1 << 20  # ids hashed at a time
+_CHUNK = 1 << 20  # ids hashed at a time, and hashes that are merged
 _IDS, _ROWS = "seen ids", "seen rows of"  # what hashes are for: those of ids and of row numbers never meet
 
 
@@ -43,24 +55,63 @@ def seen_hashes(graph: Graph, rows: Array) -> Array:
     return SeenKey.of(graph).hashes(graph.nodes.ids, rows)
 
 
-def rows_with_role(labels: Labels | None, split: Split | None, *roles: str) -> Array:
-    """Labelled rows of these parts of a split."""
-    if labels is None or split is None:
-        return np.zeros(0, np.int64)
-    rows = split.rows(*roles)
-    return np.asarray(rows[labels.known_at(rows)])
+@dataclass(frozen=True)
+class SeenWork:
+    """Hashes of the labelled rows of some ranges that have these roles in a store, whose graph's ids these are."""
+
+    store: HopStore
+    ids: TargetIds
+    key: SeenKey
+    roles: tuple[str, ...]
+
+    def __call__(self, ranges: Ranges) -> State:
+        found = [np.zeros(0, np.uint64)]
+        for begin, end in ranges:
+            some = slice(begin, end)
+            chosen = asked_among(self.store, ("labelled",), some) & asked_among(self.store, self.roles, some)
+            found.append(np.unique(self.key.hashes(self.ids, begin + np.flatnonzero(chosen))))
+        return {"hashes": np.unique(np.concatenate(found))}
 
 
-def write_seen(path: Path, hashes: Sequence[Array]) -> None:
-    """Sorted, 8 bytes an id, whole or not at all."""
-    put_rows(Place.of(path), np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes])))
+def seen_of(store: HopStore, graph: Graph, roles: tuple[str, ...], take: TakeTally) -> Iterator[Array]:
+    """Hashes of the labelled rows that have these roles, part by part, as tasks find them."""
+    if not store.labelled or not store.has_split:
+        return
+    work = SeenWork(store, TargetIds(graph), SeenKey.of(graph), roles)
+    for state in take(work, row_ranges(store.manifest.nodes, _CHUNK), "ids of training rows"):
+        yield state["hashes"]
 
 
-def read_seen(path: Path) -> Array | None:
+def write_seen(path: Path | Place, hashes: Iterable[Array]) -> None:
+    """Sorted, 8 bytes an id, whole or not at all; parts wait in files, and are merged some hashes at a time."""
+    with temporary_folder() as folder:
+        parts = []
+        for number, part in enumerate(hashes):
+            save_array(folder / f"{number}.npy", np.sort(part))
+            parts.append(map_array(folder / f"{number}.npy"))
+        pieces = 1 + sum(len(part) for part in parts) // _CHUNK
+        firsts = [number * (1 << 64) // pieces for number in range(pieces)]
+        cuts = [[*np.searchsorted(part, np.array(firsts, np.uint64)).tolist(), len(part)] for part in parts]
+
+        def merged() -> Iterator[Array]:
+            for piece in range(pieces):
+                some = [part[cut[piece] : cut[piece + 1]] for part, cut in zip(parts, cuts)]
+                yield np.unique(np.concatenate([np.zeros(0, np.uint64), *some]))
+
+        count = sum(len(piece) for piece in merged())
+        with Place.of(path).writing() as stream:
+            stream.write(npy_header((count,), np.uint64))
+            for piece in merged():
+                stream.write(piece.data)
+
+
+def read_seen(path: Path | Place) -> Array | None:
     """What `write_seen` wrote; None: the run did not note it."""
-    if not path.exists():
+    place = Place.of(path)
+    if not place.exists():
         return None
-    found = map_array(path)
+    with place.as_file() as file:  # a copy is anew each time: processes live on, and a run may be made again
+        found = map_array(file)
     if found.ndim != 1 or found.dtype != np.uint64 or not bool(np.all(found[1:] > found[:-1])):
         raise GamlpError("is no sorted list of hashed ids", file=path, hint="remove it: it is made anew from the graph")
     return found

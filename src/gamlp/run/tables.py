@@ -11,7 +11,7 @@ from typing import Any
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
 from gamlp.graph.ingest import IngestOptions, IngestReport, split_place
-from gamlp.io import Place, write_json
+from gamlp.io import Place, seen_by_all, write_json
 from gamlp.progress import Progress, silent
 from gamlp.run.engine import Engine
 from gamlp.run.resources import LOCAL, Resources
@@ -30,9 +30,9 @@ class Tables:
     nodes: str | dict[str, str]
     how: IngestOptions = field(default_factory=IngestOptions)
 
-    def ingest(self, engine: Engine, folder: Path, name: str, progress: Progress) -> IngestReport:
+    def ingest(self, engine: Engine, folder: Place, name: str, progress: Progress) -> IngestReport:
         """Their graph, and what was read."""
-        return engine.ingest(self.edges, self.nodes, folder, replace(self.how, name=name), progress)
+        return engine.ingest(self.edges, self.nodes, folder.local or folder.url, replace(self.how, name=name), progress)
 
     def check_present(self) -> None:
         """Refuse a place where this machine sees nothing; to be asked before a folder is made that has such a name."""
@@ -63,7 +63,7 @@ def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, prog
 
     What every column was used for is kept beside it, in ingest.json.
     """
-    folder, known = out / "graph", out / _TABLES
+    folder, known = Place.of(seen_by_all(out / "graph")), out / _TABLES
     now = tables.identity()
     report = None
     if folder.exists():
@@ -74,7 +74,7 @@ def from_tables(tables: Tables, out: Path, *, resources: Resources = LOCAL, prog
         if before != now:
             raise GamlpError(_difference(before, now), file=out, hint="choose another --out")
     if not (folder.exists() and (out / _REPORT).exists()):
-        Place.of(folder).remove()  # of a run that was killed before its report was written
+        folder.remove()  # of a run that was killed before its report was written
         write_json(known, now)  # first: a graph without it would be taken for one of other tables
         try:
             with closing(resources.open_engine()) as engine:

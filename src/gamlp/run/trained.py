@@ -13,7 +13,7 @@ import numpy as np
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest, fingerprint, rows_by_id
 from gamlp.graph.datasets import is_dataset, load, open_or_load
-from gamlp.io import Trust, Untrusted, check_trusted, is_url, work_folder
+from gamlp.io import Place, Trust, Untrusted, check_trusted, is_url, seen_by_all, work_folder
 from gamlp.progress import Progress, silent
 from gamlp.propagation import HopStore
 from gamlp.run.decision import LIKELIEST, Decision
@@ -78,11 +78,10 @@ def _opened(place: Path, trust: Trust) -> tuple[RunFolder | None, Bundle]:
 
 
 def _store_of(run: RunFolder, lacking: str | None = None) -> HopStore:
-    if not (run.store_path() / "store.json").exists():
-        raise GamlpError(
-            "the hops of the run are gone", file=run.store_path(), hint=lacking or "give its graph: --graph GRAPH"
-        )
-    return HopStore.open(run.store_path())
+    place = run.store_path()
+    if not (place / "store.json").exists():
+        raise GamlpError("the hops of the run are gone", file=place, hint=lacking or "give its graph: --graph GRAPH")
+    return HopStore.open(place)
 
 
 def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent, lacking: str | None = None) -> Graph:
@@ -94,9 +93,9 @@ def graph_of(run: RunFolder, store: HopStore, progress: Progress = silent, lacki
             "the run does not know its graph's place", file=run.path, hint=lacking or "say it: --graph GRAPH"
         )
     inside = origin.graph.startswith(_IN_RUN)
-    place = str(run.path / origin.graph) if inside else origin.graph
+    place = str(seen_by_all(run.path / origin.graph)) if inside else origin.graph
     try:
-        if is_url(place):
+        if is_url(place) and not inside:
             check_trusted(
                 place, run.trust, f"the run's graph is at '{place}', which is asked only when you name it", run.path
             )
@@ -144,12 +143,26 @@ def hops_beside(
         key += [settings["features"], fingerprint.ids(graph)]
     key += [known.model_dump() for known in (bundle.statistics or {}).values()]
     with work_folder(place / f".hops-{digest(key)}", keep=True) as own:
-        yield hops_for(bundle, graph, own / "hops", resources, progress)
+        shared = seen_by_all(own)
+        try:
+            yield hops_for(bundle, graph, shared / "hops", resources, progress)
+        except KeyboardInterrupt:
+            raise  # what was propagated is gone on with
+        except BaseException:
+            _forget(shared)
+            raise
+        _forget(shared)
+
+
+def _forget(place: Path | Place) -> None:
+    """What lies behind a URL; a folder here goes by itself."""
+    if isinstance(place, Place):
+        place.remove()
 
 
 def predict(
     place: str | Path,
-    out: str | Path,
+    out: str | Path | Place,
     *,
     graph: Graph | str | Path | None = None,
     own: Graph | None = None,

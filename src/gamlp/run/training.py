@@ -7,17 +7,18 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph
-from gamlp.io import PeakMemory, Place, Trust, is_url, names_of
+from gamlp.io import PeakMemory, Place, TakeTally, Trust, is_url, names_of, row_ranges, seen_by_all
 from gamlp.progress import Progress, silent
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.run.resources import LOCAL, Resources
-from gamlp.run.seen_ids import rows_with_role, seen_hashes, write_seen
+from gamlp.run.seen_ids import seen_hashes, seen_of, write_seen
 from gamlp.run.source import Source, as_source, default_recipe, resolve_recipe
 from gamlp.training import (
     HOPS,
@@ -67,6 +68,7 @@ _OWN = {
     "leaderboard.json",
     "stages",
 }
+_ROWS = 1 << 20  # ids hashed at a time
 _WARM = "warm.safetensors"  # the bundle that training started from
 
 
@@ -150,6 +152,10 @@ def _train(
     recipe, notes = resolve_recipe(source, recipe, valid_graph)
     about, trust = _about(source, valid), (*names_of(trust), *_typed(source, valid))
     choose_device(resources.device)
+    if recipe.training.stages > 1 and isinstance(seen_by_all(out), Place):
+        raise GamlpError(
+            "stages are trained in a folder", file=out, hint="give one that all machines see, or leave out --stages"
+        )
     run = RunFolder.create(out, about, recipe, resume=resume, trust=trust) if (out / "run.json").exists() else None
     if run is None:
         check_start(source, recipe, out)
@@ -160,7 +166,7 @@ def _train(
             prepared = from_store(source.store, recipe)
         else:
             prepared = prepare(
-                source.opened, recipe, out, valid_graph=valid_graph, resources=resources, progress=progress
+                source.opened, recipe, seen_by_all(out), valid_graph=valid_graph, resources=resources, progress=progress
             )
         took = time.monotonic() - begun
         if run is not None and (out / _WARM).exists():
@@ -174,7 +180,8 @@ def _train(
         kept = run.timings()
         if not finished and source.store is None:  # an interrupted propagation goes on: its parts add up
             run.note_timings(preparation=kept.get("preparation", 0.0) + took)
-        _note_seen(run, source, valid_graph)
+        with closing(resources.open_engine()) as engine:
+            _note_seen(run, prepared, source.graph, valid_graph, partial(engine.tally, run.shared))
         try:
             if recipe.training.stages > 1:
                 bundles, said_of_stages = _train_stages(prepared, run, source.graph, resources, observe, progress)
@@ -209,8 +216,11 @@ def _about(source: Source, valid: Source | None) -> About:
 
 
 def _typed(source: Source, valid: Source | None) -> list[str]:
-    """Places that a person named; a store's graph is what the store says: nobody has typed it."""
-    return [one.origin.graph for one in (source, valid) if one is not None and one.origin and one.store is None]
+    """Places that a person named; a store's graph is what the store says: nobody has typed it, but the store's."""
+    stores = [] if source.store is None else [source.store.place.resolved().url]
+    return [
+        *stores, *(one.origin.graph for one in (source, valid) if one is not None and one.origin and one.store is None)
+    ]  # fmt: skip
 
 
 def train_run(
@@ -223,7 +233,7 @@ def train_run(
 ) -> dict[int, Bundle]:
     """Train every seed of the recipe that the run lacks; the best by validation becomes the run's bundle."""
     with closing(resources.open_engine()) as engine:
-        take = partial(engine.tally, run.path)
+        take = partial(engine.tally, run.shared)
         bundles, best = train_seeds(prepared, engine.fit, run, take=take, observe=observe, progress=progress)
     run.choose(best)
     return bundles
@@ -273,7 +283,7 @@ def train_stages(
 
         def fit_stage(stage: Prepared) -> StageEnd[tuple[dict[int, Bundle], int]]:
             told = in_stage(progress, stage.stage) if prepared.recipe.training.stages > 1 else progress
-            take = partial(engine.tally, folder)
+            take = partial(engine.tally, seen_by_all(folder))
             bundles, best = train_seeds(stage, engine.fit, folder_of(stage), take=take, observe=observe, progress=told)
             valid = mean_valid([bundle.report["valid"] for bundle in bundles.values()])
             plain = replace(bundles[best], temperature=1.0)
@@ -297,16 +307,20 @@ def _start_from(prepared: Prepared, warm: str | Path, out: Path, trust: Trust) -
     return replace(prepared, warm=str(place)), said
 
 
-def _note_seen(run: RunFolder, source: Source, valid_graph: Graph | None) -> None:
+def _note_seen(
+    run: RunFolder, prepared: Prepared, graph: Graph | None, valid_graph: Graph | None, take: TakeTally
+) -> None:
     """Of a store the ids are not known here: `gamlp evaluate` finds them where its graph can be opened."""
-    if source.graph is None or run.seen_path.exists():
+    if graph is None or Place.of(run.seen_path).exists():
         return
-    nodes = source.graph.nodes
-    roles = ("train", "valid") if valid_graph is None else ("train",)
-    seen = [seen_hashes(source.graph, rows_with_role(nodes.labels, nodes.split, *roles))]
-    if valid_graph is not None:
-        seen.append(seen_hashes(valid_graph, valid_rows(valid_graph)))
-    write_seen(run.seen_path, seen)
+    if valid_graph is None:
+        write_seen(run.seen_path, seen_of(prepared.store, graph, ("train", "valid"), take))
+        return
+    labels, split, rows = graph.nodes.labels, graph.nodes.split, valid_rows(valid_graph)
+    assert labels is not None and split is not None
+    trained = (seen_hashes(graph, some[labels.known_at(some)]) for some in split.parts("train"))
+    chosen = (seen_hashes(valid_graph, rows[begin:end]) for begin, end in row_ranges(len(rows), _ROWS))
+    write_seen(run.seen_path, chain(trained, chosen))
 
 
 def check_start(source: Source, recipe: Recipe, out: Path) -> None:

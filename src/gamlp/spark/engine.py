@@ -124,7 +124,7 @@ class SparkEngine:
     def predict(
         self,
         opening: Opening,
-        out: str | Path,
+        out: str | Path | Place,
         *,
         rows: str = "all",
         each_class: bool = True,
@@ -134,10 +134,12 @@ class SparkEngine:
         progress: Progress = silent,
     ) -> Written | None:
         """A folder of Parquet or CSV parts, written by executors."""
-        from gamlp.spark.prediction import check_out, write_spark_predictions
+        from gamlp.spark.prediction import MARK, check_out, forget_parts, write_spark_predictions
 
-        if keep_finished and (Place.of(out) / "_SUCCESS").exists():
-            return None
+        if keep_finished:
+            if (Place.of(out) / MARK).exists():
+                return None
+            forget_parts(Place.of(out))
         target = check_out(out)
         beside = None
         if target.local is not None:
@@ -145,7 +147,7 @@ class SparkEngine:
             beside.mkdir(parents=True, exist_ok=True)
         with session(self._settings.with_defaults(LIGHT_JAVA)) as spark, opening(beside) as read:
             return write_spark_predictions(
-                spark, read.bundle, read.store, read.graph, target, rows=rows, each_class=each_class, decision=decision,
+                spark, read.bundle, read.store, read.graph, out, rows=rows, each_class=each_class, decision=decision,
                 progress=progress,
             )  # fmt: skip
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from gamlp.errors import GamlpError
 from gamlp.graph import Graph, fingerprint
 from gamlp.graph.ingest import states_schema
 from gamlp.io import Place
@@ -175,11 +174,9 @@ def _prepared(graph: Graph, recipe: Recipe, resources: Resources, place: Place, 
     if recipe.training.setting == "transductive" and not by_time(graph, recipe):
         check_trainable(graph, recipe)
         with closing(resources.open_engine()) as engine:
-            graph, recipe = prepare_graph(graph, recipe, place, engine, progress)
+            graph, recipe = prepare_graph(graph, recipe, place, engine, progress, partial(engine.tally, place))
         return from_store(propagate(graph, plan_of(recipe), place / "hops", resources, progress), recipe)
-    if place.local is None:
-        raise GamlpError("the graph of training nodes needs a folder", file=place, hint="give one: workDir=FOLDER")
-    return prepare(graph, recipe, place.local, resources=resources, progress=progress)
+    return prepare(graph, recipe, place.local or place, resources=resources, progress=progress)
 
 
 @dataclass(frozen=True)

@@ -142,12 +142,12 @@ class PartTask:
     """
 
     asked: PredictionTask
-    folder: Path
+    folder: Place
     cuts: tuple[int, ...]
 
     def __call__(self, number: int) -> dict[str, int]:
         """Writes it; what a decision made of its rows."""
-        if not self.folder.is_dir():
+        if self.folder.local is not None and not self.folder.local.is_dir():
             hint = "choose a folder that all of them see, or a URL"
             raise GamlpError("an executor does not see this folder", file=self.folder, hint=hint)
         task, decided = self.asked, Decided()
@@ -158,7 +158,8 @@ class PartTask:
             if not len(rows):
                 return vars(decided)
             schema = table_schema(bundle, task.ids.typed, task.each_class, text=False)
-            with new_table(self.folder / f"part-{number:05d}.parquet", schema, sole=False) as write:
+            part = self.folder / f"part-{number:05d}.parquet"
+            with part.atomic_file() as new, new_table(new, schema, sole=False) as write:
                 for some, probabilities in batch_probabilities(bundle, store, rows):
                     chosen = None
                     if task.decision != LIKELIEST:
@@ -265,6 +266,7 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"`{field.name.replace('`', '``')}` {kind(field.type)}" for field in schema)
 
 
+MARK = "_SUCCESS"  # of a folder of parts that is whole, as Spark's own
 _LIST_MARK = "|"  # between the labels of a node in a CSV, as gamlp predict writes them
 
 
@@ -282,13 +284,14 @@ def write_spark_predictions(
 ) -> Written:
     """The columns of `gamlp predict` as a folder of parts, whole when `_SUCCESS` is there; one that exists is refused.
 
-    `out` ends with .parquet, .csv or .csv.gz. A URL is one that this Spark writes to.
+    `out` ends with .parquet, .csv or .csv.gz. A URL is one that this Spark writes to; to a `Place` tasks write as they
+    do to stores.
     """
     begun, target = time.monotonic(), check_out(out)
     decision = decision.settled(bundle)
     found = asked(bundle, store, graph, rows=rows, each_class=each_class, decision=decision)
-    if target.local is not None and target.name.endswith(".parquet"):
-        decided = _write_parts(spark, found, target.local, progress)
+    if target.name.endswith(".parquet") and (target.local is not None or isinstance(out, Place)):
+        decided = _write_parts(spark, found, target, progress)
     else:
         frame, count = _counted(found.frame(spark, bundle), bundle, decision)
         frame = frame if each_class else frame.drop("probabilities")
@@ -301,27 +304,37 @@ def write_spark_predictions(
         decided = count()
     progress("predict", found.tasks, found.tasks, "blocks")
     return Written(
-        target.local or Path(target.url), found.rows, time.monotonic() - begun,
+        target.local or target, found.rows, time.monotonic() - begun,
         decided.sentences(decision), decided.as_json(decision),
     )  # fmt: skip
 
 
-def _write_parts(spark: Any, found: Asked, folder: Path, progress: Progress) -> Decided:
+def _write_parts(spark: Any, found: Asked, folder: Place, progress: Progress) -> Decided:
     """A part a task, and a mark when all are there; nothing stays of what did not end well."""
     cuts = tuple(int(cut) for cut in np.linspace(0, len(found.task.bounds), found.tasks + 1))
+    if folder.local is None and folder.names():
+        raise GamlpError("already exists", file=folder, hint="choose another --out")
     try:
-        folder.mkdir(parents=True)
+        if folder.local is not None:
+            folder.local.mkdir(parents=True)
     except FileExistsError:
         raise GamlpError("already exists", file=folder, hint="choose another --out") from None
     try:
         answers = run_tasks(spark, PartTask(found.task, folder, cuts), range(found.tasks), "predict", progress)
-        for left in folder.glob(".*"):  # of tasks that were tried again
+        for left in [] if folder.local is None else folder.local.glob(".*"):  # of tasks that were tried again
             shutil.rmtree(left, ignore_errors=True)
-        (folder / "_SUCCESS").touch()
+        (folder / MARK).put(b"")
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         raise
     return Decided(**{name: sum(answer[name] for answer in answers) for name in vars(Decided())})
+
+
+def forget_parts(folder: Place) -> None:
+    """What a killed driver left of them; a folder with anything else in it is somebody's, and stays."""
+    names = folder.names()
+    if names and MARK not in names and all(name.startswith(("part-", ".")) for name in names):
+        folder.remove()
 
 
 def _counted(frame: Any, bundle: Bundle, decision: Decision) -> tuple[Any, Callable[[], Decided]]:

@@ -106,7 +106,7 @@ from gamlp.training.rows import (
 )
 
 # Where a run lives
-from gamlp.training.run_folder import METHOD_RUN, STAGES, About, Origin, RunFolder, writing_run
+from gamlp.training.run_folder import METHOD_RUN, PREDICTIONS, STAGES, About, Origin, RunFolder, run_here, writing_run
 from gamlp.training.scores import (
     MOST_KEPT,
     RowScores,
@@ -156,6 +156,7 @@ __all__ = [
     "METHOD_RUN",
     "MOST_HELD_ROWS",
     "MOST_KEPT",
+    "PREDICTIONS",
     "READ_BYTES",
     "RETRIES",
     "ROW_NUMBERS",
@@ -263,6 +264,7 @@ __all__ = [
     "roc_auc",
     "role_rows",
     "rows_of",
+    "run_here",
     "run_job",
     "run_stages",
     "said_and_true",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from gamlp.arrays import Array
 from gamlp.errors import GamlpError
 from gamlp.graph import ROLES, UNKNOWN, Graph, Labels, fingerprint, told_apart, view_name
+from gamlp.io import mapped_rows, row_ranges
 from gamlp.models import is_solved, labels_used
 from gamlp.propagation import FeatureSignal, HopStore, LabelSignal, Operator, Plan
 from gamlp.recipe import Recipe
@@ -16,6 +18,8 @@ from gamlp.training.batches import HopRows
 from gamlp.training.bundle import Bundle
 from gamlp.training.typed import reduced_from
 
+_ROWS = 1 << 20  # labels and roles looked at at a time
+_TRAIN, _VALID = ROLES.index("train"), ROLES.index("valid")
 _LACKING = {"features": "propagate them too", "labels": "propagate them too, or set model.beta to 0"}
 
 
@@ -173,23 +177,38 @@ def valid_rows(graph: Graph) -> Array:
 
     Training rows of that graph are heard through label hops: validated by them, a model would hear the answer.
     """
-    labels, split = graph.nodes.labels, graph.nodes.split
-    if labels is None or not labels.known().any():
+    counts = np.zeros(3, np.int64)
+    for _, known, roles in _targets(graph):
+        counts += [np.count_nonzero(known & chosen) for chosen in (True, roles == _VALID, roles != _TRAIN)]
+    labelled, valid, unheard = counts.tolist()
+    if not labelled:
         raise GamlpError(f"graph '{graph.name}' has no labels to validate by", hint="ingest a label column")
-    known = labels.known()
-    if split is not None and known[split.valid].any():
-        return split.valid[known[split.valid]]
-    unheard = known if split is None else known & (np.asarray(split.roles) != ROLES.index("train"))
-    return np.flatnonzero(unheard if unheard.any() else known)
+
+    def chosen(roles: Array) -> Array | bool:
+        return roles == _VALID if valid else roles != _TRAIN if unheard else True
+
+    return mapped_rows(begin + np.flatnonzero(known & chosen(roles)) for begin, known, roles in _targets(graph))
+
+
+def _targets(graph: Graph) -> Iterator[tuple[int, Array, Array]]:
+    """Some rows at a time: the first one, which have labels, and their roles."""
+    labels, split = graph.nodes.labels, graph.nodes.split
+    for begin, end in row_ranges(0 if labels is None else graph.nodes.count, _ROWS):
+        assert labels is not None
+        known = Labels(labels.values[begin:end], labels.classes).known()
+        yield begin, known, np.zeros(end - begin, np.int8) if split is None else np.asarray(split.roles[begin:end])
 
 
 def check_unheard(graph: Graph) -> None:
     """Of a graph given to validate on by a model that listens to labels: refused where it hears all that there are."""
-    labels, split = graph.nodes.labels, graph.nodes.split
-    if labels is None or split is None:
+    if graph.nodes.split is None:
         return
-    heard = np.asarray(split.roles)[labels.known()] == ROLES.index("train")
-    if len(heard) and heard.all():
+    labelled = False
+    for _, known, roles in _targets(graph):
+        if (known & (roles != _TRAIN)).any():
+            return
+        labelled = labelled or bool(known.any())
+    if labelled:
         raise GamlpError(
             f"every labelled row of graph '{graph.name}' is one to train on, and a model that listens to labels would "
             "hear the answers that it is validated by",

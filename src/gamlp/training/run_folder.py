@@ -14,7 +14,21 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from gamlp.errors import GamlpError
-from gamlp.io import Place, Trust, names_of, remove_partial, sealed, sole_writer, unsealed, write_json, write_text
+from gamlp.io import (
+    Place,
+    Trust,
+    check_trusted,
+    folder_here,
+    is_url,
+    names_of,
+    remove_partial,
+    sealed,
+    seen_by_all,
+    sole_writer,
+    unsealed,
+    write_json,
+    write_text,
+)
 from gamlp.recipe import Recipe
 from gamlp.training.bundle import Bundle
 from gamlp.training.loop import CHECKPOINT_SECONDS
@@ -24,6 +38,10 @@ _ABOUT = "run.json"
 _STAGE_WORDS = "stages.json"
 _MOST = 1e30  # of a number in metrics or timings: no measurement is larger
 STAGES = "stages"  # run folders of the stages of a run
+PREDICTIONS = "predictions.parquet"  # of all rows whose hops the run has
+_WRITING = "another process is writing this run"
+# What tasks read and write of a run behind a URL: it stays there.
+_OF_TASKS = ("hops", "training-hops", "training-graph", "graph", "as-of", "made", PREDICTIONS, "seen-ids.npy")
 METHOD_RUN = "method.json"  # of a peer that has no bundle (gamlp.peers.single)
 
 
@@ -38,12 +56,19 @@ def writing_run(path: Path) -> Iterator[None]:
     if folder in _WRITTEN.get():
         yield
         return
-    with sole_writer(Place.of(path), refused="another process is writing this run"):
+    with sole_writer(Place.of(path), refused=_WRITING):
         token = _WRITTEN.set(_WRITTEN.get() | {folder})
         try:
             yield
         finally:
             _WRITTEN.reset(token)
+
+
+@contextmanager
+def run_here(place: str | Path, *, writes: bool) -> Iterator[Path]:
+    """A run folder as one on this machine: itself, or of a URL a copy, whose files are sent where it `writes`."""
+    with folder_here(place, _OF_TASKS, refused=_WRITING if writes else None) as folder:
+        yield folder
 
 
 class Origin(BaseModel):
@@ -135,9 +160,18 @@ class RunFolder:
         return self.path / "timings.json"
 
     @property
-    def seen_path(self) -> Path:
+    def shared(self) -> Path | Place:
+        """Where all machines see the run: the folder itself, or its place behind a URL."""
+        return seen_by_all(self.path)
+
+    @property
+    def seen_path(self) -> Path | Place:
         """Hashed ids of the nodes that trained the model or chose it, sorted, 8 bytes each."""
-        return self.path / "seen-ids.npy"
+        return self.shared / "seen-ids.npy"
+
+    @property
+    def predictions_path(self) -> Path | Place:
+        return self.shared / PREDICTIONS
 
     @property
     def report_path(self) -> Path:
@@ -200,8 +234,14 @@ class RunFolder:
         except ValueError as error:  # pydantic's is one too
             raise GamlpError("damaged or foreign run", file=self.path / _ABOUT, hint="train again") from error
 
-    def store_path(self) -> Path:
-        return self.path / self.about().store  # an absolute path stays itself
+    def store_path(self) -> Path | Place:
+        """Where the hops are. Of a run that somebody else made, a URL is asked only when a person names it."""
+        store = self.about().store
+        if is_url(store):
+            told = f"the run's hops are at '{store}', which is asked only when you name it"
+            check_trusted(store, self.trust, told, self.path)
+            return Place.of(store)
+        return seen_by_all(self.path / store)  # an absolute path stays itself
 
     def seed_path(self, seed: int, member: int | None = None) -> Path:
         return self.path / "seeds" / f"{_name(seed, member)}.safetensors"
@@ -212,9 +252,9 @@ class RunFolder:
     def files(self, seed: int, member: int | None = None) -> SeedFiles:
         """Where the training of a seed may leave files; epochs that were observed before it was interrupted."""
         return SeedFiles(
-            checkpoint=self.checkpoint_path(seed, member),
+            checkpoint=seen_by_all(self.checkpoint_path(seed, member)),
             checkpoint_seconds=self.checkpoint_seconds,
-            job=self.path / "seeds" / f".{_name(seed, member)}.job",
+            job=self.shared / "seeds" / f".{_name(seed, member)}.job",
             log=self.path / "seeds" / f"{_name(seed, member)}.log",
             observed=max((line["epoch"] for line in self.metrics() if _is_of(line, seed, member)), default=0),
         )
@@ -249,7 +289,7 @@ class RunFolder:
         if other.metrics_path.exists():
             Place.of(self.metrics_path).put_file(other.metrics_path)
         if own_store:
-            store = str(other.store_path().relative_to(self.path))
+            store = str((stage / other.about().store).relative_to(self.path))
             write_json(
                 self.path / _ABOUT, sealed(self.about().model_copy(update={"store": store}).model_dump(mode="json"))
             )
@@ -262,17 +302,18 @@ class RunFolder:
 
     def _tidy(self, seed: int, member: int | None) -> None:
         """Remove what a bundle makes needless. A blend holds the weights of its members."""
-        Place.of(self.checkpoint_path(seed, member)).remove()  # of several servers it is a folder
+        Place.of(seen_by_all(self.checkpoint_path(seed, member))).remove()  # of several servers it is a folder
         if member is None:
             for left in (self.path / "seeds").glob(f"{_name(seed, '*')}.*"):
                 Place.of(left).remove()
 
     def forget(self) -> None:
         """A run that learned nothing leaves only its hops, which another recipe may use; one that did can go on."""
-        learned = [*(self.path / "seeds").iterdir(), *self.path.glob(f"{STAGES}/*/seeds/*")]
-        if not any(path.suffix in (".safetensors", ".checkpoint") for path in learned):
+        seeds = Place.of(self.shared) / "seeds"
+        learned = [path.name for path in [*(self.path / "seeds").iterdir(), *self.path.glob(f"{STAGES}/*/seeds/*")]]
+        if not any(name.endswith((".safetensors", ".checkpoint")) for name in [*learned, *seeds.names()]):
             for path in (self.path / _ABOUT, self.recipe_path, self.metrics_path, self.timings_path, self.seen_path):
-                path.unlink(missing_ok=True)
+                Place.of(path).remove()
 
     def choose(self, seed: int) -> None:
         """Make a seed's bundle the run's."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, digest, fingerprint, told_apart, total_width, view_name, view_of
-from gamlp.io import Place
+from gamlp.io import Place, Ranges, State, TakeTally, tally_here
 from gamlp.models import Part, Shape, labels_used
 from gamlp.progress import Progress, silent
 from gamlp.propagation import (
@@ -18,7 +22,7 @@ from gamlp.propagation import (
     structural_words,
     with_structural_features,
 )
-from gamlp.recipe import Recipe
+from gamlp.recipe import Recipe, RelationsSettings
 
 
 def resolve_relations(graph: Graph, recipe: Recipe) -> tuple[Recipe, list[str]]:
@@ -92,16 +96,59 @@ def _separate_types(graph: Graph, recipe: Recipe) -> str:
     return "yes" if embedded and made_width(graph, wanted) != width else "no"
 
 
+@dataclass(frozen=True)
+class CompletedWork:
+    """Features that are made for a graph's types, as one range of a tally: they are kept `beside`, and found there.
+
+    Another process opens the graph's folder.
+    """
+
+    graph: Graph
+    wanted: RelationsSettings
+    beside: Place
+    progress: Progress = silent
+
+    def __call__(self, ranges: Ranges) -> State:
+        from gamlp.graph.features import completed
+
+        made = completed(self.graph, self.wanted, self.beside, self.progress)
+        return {"types": np.array(len(made.node_types))}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        assert self.graph.folder is not None
+        return _opened_work, (Place.of(self.graph.folder).resolved(), self.wanted, self.beside.resolved())
+
+
+def _opened_work(folder: Place, wanted: RelationsSettings, beside: Place) -> CompletedWork:
+    return CompletedWork(Graph.open(folder), wanted, beside)
+
+
+def _is_its_folder(graph: Graph) -> bool:
+    """Whether the graph is what its folder holds: one of earlier nodes alone, say, is not."""
+    if graph.folder is None:
+        return False
+    held = Graph.open(graph.folder)
+    return fingerprint.structure(held) == fingerprint.structure(graph) and fingerprint.inputs(
+        held
+    ) == fingerprint.inputs(graph)
+
+
 def with_features(
-    graph: Graph, recipe: Recipe, beside: Path | Place, engine: Propagator, progress: Progress = silent
+    graph: Graph,
+    recipe: Recipe,
+    beside: Path | Place,
+    engine: Propagator,
+    progress: Progress = silent,
+    take: TakeTally = tally_here,
 ) -> Graph:
     """Features for types that have none, and narrower ones; kept with the graph, or `beside` where that cannot be.
 
-    The recipe is one that was resolved for a graph: `auto` in it means that the graph had features.
+    The recipe is one that was resolved for a graph: `auto` in it means that the graph had features. `take` has them
+    made elsewhere; the default, here.
     """
     if not graph.heterogeneous and recipe.features.structural != "alone":
         return graph
-    from gamlp.graph.features import FOLDER, completed
+    from gamlp.graph.features import FOLDER, completed, is_complete
 
     place = Place.of(beside)
     if graph.folder is not None:
@@ -109,6 +156,10 @@ def with_features(
         if own.local is None or os.access(own.local, os.W_OK):
             place = own
     if graph.heterogeneous:
+        if not is_complete(graph, recipe.relations) and _is_its_folder(graph):
+            work = CompletedWork(graph, recipe.relations, place, progress)
+            for _ in take(work, [(0, 1)], "features that are made"):
+                pass
         return completed(graph, recipe.relations, place, progress)
     return with_structural_features(graph, recipe.features, engine, place / FOLDER, Place.of(beside) / FOLDER, progress)
 
@@ -128,11 +179,16 @@ def reduced_from(graph: Graph, recipe: Recipe) -> str | None:
 
 
 def prepare_graph(
-    graph: Graph, recipe: Recipe, beside: Path | Place, engine: Propagator, progress: Progress = silent
+    graph: Graph,
+    recipe: Recipe,
+    beside: Path | Place,
+    engine: Propagator,
+    progress: Progress = silent,
+    take: TakeTally = tally_here,
 ) -> tuple[Graph, Recipe]:
     """Both; a graph of one relation that has features stays as it is."""
     recipe, _ = resolve_relations(graph, recipe)
-    return with_features(graph, recipe, beside, engine, progress), recipe
+    return with_features(graph, recipe, beside, engine, progress, take), recipe
 
 
 def views_of(recipe: Recipe) -> tuple[str, ...] | None:

@@ -282,20 +282,26 @@ def score_of_test_rows(prepared: Prepared, result: Result) -> float:
     return evaluate(fitted_of(prepared, *result).model, test)["score"]
 
 
+# Seeds 0, 1, … of each set. On short-video a seed's score by the one exchange differs from that by the other by 1.2
+# points, one standard deviation (13 seeds that were fixed beforehand, three workers: the server +0.19 ± 0.33). Means of
+# five seeds would be a point apart by chance every fifteenth time; means of twenty differ by 0.3.
+SEEDS = {"digits": 5, "pubmed": 5, "short-video": 20}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("name", ["digits", "pubmed", "short-video"])
+@pytest.mark.parametrize("name", SEEDS)
 def test_workers_are_as_accurate_as_all_reduce(
     name: str, processes: int, tmp_path: Path, request: pytest.FixtureRequest, record_property: Callable[..., None]
 ) -> None:
-    """Within a point, as means over five seeds."""
+    """Within a point, as means over seeds."""
     graph, recipe = dataset_of(name, tmp_path, lambda: request.getfixturevalue("data_dir"))
     scores: dict[str, list[float]] = {}
     for launch in (launch_processes, launch_served):
         exchange = "server" if launch is launch_served else "all-reduce"
         changed = recipe.changed({"training.exchange": exchange})
         prepared = prepare(graph, changed, tmp_path / "hops", resources=ONE_THREAD)
-        for seed in range(5):
+        for seed in range(SEEDS[name]):
             folder = tmp_path / f"{exchange}-{seed}"
             found = launch(job_of(prepared, folder, seed), processes, log=tmp_path / "log")
             scores.setdefault(exchange, []).append(score_of_test_rows(prepared, found))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from gamlp.errors import GamlpError
+
+if TYPE_CHECKING:
+    from gamlp.run import Engine
 
 _SPARK = "Spark (docs/spark.md)"
 
@@ -52,6 +57,17 @@ ExecutorWaitOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+def seen_by_tasks(out: str, engine: Engine) -> str:
+    """Where a run is written; a URL is refused where no tasks write there."""
+    from gamlp.io import is_url
+
+    if is_url(out) and engine.one_machine:
+        raise GamlpError(
+            "a run behind a URL is trained by tasks", file=out, hint="give a folder, or say --engine spark"
+        )
+    return out
 
 
 def engine_settings(

@@ -9,6 +9,7 @@ from gamlp.graph.features.missing import (
     FOLDER,  # the folder of features that were made, inside a store's or a run's
     Cache,  # such a folder: what is in it is found by a key of all that it depends on
     completed,  # a graph all of whose node types have features
+    is_complete,  # whether all have
     lacking,  # the node types without features
     made_width,  # columns of the features that are made
 )
@@ -21,6 +22,7 @@ __all__ = [
     "completed",
     "encoded_again",
     "fitted_on",
+    "is_complete",
     "lacking",
     "made_width",
     "written",

@@ -251,6 +251,13 @@ def completed(graph: Graph, wanted: RelationsSettings, beside: Place | Path, pro
     return _with_embeddings(graph, wanted, cache, progress)
 
 
+def is_complete(graph: Graph, wanted: RelationsSettings) -> bool:
+    """Whether `completed` has nothing to make."""
+    features = [nodes.features for nodes in graph.node_types.values() if nodes.features is not None]
+    wide = bool(wanted.reduce) and any(one.width > wanted.reduce for one in features)
+    return not wide and (wanted.missing == "none" or not lacking(graph))
+
+
 def lacking(graph: Graph) -> list[str]:
     """Types without features."""
     return [

@@ -47,6 +47,7 @@ from gamlp.spark.ingest.tables import SparkTable
 from gamlp.spark.tasks import as_result, collect_results, run_tasks
 
 IDS_PER_TASK = 1 << 20
+_APART = ("id", "label", "role")  # columns that are read without features
 _SAMPLED = 50  # ids of those of a task by which they are cut
 _INTEGERS = ("byte", "short", "integer", "long")
 
@@ -95,14 +96,17 @@ class CheckedNodes:
         """Good rows as they were read, as Spark's own."""
         return self.kept.map(self.spark, lambda batches: batches, self.columns)
 
-    def map(self, work: Work, schema: Any) -> Any:
-        """A frame of what `work` makes of good rows, with ids that are integers where all of them are."""
+    def map(self, work: Work, schema: Any, *, alone: bool = False) -> Any:
+        """A frame of what `work` makes of good rows, with ids that are integers where all of them are.
+
+        `alone`: of ids, labels and roles.
+        """
         integers = self.checks.integers
 
         def run(batches: Iterator[Any]) -> Iterator[Any]:
             return work(_with_integers(batch) if integers else batch for batch in batches)
 
-        return self.kept.map(self.spark, run, schema)
+        return self.kept.map(self.spark, run, schema, alone=alone)
 
     def close(self) -> None:
         self.kept.remove()
@@ -198,14 +202,14 @@ def _checked(spark: Any, table: SparkTable, checks: NodeChecks, staging: Place, 
     folder = KeptFiles.new_folder(staging)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from keep_good(checked_nodes(batches, checks), folder)
+        yield from keep_good(checked_nodes(batches, checks), folder, apart=_APART)
 
     label = "array<string>" if checks.multi_label else "string"
     kind = "long" if checks.integers else "string"
     features = "features binary"
     if checks.plan is not None:
         features = ", ".join(f"{raw_name(at)} {table.ddl_type(name)}" for at, name in enumerate(checks.features))
-    kept, notes = kept_rows(spark, table.map(names, work, "answer string"), folder, "nodes", progress)
+    kept, notes = kept_rows(spark, table.map(names, work, "answer string"), folder, "nodes", progress, apart=True)
     return CheckedNodes(spark, staging, kept, f"id {kind}, label {label}, role byte, {features}", checks, notes)
 
 
@@ -239,9 +243,9 @@ def _once_each(found: CheckedNodes, progress: Progress) -> CheckedNodes:
     folder = KeptFiles.new_folder(found.staging)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from keep_good(batches, folder)
+        yield from keep_good(batches, folder, apart=_APART)
 
-    kept, _ = kept_rows(found.spark, frame.mapInArrow(work, "answer string"), folder, "nodes", progress)
+    kept, _ = kept_rows(found.spark, frame.mapInArrow(work, "answer string"), folder, "nodes", progress, apart=True)
     return _instead(found, kept, found.good - repeats, {"duplicate id": repeats})
 
 
@@ -251,10 +255,10 @@ def _without_wrong(found: CheckedNodes, name: str, refused: dict[str, str], prog
     folder = KeptFiles.new_folder(found.staging)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from keep_good(without_wrong(batches, checks, name, refused), folder)
+        yield from keep_good(without_wrong(batches, checks, name, refused), folder, apart=_APART)
 
     frame = found.kept.map(found.spark, work, "answer string")
-    kept, notes = kept_rows(found.spark, frame, folder, "nodes", progress)
+    kept, notes = kept_rows(found.spark, frame, folder, "nodes", progress, apart=True)
     refuse_wrong(notes, checks, name, refused)
     good = sum(facts["good"] for facts in notes.facts["parts"])
     if good == 0:
@@ -305,7 +309,7 @@ def sort_ids(nodes: CheckedNodes, progress: Progress) -> tuple[SortedIds, int]:
     def sort(batches: Iterator[Any]) -> Iterator[Any]:
         yield from put_sorted(batches, folder)
 
-    frame = sent(nodes.map(place, PACKED), keys).mapInArrow(sort, "answer string")
+    frame = sent(nodes.map(place, PACKED, alone=True), keys).mapInArrow(sort, "answer string")
     found = collect_results(nodes.spark, frame, "ids", partitions, progress)
     results = [result for _, result in found if result["count"]]
     results.sort(key=lambda result: result["first"])
@@ -336,7 +340,8 @@ def _even_bounds(nodes: CheckedNodes, partitions: int, progress: Progress) -> li
             before += batch.num_rows
         yield pa.RecordBatch.from_arrays([pa.array([json.dumps({"ids": found})])], names=["answer"])
 
-    results = collect_results(nodes.spark, nodes.map(some, "answer string"), "ids", partitions, progress)
+    frame = nodes.map(some, "answer string", alone=True)
+    results = collect_results(nodes.spark, frame, "ids", partitions, progress)
     sample = sorted(value for _, result in results for value in result["ids"])
     return [sample[number * len(sample) // partitions] for number in range(1, partitions)]
 
@@ -356,7 +361,11 @@ def label_texts(nodes: CheckedNodes, progress: Progress) -> list[str] | None:
     """All labels there are, sorted; None where no node has one."""
     if nodes.checks.label is None:
         return None
-    frame = nodes.map(_distinct_labels, "text string").repartition(1).mapInArrow(_distinct_texts, "answer string")
+    frame = (
+        nodes.map(_distinct_labels, "text string", alone=True)
+        .repartition(1)
+        .mapInArrow(_distinct_texts, "answer string")
+    )
     found = [
         text for _, result in collect_results(nodes.spark, frame, "labels", 1, progress) for text in result["texts"]
     ]

@@ -95,8 +95,8 @@ class SortedIds:
         with (graph / name).writing() as stream:
             sink = pa.PythonFile(stream, mode="w")
             with pa.ipc.new_file(sink, pa.schema([("id", kind)])) as writer:
-                for batch in self.batches(begin, end):
-                    writer.write_batch(pa.RecordBatch.from_arrays([batch.column(0).cast(kind)], names=["id"]))
+                for ids in equally_long((batch.column(0) for batch in self.batches(begin, end)), _BATCH):
+                    writer.write_batch(pa.RecordBatch.from_arrays([ids.cast(kind)], names=["id"]))
         return {"files": {name: stream.size_and_checksum()}}
 
     def batches(self, begin: int = 0, end: int | None = None) -> Iterator[Any]:
@@ -110,6 +110,21 @@ class SortedIds:
                 if first < last:
                     yield batch.slice(first, last - first)
                 row += batch.num_rows
+
+
+def equally_long(columns: Iterator[Any], size: int) -> Iterator[Any]:
+    """The same values in arrays of `size`, the last one shorter, however they were cut before."""
+    parts: list[Any] = []
+    held = 0
+    for column in columns:
+        while held + len(column) >= size:
+            yield pa.concat_arrays([*parts, column[: size - held]])
+            column, parts, held = column[size - held :], [], 0
+        if len(column):
+            parts.append(column)
+            held += len(column)
+    if parts:
+        yield pa.concat_arrays(parts)
 
 
 def put_sorted(batches: Iterator[Any], folder: Place) -> Iterator[Any]:

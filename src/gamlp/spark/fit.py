@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from gamlp.errors import GamlpError
 from gamlp.graph import Graph, fingerprint
 from gamlp.graph.ingest import states_schema
 from gamlp.io import Place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from gamlp.errors import GamlpError
 from gamlp.graph import Graph, Ids, Labels, Split, damaged_files, induce
+from gamlp.io import Ranges, RangeWork, State, tally_here
 from gamlp.recipe import Recipe
 from gamlp.run.preparation import prepare
 from gamlp.run.resources import Resources
@@ -83,6 +85,9 @@ def test_inductive_training_reads_the_same_hops(tmp_path: Path, monkeypatch: pyt
 
 
 class Closeable(BlocksHere):
+    def tally(self, _: object, work: RangeWork, ranges: Ranges, stage: str = "") -> Iterator[State]:
+        return tally_here(work, ranges, stage)
+
     def close(self) -> None:
         """Nothing is held."""
 

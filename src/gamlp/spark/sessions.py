@@ -200,6 +200,9 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.app.name": "gamlp",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # A Python process that runs a query's functions is not one that runs an RDD's where their environments differ,
+        # and this is all the difference: with it each core would start two, and import everything twice.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.executorEnv.OMP_NUM_THREADS": "1",  # a task has one core; Spark runs as many as there are
     }
     if is_here(master):

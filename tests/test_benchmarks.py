@@ -132,7 +132,7 @@ def test_the_page_of_sizes_is_what_its_command_writes(tmp_path: Path) -> None:
 def test_plan_takes_the_rates_of_the_page_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     found = json.loads((BENCHMARKS.parent / "docs" / "results" / "spark-steps.json").read_text())
-    for name, rate in importlib.import_module("spark_steps").plan_rates(found["growth"]).items():
+    for name, rate in importlib.import_module("spark_steps").plan_rates(found).items():
         assert getattr(recorded_rates(2), name) == pytest.approx(rate, rel=0.05), name
 
 

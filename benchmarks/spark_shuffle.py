@@ -93,9 +93,7 @@ class _Carried(BlockHop):
 
     table: pa.Table
 
-    def _pull(
-        self, first: int, last: int, sources: Any, into: Array, dtype: str, storage: str, at: int = 0
-    ) -> int:
+    def _pull(self, first: int, last: int, sources: Any, into: Array, dtype: str, storage: str, at: int = 0) -> int:
         assert not at, "rows were sent whole: give tasks the memory to take them so"
         for batch in self.table.to_batches():
             places = batch.column("place").to_numpy()

@@ -150,3 +150,12 @@ def test_refusals_are_one_sentence(line: str, said: str, call: Call, graph: Grap
     assert ended.code == 2 and said in ended.err.replace("\n", " "), ended.err
     assert "Traceback" not in ended.err
     assert not list(Path().glob("hops/store.json"))
+
+
+def test_a_recipe_that_was_written_whole_propagates_a_graph_of_one_relation(call: Call, tmp_path: Path) -> None:
+    """It names settings of several relations too, as they are without anybody's choice."""
+    recipe = tmp_path / "whole.yaml"
+    recipe.write_text(Recipe.of({"propagation": {"hops": 1, "label_hops": 0}}).to_yaml())
+    assert "relations:" in recipe.read_text()
+    ended = call(f"propagate karate --out hops --recipe {recipe}")
+    assert ended.code == 0, ended.err

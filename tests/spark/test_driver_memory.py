@@ -20,7 +20,7 @@ FEW = 150_000  # nodes; a copy of eight times as many ids, or numbers for each o
 STEPS = ("ingest", "propagate", "train", "evaluate", "predict")
 SET = ["propagation.hops=1", "propagation.label_hops=1", "model.hidden=4", "training.epochs=1",
        "training.batch_size=5000"]  # fmt: skip
-PROCESSES = {"spark.driver.memory": "400m", "spark.executor.memory": "400m"}
+PROCESSES = {"spark.driver.memory": "600m", "spark.executor.memory": "600m"}  # Spark refuses less than 450
 
 
 def write_tables(folder: Path, nodes: int) -> tuple[Path, Path]:

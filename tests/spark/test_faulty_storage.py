@@ -68,12 +68,10 @@ class Store:
             "--master",
             "local[2]",
         ]
-        before = self.failed
         for _ in range(MOST):
             with running(Driver([*command, *conf], self.folder, self.environment)) as run:
                 run.process.wait(900)
                 if run.ends() == 0:
-                    assert self.failed > before, "no call of this step has failed"
                     return
                 said = run.err.read_text().strip().splitlines()[-1]
                 assert run.process.returncode == 2 and "cannot be reached (" in said and "Traceback" not in said, said
@@ -94,7 +92,9 @@ def test_every_step_over_a_store_that_loses_calls(spark: Any, tmp_path: Path) ->
     store.does("propagate", "gs://b/graph", "--out", "gs://b/hops", "--blocks", 4, *asked)
     plan: Plan = plan_of(RECIPE)
     hops = LocalPropagator(threads=1).propagate(Graph.open(tmp_path / "graph"), plan, tmp_path / "hops")
-    assert fingerprints(store.root / "b" / "hops") == fingerprints(tmp_path / "hops")
+    made, expected = (fingerprints(folder) for folder in (store.root / "b" / "hops", tmp_path / "hops"))
+    assert made.pop("store.json") != expected.pop("store.json"), "it says where the graph is"
+    assert made == expected
 
     store.does("train", "gs://b/graph", "--out", "gs://b/run", "--blocks", 4, "--resume", *asked)
     source = Source("graph", None, Graph.open(tmp_path / "graph"))
@@ -110,4 +110,4 @@ def test_every_step_over_a_store_that_loses_calls(spark: Any, tmp_path: Path) ->
     store.does("predict", "gs://b/run", "--out", tmp_path / "found.parquet", *trusted)
     predict(run.path, tmp_path / "expected.parquet", own=source.graph, resources=ONE_THREAD)
     same_rows(pq.read_table(tmp_path / "found.parquet"), pq.read_table(tmp_path / "expected.parquet"))
-    assert store.failed > 20
+    assert store.failed > 10, "by chance a step may lose none of its calls, but not all steps"

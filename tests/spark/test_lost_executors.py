@@ -191,7 +191,7 @@ def test_an_executor_that_is_lost_while_it_trains(cluster: Standalone, tmp_path:
         sys.path.remove(str(tmp_path / "code"))
     held.touch()
     words = ["train", tmp_path / "hops", "--recipe", tmp_path / "recipe.yaml", "--out", tmp_path / "run"]
-    trained = RunFolder(tmp_path / "run")
+    trained = RunFolder(tmp_path / "run", trust="held_model:Held")
     options = ["--trust", "held_model:Held", "--processes", 2, "--threads", 1]
     with on_cluster(tmp_path, cluster, "gamlp.cli.main", *words, *options, code=str(tmp_path / "code")) as run:
         wait_for(lambda: len(trained.metrics()) >= 2 or run.process.poll() is not None, 300)

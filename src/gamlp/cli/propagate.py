@@ -190,18 +190,16 @@ def _on_views(
     graph: Graph, recipe: Recipe, out: str, engine: Engine, progress: Progress
 ) -> tuple[Graph, Recipe, list[str]]:
     """The graph with features for every type and the recipe with its views, as training would have them."""
-    if not graph.heterogeneous and (named := sorted(recipe.relations.model_fields_set)):
+    usual = type(recipe.relations)().model_dump()  # a recipe that was written down whole names all of them
+    named = sorted(name for name, value in recipe.relations.model_dump().items() if value != usual[name])
+    if named and not graph.heterogeneous:
         raise GamlpError(
             f"graph '{graph.name}' has one relation, and {', '.join(named)} were given for several",
             hint="leave them out",
         )
     ordinary = recipe.propagation.directions == "in" and recipe.features.structural != "alone"
     if not graph.heterogeneous and graph.nodes.features is not None and ordinary:
-        return (
-            graph,
-            recipe,
-            [],
-        )  # as it is, and without torch, which takes longer to import than small graphs to propagate
+        return graph, recipe, []  # without torch, which takes longer to import than small graphs to propagate
     from gamlp.io import Place
     from gamlp.training import resolve_relations, with_features
 

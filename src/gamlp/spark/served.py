@@ -96,6 +96,8 @@ def launch_spark_served(
                 if (result := read_result(job)) is not None:
                     if told := refusals(server.counts()):
                         warnings.warn(told, stacklevel=2)
+                    server.stop()
+                    follow.look(last=True)
                     return result
         finally:
             holding.stop()

@@ -33,7 +33,7 @@ from gamlp.training.server.worker import ServedWorld
 _TOKEN, _WORKERS, _HOST, _PORT, _TLS, _SLICE = (
     f"GAMLP_SERVER_{word}" for word in ("TOKEN", "WORKERS", "HOST", "PORT", "TLS", "SLICE")
 )
-_TO_START = 60.0  # seconds
+_TO_START, _TO_END = 60.0, 20.0  # seconds
 _LOOK = 0.02  # seconds
 
 
@@ -115,7 +115,14 @@ class ServerProcess:
         return {}
 
     def stop(self) -> None:
+        """End it; where a URL holds the metrics, it puts the last of them first."""
+        if self.alive and Place.of(self.job.metrics).local is None:
+            assert self._process is not None
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_TO_END)
         _stop(self._process)
+        self._process = None
 
 
 @dataclass
@@ -216,6 +223,7 @@ def serve_slice(job: TrainingJob, number: int, world: ServedWorld, host: str, tl
 
 def _serve(job: TrainingJob, written: Path, tls: Certificate | None) -> None:
     settings, given = settings_of(job), os.environ
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # it stops serving, and what waits to be told is told
     with MetricLines(Place.of(job.metrics)) as lines:
 
         def tell(line: dict[str, Any], done: int, note: str) -> None:

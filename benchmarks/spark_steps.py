@@ -356,8 +356,8 @@ def line(growth: dict[str, Any], step: str, what: str) -> tuple[float, float]:
 def plan_rates(found: dict[str, Any]) -> dict[str, float]:
     """Of `gamlp plan`, under the names of its recorded rates; two cores work.
 
-    What grows is small beside what a start costs, and some of it is done while others start: no core of Spark's is taken
-    to be faster than one of the same machine without it.
+    What grows is small beside what a start costs, and some of it is done while others start: no core of Spark's is
+    taken to be faster than one of the same machine without it.
     """
     growth, alone = found["growth"], found.get("steps", {}).get("local", {})
     fixed = [line(growth, step, "wall")[0] for step in STEPS]

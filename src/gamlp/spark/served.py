@@ -96,6 +96,7 @@ def launch_spark_served(
                 if (result := read_result(job)) is not None:
                     if told := refusals(server.counts()):
                         warnings.warn(told, stacklevel=2)
+                    holding.stop()  # servers of slices hear of the end from this one
                     server.stop()
                     follow.look(last=True)
                     return result

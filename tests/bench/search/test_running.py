@@ -250,6 +250,18 @@ def test_a_real_run_is_judged_by_the_mean_over_its_window_and_takes_seconds(tmp_
     assert first["seconds"] > 0
 
 
+def test_splits_of_a_set_share_its_features(data_dir: Path, tmp_path: Path) -> None:
+    one = cells_of(PLAN)["amazon-photo-jk"]
+    validation = Validation(tmp_path / "hops", data_dir)
+    tasks = [validation._task(one, number) for number in range(3)]
+    for number, task in enumerate(tasks):
+        given = one.load(number, data_dir).graph
+        assert task.graph.nodes.features is tasks[0].graph.nodes.features
+        assert np.array_equal(task.graph.nodes.split.roles, given.nodes.split.roles)
+        assert task.graph.source == given.source
+    assert not np.array_equal(tasks[0].graph.nodes.split.roles, tasks[1].graph.nodes.split.roles)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [one.name for one in cells_of(PLAN).values() if one.dataset == "cora" and not one.after]

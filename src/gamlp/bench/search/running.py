@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -74,8 +74,16 @@ class Validation:
         if key not in self._tasks:
             if len(self._tasks) > 2 * cell.replicates:
                 self._tasks.clear()
-            self._tasks[key] = cell.load(key[1], self.data_dir)
+            self._tasks[key] = self._on_one_graph(cell, cell.load(key[1], self.data_dir))
         return self._tasks[key]
+
+    def _on_one_graph(self, cell: SearchCell, task: Task) -> Task:
+        """The task of another split on the graph of the first: ten copies of wide features would be gigabytes."""
+        known = next((one for (name, _), one in self._tasks.items() if name == cell.dataset), None)
+        if known is None or not cell.draws_split:
+            return task
+        given = task.graph
+        return replace(task, graph=replace(known.graph.with_targets(split=given.nodes.split), source=given.source))
 
     def _rows(self, cell: SearchCell) -> Array | None:
         """Training and validation rows of all replicates; None where graphs stand apart."""

@@ -1,4 +1,4 @@
-"""A store behind gs:// whose files lie in a folder: it answers slowly, and one call in fifty fails as networks do.
+"""A store behind gs:// whose files lie in a folder: it answers slowly, and every fiftieth call fails as networks do.
 
 A module of its own, which fsspec finds by an entry point in every process, the driver's and the tasks'; see
 `test_faulty_storage.py`. FAULTY_ROOT is the folder; every failure adds a byte to the file FAULTY_ROOT.failed.
@@ -7,7 +7,6 @@ A module of its own, which fsspec finds by an entry point in every process, the 
 from __future__ import annotations
 
 import os
-import random
 import time
 import uuid
 from pathlib import Path
@@ -30,7 +29,10 @@ class FaultyStore(LocalFileSystem):  # type: ignore[misc]
 
     def _call(self) -> None:
         time.sleep(SLOW)
-        if random.random() < 1 / FAILS:
+        with Path(f"{os.environ['FAULTY_ROOT']}.calls").open("ab", buffering=0) as calls:
+            calls.write(b".")  # where it ends up is this call's number, among those of all processes
+            number = calls.tell()
+        if number % FAILS == 0:
             with Path(f"{os.environ['FAULTY_ROOT']}.failed").open("ab") as file:
                 file.write(b".")
             raise ConnectionResetError(104, "Connection reset by peer")

@@ -190,8 +190,7 @@ def _on_views(
     graph: Graph, recipe: Recipe, out: str, engine: Engine, progress: Progress
 ) -> tuple[Graph, Recipe, list[str]]:
     """The graph with features for every type and the recipe with its views, as training would have them."""
-    usual = type(recipe.relations)().model_dump()  # a recipe that was written down whole names all of them
-    named = sorted(name for name, value in recipe.relations.model_dump().items() if value != usual[name])
+    named = sorted(recipe.relations.model_dump(exclude_defaults=True))  # a recipe written down whole has them all
     if named and not graph.heterogeneous:
         raise GamlpError(
             f"graph '{graph.name}' has one relation, and {', '.join(named)} were given for several",

@@ -5,8 +5,9 @@
     python benchmarks/search.py --data-dir FOLDER --ship                         # leaders become shipped recipes
     python benchmarks/search.py --data-dir FOLDER --uncertainty                  # then: how well validation ranks test
 
-Trials are in --work: run again to go on; several terminals share the work. Every command writes the logs of its cells
-into --logs. Variants (+SCR, +RLU: `cora-jk-scr`) begin from what the plain cell found, and run when they are named.
+Trials are in --logs, which is committed: run again to go on, on any machine; several terminals share --work. Every
+command writes the logs of its cells beside them. Variants (+SCR, +RLU: `cora-jk-scr`) begin from what the plain cell
+found, and run when they are named.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     cells = chosen_cells(cells_of(options.plan, options.hold), options.names)
     validation = Validation(options.work / "hops", options.data_dir, Resources(threads=options.threads, device="cpu"))
-    search = CellSearch(cells, options.work, validation, tell=lambda text: print(text, flush=True))
+    search = CellSearch(
+        cells, options.work, validation, tell=lambda text: print(text, flush=True), kept=options.logs / "trials"
+    )
     begun = [cell for cell in cells if search.trials(cell.name).trials]
     if options.uncertainty:
         known = options.logs / "uncertainty.json"

@@ -26,9 +26,9 @@ Test = Callable[[SearchCell, Recipe, int], float]
 
 def rank_cell(search: CellSearch, cell: SearchCell, test: Test) -> dict[str, Any]:
     """Validation and test scores of the best recipes, Spearman's ρ of both, and what the choice lost."""
-    if not (search.work / "cells" / f"{cell.name}.shipped").exists():
+    if not search.of_cell(cell.name, "shipped").exists():
         raise GamlpError(f"'{cell.name}' is not shipped yet: its choice could still change", hint="use --ship first")
-    write_json(search.work / "cells" / f"{cell.name}.tested", True)  # before the first is read
+    write_json(search.of_cell(cell.name, "tested"), True)  # before the first is read
     trials = search.trials(cell.name)
     best = trials.standing.ranked()[:BEST]
     valid = [trials.standing.means[one.number] for one in best]

@@ -101,13 +101,17 @@ class Validation:
 
 @dataclass
 class CellSearch:
-    """The search over some cells, with its files in `work`; several processes may run one over the same files."""
+    """The search over some cells, with its files in `work`; several processes may run one over the same files.
+
+    Trials, which are worth keeping, lie in `kept` (`work`/cells where it is not given).
+    """
 
     cells: Sequence[SearchCell]
     work: Path
     validate: Validate
     tell: Tell = print
     seed: int = 0
+    kept: Path | None = None
     _read: dict[str, tuple[tuple[int, int], Trials]] = field(default_factory=dict)
 
     def run(self, seconds: float, most_runs: int | None = None) -> int:
@@ -148,7 +152,11 @@ class CellSearch:
     def journal(self, name: str) -> Journal:
         """Its file; of a cell that is searched or that one of these comes after."""
         splits = next(cell.draws_split for cell in self.cells if name in (cell.name, cell.after))
-        return Journal(self.work / "cells" / f"{name}.jsonl", splits)
+        return Journal(self.of_cell(name, "jsonl"), splits)
+
+    def of_cell(self, name: str, ending: str) -> Path:
+        """A file of a cell that is kept."""
+        return (self.kept or self.work / "cells") / f"{name}.{ending}"
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -193,7 +201,7 @@ class CellSearch:
         return bool(self.trials(cell.name).trials) or leader is not None
 
     def _tested(self, cell: SearchCell) -> bool:
-        return (self.work / "cells" / f"{cell.name}.tested").exists()
+        return self.of_cell(cell.name, "tested").exists()
 
     def _untried(self, cell: SearchCell) -> list[tuple[str, Recipe]]:
         """Recipes to try first that were not: those of the plan, of which some may be new to it."""

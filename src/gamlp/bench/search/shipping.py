@@ -76,7 +76,7 @@ def ship(search: CellSearch, cell: SearchCell, folder: Path, tell: Callable[[str
         recipe = leader.recipe.changed({"about": _about(cell, trials, leader, scores, before)})
         Shelf(folder).put(cell.dataset, cell.method, recipe)
     found = Shipped(cell.name, better, leader.number, scores, before)
-    write_json(search.work / "cells" / f"{cell.name}.shipped", {"leader": leader.number, "replaced": better})
+    write_json(search.of_cell(cell.name, "shipped"), {"leader": leader.number, "replaced": better})
     was = f" (present recipe: {told(before)})" if before else ""
     tell(f"{cell.name}: trial {leader.number}, {told(scores)}{was}: {'shipped' if better else 'the present one stays'}")
     return found
